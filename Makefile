@@ -8,7 +8,7 @@ export PYTHON WHEELS
 STAMP := .venv/installed
 BIN := .venv/bin
 
-.PHONY: help install bench test test-slow lint format clean
+.PHONY: help install bench baseline test test-slow lint format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 20
@@ -28,13 +28,17 @@ bench: $(STAMP) ## a quick benchmark of all GPUs, or of two CPU devices where th
 	fi; \
 	$(BIN)/python -m orchestrator "$$@" --profile quick
 
+baseline: $(STAMP) ## a checked baseline of these GPUs: make baseline NAME=h200-141gb [OPTIONS="-p fp32,bf16"]
+	@scripts/baseline.sh "$(NAME)" $(OPTIONS)
+
 test: $(STAMP) ## every test that this machine can run, but the slow ones; ruff and mypy
 	@scripts/test.sh
 
 test-slow: $(STAMP) ## the slow tests: kills at random moments and others, and properties with more examples
-	@$(BIN)/python -m pytest -m '(slow or hypothesis) and not alone' --hypothesis-profile full \
+	@unset PYTHONDONTWRITEBYTECODE; \
+		$(BIN)/python -m pytest -m '(slow or hypothesis) and not alone' --hypothesis-profile full \
 		--numprocesses $$(($$(nproc) + 1)) --dist loadfile --no-loadscope-reorder; beside=$$?; \
-		$(BIN)/python -m pytest -m alone $$(grep -rl --include='*.py' 'mark\.alone' tests); alone=$$?; exit $$((beside > alone ? beside : alone))
+		$(BIN)/python -m pytest -m alone --numprocesses 2 --dist worksteal $$(grep -rl --include='*.py' 'mark\.alone' tests); alone=$$?; exit $$((beside > alone ? beside : alone))
 
 lint: $(STAMP) ## ruff and mypy
 	@failed=; for tool in 'ruff check .' 'ruff format --check .' mypy; do $(BIN)/$$tool || failed="$$failed, $$tool"; done; \

@@ -12,4 +12,4 @@ HOW_TO_INSTALL: Final = (
     "`make install` in the checkout puts everything into .venv (then .venv/bin/gpubench-orchestrate); "
     "`pip install .` puts it into this environment."
 )
-"""For whoever started this without its libraries. Stands here because this module needs none."""
+"""Advice if a library is missing. Defined here because this module imports no library."""

@@ -1,4 +1,4 @@
-"""`python -m orchestrator` is gpubench-orchestrate, for a checkout that is not installed."""
+"""Run gpubench-orchestrate as `python -m orchestrator`, from a checkout that is not installed."""
 
 from orchestrator.cli.entry_points import orchestrate
 

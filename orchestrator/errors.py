@@ -3,9 +3,9 @@
 UserError            the request is impossible; exit code 2, nothing was run
 ├── ConfigError      configuration file, option, model or precision
 ├── DeviceError      GPU that is missing, busy, or cannot be read or used
-├── RunFolderError   run folder that is missing, damaged, in use, or of another plan
-└── HistoryError     history of runs; a run continues without being recorded
-StorageError         failed write; the run stops with exit code 5
+├── RunFolderError   run folder that is missing, damaged, in use, or made for another plan
+└── HistoryError     history of runs; a run that is in progress continues, but is not recorded
+StorageError         write that failed; the run stops with exit code 5
 """
 
 
@@ -30,4 +30,4 @@ class HistoryError(UserError):
 
 
 class StorageError(Exception):
-    """A failed write. Data that is not on the disk is lost."""
+    """A write that failed. gpubench stops, because data that is not on the disk is lost."""

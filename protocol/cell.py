@@ -41,7 +41,7 @@ class Precision(enum.StrEnum):
 
 
 class CompileMode(enum.StrEnum):
-    """Mode of torch.compile; EAGER does without."""
+    """Mode of torch.compile. EAGER: torch.compile is not used."""
 
     EAGER = "eager"
     DEFAULT = "default"
@@ -50,7 +50,7 @@ class CompileMode(enum.StrEnum):
 
 
 class MemoryFormat(enum.StrEnum):
-    """Memory layout of images: by channel, or by pixel."""
+    """Memory layout of images: channel after channel, or pixel after pixel."""
 
     CONTIGUOUS = "contiguous"
     CHANNELS_LAST = "channels_last"
@@ -78,8 +78,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """One measurement, on one device or on several with a process each.
 
     devices: UUIDs (or "cpu:N"), the leader first. input_size: side in pixels or length in tokens (generation: of the
-    prompt). new_tokens: generation only. dynamic_shapes: compiled for any size. Defaults are not encoded, so a field
-    of a later version changes no id.
+    prompt). new_tokens: generation only. dynamic_shapes: compiled for any size. Defaults are not encoded, so that a
+    field added later changes no id of existing cells.
     """
 
     devices: tuple[str, ...]
@@ -107,7 +107,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @cached_property
     def id(self) -> str:
-        """Readable slug and a hash of all fields."""
+        """Return a readable slug and a hash of all fields, as one text."""
         digest = hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:8]
         words = (self.model, self.workload, self.precision, f"b{self.batch_size or 'auto'}", *self.devices)
         return f"{slug('-'.join(words))}-{digest}"
@@ -118,30 +118,31 @@ _SLUG_LENGTH: Final = 64
 
 
 def slug(text: str) -> str:
-    """File name made of `text`: lower-case letters, digits, dots and dashes, never a path and never hidden."""
+    """Make a file name of `text`: lower-case letters, digits, dots and dashes, never a path and never hidden."""
     return _SLUG_CHARACTERS.sub("-", text.lower()).strip("-.")[:_SLUG_LENGTH] or "unnamed"
 
 
 class DeviceKind(enum.StrEnum):
-    """Driver of a device."""
+    """Kind of a device: a GPU through CUDA, or the CPU."""
 
     CUDA = "cuda"
     CPU = "cpu"
 
 
 def device_label(kind: str, uuid: str, gpu_id: int, slice_index: int | None) -> str:
-    """Label for people: "GPU 0", "GPU 0:1" for its slice 1, or "cpu:0"."""
+    """Return the label for people: "GPU 0", "GPU 0:1" for its slice 1, or "cpu:0". uuid: of a CPU device "cpu:0"."""
     if kind == DeviceKind.CPU:
         return uuid
     return f"GPU {gpu_id}" if slice_index is None else f"GPU {gpu_id}:{slice_index}"
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One device of the run, as found before the first cell. Unreadable fields are None.
+    """One device of the run, as found before the first cell. Fields that could not be read are None.
 
     uuid: of a GPU or MIG slice, or "cpu:N". gpu_id: the user's number (index within CUDA_VISIBLE_DEVICES where set).
-    slice_of: UUID of a MIG slice's GPU; slice_index: None for a slice with its own gpu_id. cpus: near cores, to which
-    its workers are bound; empty: unknown. busy_with: a foreign process at the start of the run (--allow-busy).
+    slice_of: UUID of a MIG slice's GPU; slice_index: None for a slice with its own gpu_id. cpus: cores near the device,
+    to which its workers are bound; empty: unknown. busy_with: another program's process on the device when the run
+    started (--allow-busy).
     """
 
     uuid: str
@@ -180,8 +181,9 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class InputSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One input tensor of a model.
 
-    shape: whole numbers, and the words "batch" and "size" for those of the cell. dtype: "float" (the cell's precision),
-    "float32", "int64", "int32", "uint8" or "bool". low, high: range without `high`; floats without a range are normal.
+    shape: whole numbers, or the words "batch" and "size", which stand for values of the cell. dtype: "float" (the
+    cell's precision), "float32", "int64", "int32", "uint8" or "bool". low, high: range of the values, `high` excluded;
+    floats without a range are normally distributed.
     """
 
     name: str
@@ -210,7 +212,7 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class OperatorShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One shape of an operator. sizes: its dimensions. flops, moved: operations, and bytes by precision, of a call."""
+    """One shape of an operator. sizes: its dimensions. flops: operations of a call. moved: bytes by precision."""
 
     name: str
     sizes: dict[str, int]
@@ -226,9 +228,9 @@ JAX: Final = "jax"
 class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An operator, as described in configs/operators.yaml, with its sizes resolved.
 
-    shapes: by kind of device. tolerance: by precision. backward: has a gradient to verify and time. implementation:
-    its name in a study. variant: what computes it in place of the eager function (worker/operators/variants.py), or
-    JAX. profiled: its calls are profiled as well.
+    shapes: to measure, by kind of device. tolerance: largest allowed deviation, by precision. backward: there is a
+    gradient to verify and time. implementation: name in a study of several implementations. variant: what computes it
+    in place of the eager function (worker/operators/variants.py), or JAX. profiled: calls are profiled as well.
     """
 
     name: str
@@ -245,9 +247,9 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """A model, as described in configs/models.yaml.
 
     family: module of worker/models/. preload: imports of the zygote. sizes: None for a fixed input. generation: None
-    for a model that cannot write. inference_gflops: of one forward pass of one item. memory_mb: of training at the
-    default batch size. item: plural of a sample in reports. on_request: excluded from "all". own: a user's code.
-    operator: what a cell of an operator measures in place of a model.
+    for a model that cannot generate text. inference_gflops: 1e9 operations of one forward pass of one item. memory_mb:
+    memory of training at the default batch size. item: plural of a sample in reports. on_request: excluded from "all".
+    own: code of a user's own model. operator: what a cell of an operator measures in place of a model.
     """
 
     name: str

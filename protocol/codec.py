@@ -16,7 +16,7 @@ _encoder: Final = msgspec.msgpack.Encoder()
 
 
 def encode(message: object) -> bytes:
-    """MessagePack bytes of a message. Raises ProtocolError when it is too large or holds NaN or infinity."""
+    """Return the message as MessagePack. Raises ProtocolError if it is too large or holds NaN or infinity."""
     try:
         data = _encoder.encode(message)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -34,7 +34,7 @@ class Decoder(Generic[T]):
         self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(kind)
 
     def decode(self, data: bytes) -> T:
-        """The message in `data`. Raises ProtocolError for torn, too long or unknown content, NaN and infinity."""
+        """Return the message in `data`. Raises ProtocolError for cut, too long or unknown content, NaN, infinity."""
         if len(data) > MAX_MESSAGE_BYTES:
             raise ProtocolError(f"a message of {len(data)} bytes is longer than {MAX_MESSAGE_BYTES}")
         try:
@@ -46,7 +46,7 @@ class Decoder(Generic[T]):
 
 
 def decode(data: bytes, kind: type[T]) -> T:
-    """The struct of type `kind` in `data`. Raises ProtocolError as Decoder.decode does."""
+    """Return the struct of type `kind` in `data`. Raises ProtocolError as Decoder.decode does."""
     return Decoder[T](kind).decode(data)
 
 

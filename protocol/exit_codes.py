@@ -16,12 +16,12 @@ class ExitCode(enum.IntEnum):
 
 
 MEANING: Final = {
-    ExitCode.PASSED: "passed, perhaps with warnings, degraded or does-not-fit results (with --strict: 1)",
-    ExitCode.MISSED: "a threshold was missed, a regression, or a wrong result of an operator",
+    ExitCode.PASSED: "passed; a slow GPU, WARN, degraded and does-not-fit results are allowed (with --strict: 1)",
+    ExitCode.MISSED: "a threshold was missed, a regression, or a wrong result of an operator or a compiled model",
     ExitCode.USAGE: "error in usage or configuration; nothing ran",
     ExitCode.HARDWARE: "a hardware verdict FAIL",
     ExitCode.INCOMPLETE: "incomplete: interrupted, a planned cell without a result, a GPU whose health or burn-in is "
-    "UNKNOWN, or a comparison with a cell that could not be judged",
+    "UNKNOWN, or a cell that a comparison could not judge",
     ExitCode.INTERNAL: "gpubench itself failed",
 }
 

@@ -67,8 +67,8 @@ TRACEBACK_LIMIT: Final = 16_000
 class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Why a launch has no result.
 
-    message: one line. code: of CUDA or of the exit. signal: that ended the process. device: UUID, in a gang where
-    known. stopped: the process was in state T at its deadline.
+    message: one line. code: CUDA's error code or the exit code. signal: the one that ended the process. device: UUID of
+    the device that failed; in a gang, if known. stopped: the process was in state T at its deadline.
     """
 
     category: Category

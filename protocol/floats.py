@@ -9,7 +9,7 @@ from protocol.errors import ProtocolError
 
 
 def pack(values: Iterable[float]) -> bytes:
-    """Bytes of `values` as float32. Raises ProtocolError for a value that is not finite."""
+    """Return `values` as float32 bytes. Raises ProtocolError for a value that is not finite."""
     packed = array.array("f", values)
     if not all(map(math.isfinite, packed)):
         raise ProtocolError("a series of times holds a value that is not finite")
@@ -19,7 +19,7 @@ def pack(values: Iterable[float]) -> bytes:
 
 
 def unpack(data: bytes) -> list[float]:
-    """Values in `data`. Raises ProtocolError when it is not whole float32 values, or one is not finite."""
+    """Return the values in `data`. Raises ProtocolError if it is not whole float32 values, or one is not finite."""
     unpacked = array.array("f")
     if len(data) % unpacked.itemsize:
         raise ProtocolError(f"a series of times is {len(data)} bytes long, not a multiple of {unpacked.itemsize}")

@@ -1,4 +1,4 @@
-"""Confidence interval of a mean time, for stopping and reports. Plain Python: 100,000 values take under 2 ms."""
+"""Confidence interval of a mean time, for stopping and reports. Plain Python; 100,000 values take under 2 ms."""
 
 import functools
 import itertools
@@ -51,7 +51,7 @@ def _batch_means(values: Sequence[float], batches: int) -> list[float]:
 
 @functools.cache
 def student_t_975(degrees: int) -> float:
-    """97.5 % point of Student's t by Hill's expansion: right to 0.3 % from 4 degrees of freedom on."""
+    """Return the 97.5 % point of Student's t by Hill's expansion, right to 0.3 % from 4 degrees of freedom on."""
     z3, z5, z7 = _Z**3, _Z**5, _Z**7
     return (
         _Z

@@ -9,7 +9,8 @@
     orchestrator ── AwaitFree ──▶ sampler                                      a socket pair
     orchestrator ◀── Digest, DeviceFree, ForeignSeen, XidSeen, GpuBroken, TooHot, Unavailable ── sampler
 
-A worker's message names its launch and carries the token of its process; what does not match is stale and dropped.
+A worker's message names its launch and carries the token of its process; a message that does not match is stale and
+dropped.
 """
 
 import struct
@@ -33,8 +34,9 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a new process needs before it connects. One for each process of a launch.
 
-    folder: of its log files. environment: set after the fork. cpus: cores to run on, empty for no change. requested_ns:
-    monotonic. root: folder of the packages. preload: imports of a new interpreter; empty for a fork.
+    folder: for the log files. environment: variables to set after the fork. cpus: cores to run on, empty for no change.
+    requested_ns: monotonic time of the request. root: folder from which to import the project's packages. preload:
+    modules that a new interpreter imports; empty for a fork.
     """
 
     launch: int
@@ -51,7 +53,7 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Deadlines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Seconds that each phase of a launch may take, beyond the time of the profile."""
+    """Seconds that each phase may take, in addition to the durations in Measurement."""
 
     start: float
     import_: float = msgspec.field(name="import")
@@ -103,8 +105,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class Gang(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the processes of a cell on several devices find each other, in the order of `cell.devices`. Rank 0 leads.
 
-    meeting: file in a private folder. steps: file with a STEP for each rank, counted before each common operation: in a
-    hang, the rank with the lowest count did not come.
+    meeting: file in a private folder. steps: file with a STEP for each rank, a counter that rises before each common
+    operation: in a hang, the rank with the lowest counter is the one that others wait for.
     """
 
     rank: int
@@ -116,7 +118,7 @@ STEP: Final = struct.Struct("=q")
 
 
 class LoadSteps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Alternating on_s of work and off_s of rest, in seconds. Periods count from offset_s on the monotonic clock."""
+    """Alternating on_s seconds of work and off_s of rest. Work starts at offset_s (monotonic clock)."""
 
     on_s: float
     off_s: float
@@ -124,7 +126,7 @@ class LoadSteps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class ChangingShapes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Input sizes that a compiled model meets in turn after its measurement. bucket: padded to multiples of it."""
+    """Input sizes that a compiled model meets in turn after its measurement. bucket: padded sizes are its multiples."""
 
     sizes: tuple[int, ...]
     bucket: int
@@ -133,8 +135,9 @@ class ChangingShapes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class Assign(_Message, frozen=True, kw_only=True):
     """The work of one process of a launch.
 
-    cell.batch_size: after any halving. round: of the plan, from 0. device: of this process. compiler_caches: folder of
-    a compiled cell, empty for an eager one. injection: fault that a burn-in cell must cause.
+    cell.batch_size: after any halving. round: number of the round in the plan, from 0. device: the one of this process.
+    compiler_caches: folder of caches for a compiled cell, empty for an eager one. injection: fault that a burn-in cell
+    must cause.
     """
 
     launch: int
@@ -178,7 +181,7 @@ class Hello(_Message, frozen=True, kw_only=True):
 
 
 class PhaseEntered(_Message, frozen=True, kw_only=True):
-    """A phase begins, and with it its deadline."""
+    """The worker has entered a phase, whose deadline counts from now."""
 
     launch: int
     token: str
@@ -187,7 +190,7 @@ class PhaseEntered(_Message, frozen=True, kw_only=True):
 
 
 class Progress(_Message, frozen=True, kw_only=True):
-    """Progress of the phase, 0 to 1."""
+    """Progress of the worker's phase, 0 to 1."""
 
     launch: int
     token: str
@@ -196,7 +199,7 @@ class Progress(_Message, frozen=True, kw_only=True):
 
 
 class Outcome(_Message, frozen=True, kw_only=True):
-    """End of a launch, seen from inside. Exactly one of result and failure is set."""
+    """End of a launch, as the worker reports it. Exactly one of result and failure is set."""
 
     launch: int
     token: str
@@ -215,7 +218,7 @@ class Prepare(_Message, frozen=True, kw_only=True):
 
 
 class Fork(_Message, frozen=True, kw_only=True):
-    """Request for a fresh process."""
+    """Request to the zygote to fork a new process for a launch."""
 
     spec: LaunchSpec
 
@@ -249,7 +252,8 @@ class ForkFailed(_Message, frozen=True, kw_only=True):
 class Sample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One reading of one GPU. at_ns: monotonic. Unreadable fields are None.
 
-    Energy and violations count since the driver was loaded. reasons: NVML's bit mask of clock events.
+    Energy and violations (times with limited clocks) count since the driver was loaded. reasons: NVML's bit mask of
+    clock events.
     """
 
     at_ns: int
@@ -296,7 +300,7 @@ class Unavailable(_Message, frozen=True, kw_only=True):
 
 
 class ForeignProcess(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Process outside the run that can use a GPU. None for what cannot be read."""
+    """Process outside the run that can use a GPU. Fields that could not be read are None."""
 
     pid: int
     name: str | None
@@ -320,7 +324,7 @@ class XidSeen(_Message, frozen=True, kw_only=True):
 
 
 class GpuBroken(_Message, frozen=True, kw_only=True):
-    """A GPU that NVML reports as unusable. Sent once. lost: gone or unusable before a reset, else a hardware fault."""
+    """A GPU that NVML reports as unusable. Sent once. lost: absent, or needs a reset; else a hardware fault."""
 
     uuid: str
     reason: str
@@ -329,7 +333,7 @@ class GpuBroken(_Message, frozen=True, kw_only=True):
 
 
 class TooHot(_Message, frozen=True, kw_only=True):
-    """A GPU that is too hot to continue. Sent once; reason: text. at_ns: monotonic."""
+    """A GPU that is too hot to continue. Sent once. reason: text for the report. at_ns: monotonic."""
 
     uuid: str
     reason: str

@@ -8,7 +8,8 @@ class OwnModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     target: "/folder/file.py:Name", "package.module:Name" or "package.module.Name". arguments, config: JSON texts of its
     positional and keyword arguments. pythonpath: folders searched first. allowed: --allow-code was given, otherwise the
-    target must be installed: a Module class, or a function annotated to return one. by_name: inputs are passed by name.
+    target must be installed: a Module class, or a function annotated to return one. by_name: the model gets its inputs
+    by name.
     """
 
     target: str

@@ -3,9 +3,9 @@
 runs/<time>-<id>/
   run.yaml   plan.json   journal.gpj   lock   zygote.log   sampler.log
   launches/<cell>/<n>/   stdout.log stderr.log fault.log phase mismatches error.json result.msgpack
-                         of several processes also steps, and rank1/ rank2/ … with the logs of the others
+                         with several processes also steps, and rank1/ rank2/ … with the logs of the others
   telemetry/<uuid>.samples   telemetry/health.records
-  report.json .csv .txt .html   held_against.json
+  report.json .csv .txt .html   compared_with.json
 """
 
 import os
@@ -22,7 +22,7 @@ _COMPILER_CACHES: Final = "compiler_caches"
 
 
 class _Inside:
-    """Property of a folder: a file or folder of this name in it."""
+    """Property of a folder: the path of its entry `name`."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -38,7 +38,7 @@ def attempt_name(cell_id: str, attempt: int) -> str:
 
 @dataclass(frozen=True)
 class LaunchPaths:
-    """Folder of one attempt. For several processes it is the leader's, which contains those of the others."""
+    """Folder of one attempt. With several processes, the leader's folder, which contains those of the others."""
 
     folder: Path
 
@@ -62,7 +62,7 @@ class LaunchPaths:
         return self.folder.parent / _COMPILER_CACHES
 
     def of_rank(self, rank: int) -> "LaunchPaths":
-        """Folder of one of the attempt's processes."""
+        """Return the folder of the attempt's process of this rank."""
         return self if rank == 0 else LaunchPaths(self.folder / f"rank{rank}")
 
 
@@ -74,7 +74,7 @@ class RunPaths:
 
     config = _Inside("run.yaml")
     plan = _Inside("plan.json")
-    held_against = _Inside("held_against.json")
+    compared_with = _Inside("compared_with.json")
     """Baseline, thresholds and price to compare the run with. Missing if none were requested."""
     journal = _Inside("journal.gpj")
     lock = _Inside("lock")
@@ -83,35 +83,35 @@ class RunPaths:
     launches = _Inside(_LAUNCHES)
 
     def log(self, process: str) -> Path:
-        """Output of a long-lived process (zygote, sampler)."""
+        """Return the path of the log of a long-lived process (zygote, sampler)."""
         return self.folder / f"{process}.log"
 
     def samples(self, uuid: str) -> Path:
-        """Samples of one GPU."""
+        """Return the path of one GPU's samples of power, clocks and temperature."""
         return self.telemetry / f"{slug(uuid)}.samples"
 
     def launch(self, cell_id: str, attempt: int) -> LaunchPaths:
-        """Folder of a cell's n-th attempt, from 1."""
+        """Return the folder of a cell's n-th attempt. attempt: from 1."""
         return LaunchPaths(self.folder / attempt_name(cell_id, attempt))
 
     def results(self) -> Iterator[str]:
-        """Folders in `launches`, <cell>/<n>, that hold a result. Three times as fast as a glob over 100,000."""
+        """Yield the folders in `launches` that hold a result, as "<cell>/<n>". Three times as fast as a glob."""
         for cell in _folders(self.launches):
             for attempt in _folders(cell):
                 if os.access(f"{attempt.path}/result.msgpack", os.F_OK):
                     yield f"{cell.name}/{attempt.name}"
 
     def compiler_caches(self) -> Iterator[Path]:
-        """Existing caches of the compiler, one folder for each compiled cell."""
+        """Yield the existing caches of the compiler, one folder for each compiled cell."""
         yield from self.launches.glob(f"*/{_COMPILER_CACHES}")
 
     def of_processes(self, pattern: str) -> Iterator[Path]:
-        """Existing files that match `pattern`, of all processes of all attempts."""
+        """Yield the existing files that match `pattern`, of all processes of all attempts."""
         yield from self.launches.glob(f"*/*/{pattern}")
         yield from self.launches.glob(f"*/*/rank*/{pattern}")
 
     def report(self, suffix: str) -> Path:
-        """Report in one of its formats."""
+        """Return the path of the report with this suffix."""
         return self.folder / f"report.{suffix}"
 
 

@@ -38,7 +38,7 @@ class StopReason(enum.StrEnum):
 
 
 class SeriesName(enum.StrEnum):
-    """A series of measured times.
+    """Name of a series of measured times.
 
     ITERATION: always. FORWARD, BACKWARD, OPTIMIZER: training. FORWARD, LATENCY (end to end, with its own number of
     values): inference. INSTANTIATE, WEIGHTS, TO_DEVICE: loading. FIRST_TOKEN, once an iteration, and INTER_TOKEN,
@@ -75,7 +75,8 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class LoadWindow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Time of steady work over which power and utilisation are read, in monotonic nanoseconds.
 
-    It contains the measured blocks except those right after the first iteration. iterations: untimed ones after them.
+    It contains the measured blocks, except those in the first seconds after the first iteration. iterations: further
+    iterations after the measured blocks, not timed.
     """
 
     start_ns: int
@@ -86,8 +87,8 @@ class LoadWindow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class WarmUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Facts of the warm-up, times in milliseconds.
 
-    course: median iteration of each block until times were steady (protocol.floats), empty where that was not sought.
-    settled_blocks: number of its last blocks that had settled (protocol.settling).
+    course: median time of an iteration in each block until times were steady (protocol.floats), empty where steady
+    times were not sought. settled_blocks: number of its last blocks that had settled (protocol.settling).
     """
 
     steady_state: SteadyState
@@ -115,7 +116,7 @@ class ShapeCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class ShapeTrial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Input sizes that change from call to call, met in one way.
+    """Calls with changing input sizes, for one ShapeWay.
 
     error: why there are no calls. recompilations: their number; reasons: "file:line: reason", each once. limited: torch
     stopped compiling further forms of a function, so later calls ran eager. elements, padded_elements: of the inputs of
@@ -135,10 +136,11 @@ class ShapeTrial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class Compilation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How torch.compile prepared a launch, or how the model's own code did (own).
 
-    cached: an earlier launch had filled the caches. compile_ms: TorchDynamo and its backend, of all graphs.
-    first_call_ms: the first iteration, compilation included. graph_breaks, recompilations: "file:line: reason".
+    cached: an earlier launch had filled the caches. compile_ms: time that TorchDynamo and its backend took for all
+    graphs. first_call_ms: the first iteration, compilation included. graph_breaks, recompilations: "file:line: reason".
     Errors of the outputs (training: of the losses) against eager, with equal weights and inputs: largest difference,
-    the same relative to the largest eager value, and 1 - cosine; None if unknown. shapes: changing input sizes.
+    the same relative to the largest eager value, and 1 - cosine; None if unknown. shapes: trials with changing input
+    sizes.
     """
 
     own: bool = False
@@ -155,9 +157,10 @@ class Compilation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Peaks in bytes. On a CPU device allocated and reserved are None.
+    """Peaks of memory in bytes. On a CPU device allocated and reserved are None.
 
-    model_bytes: parameters and buffers. cold: with the first iterations. warm: of the measured blocks alone.
+    model_bytes: parameters and buffers. cold: peaks of the warm-up, first iterations included. warm: peaks of the
+    measured blocks alone.
     """
 
     model_bytes: int
@@ -171,7 +174,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Time of a launch in milliseconds, by phase.
 
-    start: from the parent's request to the worker's first line. load: the first load (load cells only). measure: all
+    start: from the parent's request to the worker's first line. load: first load (load cells only). measure: all
     series, latencies included. count: counting operations and checking outputs.
     """
 
@@ -187,7 +190,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Software and settings of the worker's process that change what is measured. threads: of torch."""
+    """Software and settings of the worker's process that change what is measured. threads: number that torch uses."""
 
     python: str
     torch: str | None = None
@@ -203,7 +206,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class OperationTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An operation within one call: how often it ran, and its time in milliseconds, without what it called."""
+    """An operation within one call: how often it ran, and its time in milliseconds, without operations it called."""
 
     name: str
     calls: int
@@ -211,11 +214,11 @@ class OperationTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class CallProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One call of an operator under a profiler, apart from the timed ones.
+    """One call of an operator under a profiler, in addition to the timed calls.
 
-    compile_ms: of the first call; None where nothing is compiled. peak_bytes: of a call with its inputs; on a CPU
-    device of the whole process. kernels: launched on a GPU; on a CPU device operators that call no other; None: not
-    seen. top: the longest operations, longest first.
+    compile_ms: compile time of the first call; None where nothing is compiled. peak_bytes: peak memory of a call with
+    its inputs; on a CPU device, of the whole process. kernels: number launched on a GPU; on a CPU device, operators
+    that call no other; None: not seen. top: the longest operations, longest first.
     """
 
     compile_ms: float | None = None
@@ -225,13 +228,13 @@ class CallProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ShapeResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One shape of an operator. error: why it was not measured. wrong: what differs from the reference.
+    """Result of one shape of an operator. error: why it was not measured. wrong: what differs from the reference.
 
-    unsupported: why the implementation cannot compute it at all. deviation: the largest, relative to the reference;
-    None where it is not finite. compared: shape and type are right, so that values were compared. series: float32
-    milliseconds of a call (protocol.floats): "real", "host" (its part until the call returns) and "pure" of the forward
-    pass, with "_backward" of forward and backward pass together; empty if it is wrong. graphed: pure times without the
-    host. no_gradient: none was verified. profile: of profiled operators.
+    unsupported: why the implementation cannot compute it at all. deviation: largest deviation, relative to the
+    reference; None where it is not finite. compared: shape and type are right, so that values were compared. series:
+    float32 milliseconds of a call (protocol.floats): "real", "host" (its part until the call returns) and "pure" of the
+    forward pass, with "_backward" of forward and backward pass together; empty if it is wrong. graphed: the pure calls
+    ran as a CUDA graph, without the host. no_gradient: no gradient was verified. profile: set for profiled operators.
     """
 
     shape: str
@@ -251,11 +254,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     series: SeriesName → float32 milliseconds in measured order (protocol.floats). group: iterations that each value
     covers. launch_bound: the device waited for the host; None on CPU devices. host_share: share of an iteration's time
-    that the host needs to enqueue it; None where steps wait. flops_per_iteration: by torch's counter; None where it
-    misses some. bytes_per_iteration: by series, of probes. generated_tokens: of all sequences and measured iterations.
-    others: of a gang's other processes, by device UUID. load: None without a load window. compilation: None for
-    an eager model. host_cpu: processors that the process kept busy while it measured. shapes: of an operator, in
-    measured order.
+    that the host needs to enqueue it; None where steps wait. flops_per_iteration: operations by torch's counter; None
+    where it misses some. bytes_per_iteration: bytes by series, for probes. generated_tokens: number over all sequences
+    and measured iterations. others: verification by a gang's other processes, by device UUID. load: None without a load
+    window. compilation: None for an eager model. host_cpu: processors that the process kept busy while it measured.
+    shapes: results of an operator's shapes, in measured order.
     """
 
     cell: Cell
@@ -292,7 +295,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def worked(self) -> tuple[Block, ...]:
-        """The measured blocks, and the rest of the load window as one more block."""
+        """Return the measured blocks, and the load window after them as one more block."""
         if self.load is None or not self.load.iterations:
             return self.blocks
         start_ns, end_ns = self.blocks[-1].end_ns, self.load.end_ns
@@ -300,7 +303,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return (*self.blocks, rest)
 
     def times_ms(self, name: str) -> list[float]:
-        """The series `name` in milliseconds an iteration, empty if it was not measured. Do not modify."""
+        """Return series `name` in milliseconds an iteration, empty if not measured. Do not modify the list."""
         return self._times_ms.get(name, [])
 
     @cached_property
@@ -315,12 +318,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @cached_property
     def warm_up_ms(self) -> list[float]:
-        """`WarmUp.course`, unpacked. Do not modify."""
+        """Return `WarmUp.course`, unpacked. Do not modify the list."""
         return floats.unpack(self.warm_up.course)
 
     @property
     def flaw(self) -> str | None:
-        """Why this result is impossible; None if it is possible. The file may come from another machine."""
+        """Return why this result is impossible (it may come from another machine); None if it is possible."""
         try:
             unpacked, warm_up_blocks = self._times_ms, len(self.warm_up_ms)
         except ProtocolError as error:
@@ -341,6 +344,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if strangers := self._reported_devices() - {*self.cell.devices}:
             return f"{min(strangers)!r} is no device of its cell"
         return None
+
+    @property
+    def mismatches(self) -> int:
+        """Number of mismatches that all processes of the launch found."""
+        found = (self.verification, *self.others.values())
+        return sum(verification.mismatches for verification in found if verification is not None)
 
     def _reported_devices(self) -> set[str]:
         found = [self.verification, *self.others.values()]

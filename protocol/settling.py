@@ -7,12 +7,13 @@ A GPU's clock falls for seconds to minutes while it heats up. Noise hides that i
 not in the slope over all blocks.
 """
 
+import functools
 import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, quantiles
-from typing import Final
+from typing import Final, NamedTuple
 
 from protocol.intervals import student_t_975
 
@@ -24,34 +25,35 @@ _CAPS: Final = 6.0
 """A fall by _FALL within _SLOWEST_S, or within _CAPS times the warm-up's cap, must be ruled out."""
 _LEAST_CHANGE: Final = 0.001
 _CERTAIN: Final = 1.5
-"""Multiple of the interval's half-width: a steady series exceeds it in less than 1 %."""
+"""Multiple of the interval's half-width, which less than 1 % of steady series exceed."""
 _OUTLIER: Final = 3.0
 _MOST_RESEMBLANCE: Final = 0.95
 
 
 @dataclass(frozen=True)
 class Trend:
-    """Relative change from the first block to the last along their line, and half of its 95 % interval."""
+    """Relative change along the fitted line from first to last block, and half of its 95 % interval."""
 
     change: float
     half_width: float
 
 
 def trend(medians_ms: Sequence[float]) -> Trend:
-    """Trend of at least LEAST_BLOCKS positive medians; the interval allows for lag-1 autocorrelation of their noise.
+    """Fit the trend of LEAST_BLOCKS or more positive medians. Its interval allows for lag-1 autocorrelation.
 
     Noise is the difference from a parabola, so that an exponential fall does not count as noise.
     """
-    logs = _clipped([math.log(value) for value in medians_ms])
-    count = len(logs)
-    centre, mean = (count - 1) / 2, fmean(logs)
-    places = [place - centre for place in range(count)]
-    squares = sum(place * place for place in places)
-    bends = [place * place - squares / count for place in places]
-    slope = _along(places, logs)
-    bend = _along(bends, logs)
+    return _trend([math.log(value) for value in medians_ms])
+
+
+def _trend(of: Sequence[float]) -> Trend:
+    logs = _clipped(of)
+    count, mean = len(logs), fmean(logs)
+    line, curve = _shapes(count)
+    slope, bend = line.along(logs), curve.along(logs)
     rests = [
-        value - mean - slope * place - bend * curve for place, curve, value in zip(places, bends, logs, strict=True)
+        value - mean - slope * place - bend * height
+        for place, height, value in zip(line.values, curve.values, logs, strict=True)
     ]
     variance = sum(map(operator.mul, rests, rests))
     if variance <= 0:
@@ -59,27 +61,28 @@ def trend(medians_ms: Sequence[float]) -> Trend:
     found = sum(map(operator.mul, rests, rests[1:])) / variance
     resemblance = min(max(found + (1 + 5 * found) / count, 0.0), _MOST_RESEMBLANCE)
     free = max(count * (1 - resemblance) / (1 + resemblance) - 3, 2.0)
-    error = math.sqrt(variance / (count - 3) / squares * (1 + resemblance) / (1 - resemblance))
+    error = math.sqrt(variance / (count - 3) / line.squares * (1 + resemblance) / (1 - resemblance))
     return Trend(slope * count, student_t_975(max(int(free), 2)) * error * count)
 
 
 def settled_blocks(medians_ms: Sequence[float], block_s: float, cap_s: float) -> int:
-    """Number of blocks at the end of the warm-up that rule out a slow fall; 0 for none. cap_s: of the warm-up."""
+    """Return how many of the last warm-up blocks together rule out a slow fall of the clock; 0 for none."""
     if min(medians_ms) <= 0:
         return len(medians_ms)  # below the clock's resolution
     most_per_s = _FALL / min(_CAPS * cap_s, _SLOWEST_S)
-    for length in range(LEAST_BLOCKS, len(medians_ms) + 1, _STEP):
-        found = trend(medians_ms[-length:])
+    logs = [math.log(value) for value in medians_ms]
+    for length in range(LEAST_BLOCKS, len(logs) + 1, _STEP):
+        found = _trend(logs[-length:])
         if abs(found.change) + found.half_width <= most_per_s * block_s * length:
             return length
     return 0
 
 
 def lasting_change(warm_up_ms: Sequence[float], settled: int, measured_ms: Sequence[float]) -> float | None:
-    """Relative change that lasted through the end of the warm-up and the measurement; None if there was none.
+    """Return the relative change of times over the end of warm-up and the measurement; None if it is not clear.
 
-    Takes medians of blocks. settled: how many of the warm-up count; 0 for all but its first quarter. A falling clock
-    makes times longer: above zero. None for fewer than LEAST_BLOCKS.
+    Both lists hold medians of blocks. settled: number of the last warm-up blocks to use; 0 for all but the first
+    quarter. The change is above zero if times became longer. None for fewer than LEAST_BLOCKS.
     """
     kept = settled or len(warm_up_ms) - len(warm_up_ms) // 4
     medians_ms = [*warm_up_ms[len(warm_up_ms) - kept :], *measured_ms]
@@ -90,13 +93,31 @@ def lasting_change(warm_up_ms: Sequence[float], settled: int, measured_ms: Seque
     return found.change if certain else None
 
 
-def _along(shape: Sequence[float], values: Sequence[float]) -> float:
-    """Coefficient of a shape of mean zero in the values."""
-    return math.fsum(map(operator.mul, shape, values)) / math.fsum(map(operator.mul, shape, shape))
+class _Shape(NamedTuple):
+    """A curve to fit, with one value for each block and mean zero, and the sum of its squares."""
+
+    values: tuple[float, ...]
+    squares: float
+
+    def along(self, values: Sequence[float]) -> float:
+        """Return the factor of this curve that fits `values` best."""
+        return math.fsum(map(operator.mul, self.values, values)) / self.squares
 
 
-def _clipped(values: Sequence[float]) -> list[float]:
+@functools.cache
+def _shapes(count: int) -> tuple[_Shape, _Shape]:
+    """Return a line and a parabola over `count` blocks. Cached, because a warm-up asks for few counts often."""
+    centre = (count - 1) / 2
+    places = tuple(place - centre for place in range(count))
+    squares = math.fsum(map(operator.mul, places, places))
+    bends = tuple(place * place - squares / count for place in places)
+    return _Shape(places, squares), _Shape(bends, math.fsum(map(operator.mul, bends, bends)))
+
+
+def _clipped(values: Sequence[float]) -> Sequence[float]:
     """Move outliers to the edge of the accepted range, so that one disturbed block does not matter."""
     low, _, high = quantiles(values, n=4)
     reach = _OUTLIER * (high - low)
+    if low - reach <= min(values) and max(values) <= high + reach:
+        return values
     return [min(max(value, low - reach), high + reach) for value in values]

@@ -13,7 +13,7 @@ from protocol.cell import DeviceKind
 
 
 def missing(kind: DeviceKind) -> str:
-    """What torch.compile lacks on this machine for a kind of device, and what to do. Empty if it lacks nothing."""
+    """Return what torch.compile lacks on this machine, and what to do; empty if it lacks nothing."""
     if kind is DeviceKind.CPU:
         return _without_compiler("C++", "CXX", "g++")
     if importlib.util.find_spec("triton") is None:

@@ -18,7 +18,8 @@ LEAST_REPLAYS: Final = 2  # the second can be compared with the first
 class Injection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Fault that a launch must cause itself, to prove that it is found.
 
-    flip_bits: random bits of one output. stuck: of every output. slow_percent: of each block's time.
+    flip_bits: number of random bits to flip in one output. stuck: flip them in every output. slow_percent: added to
+    each block, in percent of its time.
     """
 
     flip_bits: int = 0
@@ -38,9 +39,10 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """One wrong output, and what was found out about it.
 
     what: the check. at_ns: monotonic. iteration: of the measurement, from 0. elements, bits: number that differ; first:
-    some of them. same_when_read_again: False is an error of reading. wrong_again: of `repeated` repetitions; both 0 if
-    the process ended before. beyond_rounding: elements differ from an fp64 computation on the CPU by more than
-    rounding; None for memory and copies. sender: UUID of a copy's source. of_all: a sum over all devices of the cell.
+    some of them. same_when_read_again: False is an error of reading. wrong_again: how many of the `repeated`
+    repetitions were wrong too; both 0 if the process ended before. beyond_rounding: elements differ from an fp64
+    computation on the CPU by more than rounding; None for memory and copies. sender: UUID of the device that sent the
+    copy. of_all: the output is a sum over all devices of the cell.
     """
 
     what: str
@@ -58,14 +60,14 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Line of a launch's file `mismatches`. at: index of the mismatch. A later line for it replaces an earlier one."""
+    """Line of a launch's file `mismatches`. at: index of the mismatch. The last line with an index counts."""
 
     at: int
     mismatch: Mismatch
 
 
 class MemoryShare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Coverage of a memory test in bytes: checked, allocated, and free before on a GPU (else the planned size)."""
+    """Bytes of a memory test: checked, allocated, and free before it on a GPU (else the size to test)."""
 
     covered: int
     taken: int
@@ -75,11 +77,11 @@ class MemoryShare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class Verification(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What was verified while the launch measured.
 
-    key: device, architecture, driver, libraries, MIG; digests are compared only where it agrees. digests: of outputs
-    that every launch must reproduce, in order. losses: of training steps, as hexadecimal floats. patterns: of a memory
-    test → complete marches. method: how outputs were compared. checks: comparisons. operations: verified floating-point
-    operations. verified_bytes: of memory or transfers. mismatches: number of all; kept: details of the first.
-    not_tested: check → reason.
+    key: device, architecture, driver, libraries, MIG; digests are compared only between launches with equal keys.
+    digests: of the outputs that every launch must reproduce, in order. losses: of training steps, as hexadecimal
+    floats. patterns: pattern of a memory test → number of complete marches. method: how outputs were compared. checks:
+    number of comparisons. operations: number of verified floating-point operations. verified_bytes: bytes of memory or
+    transfers. mismatches: number of all mismatches; kept: details of the first. not_tested: check → reason.
     """
 
     key: tuple[str, ...]

@@ -14,6 +14,11 @@ settings.register_profile("small", deadline=None, max_examples=20)
 settings.register_profile("full", deadline=None, max_examples=200)
 settings.load_profile("small")
 
+pytest.register_assert_rewrite("tests.fakes")  # what they assert fails with its values, as in tests
+
+# Inductor believes the flags of the processor. For each empty cache it would compile and load programs that try them.
+os.environ["TORCHINDUCTOR_VEC_ISA_OK"] = "1"
+
 _DATA = tempfile.TemporaryDirectory(prefix="gpubench-data-")
 """Replaces the user's own data folder, whose history no test may write to."""
 _NUMBERS = count()

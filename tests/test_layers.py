@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from tests.test_rules import ROOT, statements
 
 LAYERS = (
     ("cli",),
@@ -41,7 +41,7 @@ def modules() -> dict[str, Path]:
 def imported(path: Path, known: dict[str, Path]) -> set[str]:
     """The modules of the orchestrator that a file imports, deferred imports and those for annotations included."""
     names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in statements(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:

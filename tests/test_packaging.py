@@ -105,7 +105,17 @@ def test_wheel_measures_in_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
     """Installed anywhere, with no checkout in sight, it measures and writes its report."""
     site, empty = tmp_path / "site", tmp_path / "empty"
     empty.mkdir()
-    install = ["pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(site), str(wheel)]
+    install = [
+        "pip",
+        "install",
+        "--quiet",
+        "--no-compile",
+        "--no-deps",
+        "--no-index",
+        "--target",
+        str(site),
+        str(wheel),
+    ]
     subprocess.run([sys.executable, "-m", *install], check=True)
     options = "--gpu-ids cpu:0 -m lstm -b 1 --phases inference -i 3 -w 1 --launches 1 --no-history"
     done = subprocess.run(
@@ -129,15 +139,13 @@ NEW, OLD = CONSTRAINTS
     ("nvidia_smi", "code", "words"),
     [
         ("echo '| NVIDIA-SMI 535.104.05   Driver Version: 535.104.05   CUDA Version: 12.2     |'", 0, OLD),
-        ("echo '| NVIDIA-SMI 580.65.06    Driver Version: 580.65.06    CUDA Version: 13.0     |'", 0, NEW),
         ("echo '| NVIDIA-SMI 595.44   KMD Version: 595.44   CUDA UMD Version: 13.2     |'", 0, NEW),
         ("echo 'NVIDIA-SMI has failed' >&2; exit 9", 0, NEW),
         ("echo '| Driver Version: 470.57.02    CUDA Version: 11.4     |'", 2, "driver from 535 on"),
     ],
     ids=[
         "CUDA 12",
-        "CUDA 13",
-        "another spelling",
+        "CUDA 13, in another spelling",
         "a broken driver, which the run then names",
         "CUDA 11, for no torch",
     ],
@@ -194,3 +202,41 @@ def test_an_installation_says_which_python_it_takes(tmp_path: Path) -> None:
     done = installed(tmp_path, PYTHON=str(python), WHEELS="wheels")
     version = ".".join(map(str, sys.version_info[:3]))
     assert f"Installing into .venv (Python {version}, from {python})" in done.stdout
+
+
+def verdicts(same: int, slower: int) -> str:
+    """What `compare --format json` would print."""
+    cells = [{"verdict": word} for word in ["SAME"] * same + ["SLOWER"] * slower + ["INCONCLUSIVE"]]
+    return json.dumps({"comparisons": [{"cells": cells}]})
+
+
+@pytest.mark.parametrize(
+    ("name", "compared", "code"),
+    [
+        ("new", verdicts(same=4, slower=0), 0),
+        ("new", verdicts(same=3, slower=0), 1),
+        ("new", verdicts(same=40, slower=1), 1),
+        ("old", "", 2),
+        ("", "", 2),
+    ],
+)
+def test_a_baseline_is_kept_if_a_second_run_finds_the_same(tmp_path: Path, name: str, compared: str, code: int) -> None:
+    """`make baseline` measures with options of the user's, and replaces no baseline."""
+    (tmp_path / "scripts").mkdir()
+    script = shutil.copy(ROOT / "scripts" / "baseline.sh", tmp_path / "scripts")
+    (folder := tmp_path / "configs" / "baselines").mkdir(parents=True)
+    (folder / "old.json").touch()
+    (python := tmp_path / ".venv" / "bin" / "python").parent.mkdir(parents=True)
+    log, answer = tmp_path / "log", tmp_path / "answer"
+    answer.write_text(compared)
+    python.write_text(
+        f'#!/bin/sh\n[ "$1" != - ] || exec {sys.executable} "$@"\necho "$*" >>{log}\n'
+        f'case "$3" in make-baseline) touch "$6" ;; compare) cat {answer} ;; esac\n'
+    )
+    python.chmod(0o755)
+    done = subprocess.run([script, name, "-m", "lstm"], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    assert {file.stem for file in folder.iterdir()} == ({"old", "new"} if code == 0 else {"old"})
+    commands = [line.split()[2] for line in log.read_text().splitlines()] if log.exists() else []
+    assert commands == ([] if code == 2 else ["run", "make-baseline", "run", "compare", "compare"])
+    assert not commands or "--profile rigorous --solo -m lstm -o " in log.read_text()

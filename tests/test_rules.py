@@ -2,12 +2,13 @@
 
 import ast
 import functools
+import gc
 import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("protocol", "worker", "orchestrator")
@@ -31,13 +32,34 @@ MOST_WORDS = 3
 """A longer text in an assertion is a sentence."""
 
 
-class Source(NamedTuple):
+@dataclass(frozen=True)
+class Source:
+    """A file. name: its path below the root."""
+
     name: str
-    """Path below the root."""
     text: str
-    nodes: list[ast.AST]
-    imports: list[tuple[str, int]]
-    """Every imported module with its line."""
+    tree: ast.Module
+
+    @functools.cached_property
+    def nodes(self) -> list[ast.AST]:
+        gc.disable()  # millions of nodes stay: to look for garbage among them takes as long as to find them
+        found = list(ast.walk(self.tree))
+        gc.enable()
+        return found
+
+    @functools.cached_property
+    def imports(self) -> list[tuple[str, int]]:
+        """Every imported module with its line."""
+        by_call = "import_module" in self.text or "__import__" in self.text
+        return list(imports(self.nodes if by_call else statements(self.tree)))
+
+
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every node below this one outside expressions, of which most nodes are parts."""
+    for node in ast.iter_child_nodes(tree):
+        if not isinstance(node, ast.expr):
+            yield node
+            yield from statements(node)
 
 
 def imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
@@ -58,8 +80,7 @@ def imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
 @functools.cache
 def parse(path: Path) -> Source:
     text = path.read_text(encoding="utf-8")
-    nodes = list(ast.walk(ast.parse(text, str(path))))
-    return Source(str(path.relative_to(ROOT)), text, nodes, list(imports(nodes)))
+    return Source(str(path.relative_to(ROOT)), text, ast.parse(text, str(path)))
 
 
 def forbidden_imports(source: Source) -> Iterator[str]:
@@ -76,7 +97,7 @@ def pickling(source: Source) -> Iterator[str]:
     for name, line in source.imports:
         if name.split(".")[0] in PICKLES or name[0] == ".":
             yield f"{source.name}:{line} imports {name}"
-    for node in source.nodes:
+    for node in source.nodes if ".load(" in source.text else ():
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=module), attr="load"), keywords=keywords):
                 safe = any(word.arg == "weights_only" and ast.unparse(word.value) == "True" for word in keywords)
@@ -95,9 +116,9 @@ def unexplained_silences(source: Source) -> Iterator[str]:
                 yield f"{source.name}:{number} {line.strip()}"
 
 
-def compared_values(function: ast.FunctionDef) -> Iterator[ast.expr]:
+def compared_values(nodes: Iterable[ast.AST]) -> Iterator[ast.expr]:
     """What the assertions of a test, and the `match` of pytest.raises, compare with something."""
-    for node in ast.walk(function):
+    for node in nodes:
         match node:
             case ast.Assert(test=test):
                 for part in ast.walk(test):
@@ -121,9 +142,9 @@ def parts_of(value: ast.expr) -> Iterator[ast.expr]:
                 yield from parts_of(part)
 
 
-def named_values(function: ast.FunctionDef) -> Iterator[tuple[str, ast.expr]]:
+def named_values(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
     """What the names of a test stand for: its variables, those of its loops over literals, and its parameters."""
-    for node in ast.walk(function):
+    for node in nodes:
         match node:
             case ast.Assign(targets=[target], value=value):
                 yield from columns(ast.unparse(target), [value])
@@ -149,9 +170,12 @@ def sentences(source: Source) -> Iterator[str]:
     """Places where a test compares with prose: more than MOST_WORDS words between two wildcards of a pattern."""
     for function in source.nodes:
         if isinstance(function, ast.FunctionDef):
-            compared = [part for value in compared_values(function) for part in parts_of(value)]
+            nodes = [
+                node for node in ast.walk(function) if isinstance(node, ast.Assert | ast.Call | ast.Assign | ast.For)
+            ]
+            compared = [part for value in compared_values(nodes) for part in parts_of(value)]
             names = {part.id for part in compared if isinstance(part, ast.Name)}
-            compared += [part for name, value in named_values(function) if name in names for part in parts_of(value)]
+            compared += [part for name, value in named_values(nodes) if name in names for part in parts_of(value)]
             for text in {part.value: part for part in compared if isinstance(part, ast.Constant)}.values():
                 if any(len(WORD.findall(part)) > MOST_WORDS for part in WILDCARD.split(str(text.value))):
                     yield f"{source.name}:{text.lineno} {text.value!r}"
@@ -165,7 +189,7 @@ def forks(source: Source) -> bool:
             and node.module in FORKING_MODULES
             and FORKS & {alias.name for alias in node.names}
         )
-        for node in source.nodes
+        for node in (source.nodes if "fork" in source.text else ())
     )
 
 

@@ -1,4 +1,4 @@
-"""Start of a launch's process: adopted by the orchestrator, and ended with it.
+"""Start of a launch's process: the orchestrator adopts it, and it ends when the orchestrator ends.
 
     zygote ── fork ──▶ middle ── fork ──▶ worker        (or: orchestrator ── spawn ──▶ worker)
                          └ exits                └ is adopted by the orchestrator, the nearest child subreaper
@@ -30,7 +30,7 @@ _OOM_SCORE: Final = "1000"
 def become(spec: LaunchSpec, born_of: int) -> int:
     """Turn this process into the launch `spec`, or exit with NOT_ADOPTED. Returns the descriptor of fault.log.
 
-    born_of: PID of the parent, which the orchestrator replaces.
+    born_of: PID of this process's parent before the orchestrator adopted the process.
     """
     if os.getsid(0) != os.getpid():
         os.setsid()
@@ -53,12 +53,12 @@ def die_with_parent(parent_pid: int) -> None:
 
 
 def be_called(name: str) -> None:
-    """Set the name in ps and top, at most 15 characters."""
+    """Give this process a name that ps and top show. Only the first 15 characters of `name` count."""
     _prctl(_PR_SET_NAME, ctypes.c_char_p(name.encode()))
 
 
 def settle() -> None:
-    """Collect once and freeze the rest: a later collection would touch, and so copy, every page of a fork."""
+    """Collect garbage once, then exempt all objects from it: a collection in a fork would copy every shared page."""
     gc.collect()
     gc.freeze()
 
@@ -69,7 +69,7 @@ def rooms_root() -> str:
 
 
 def check_rooms(expected: str) -> None:
-    """Exit with WRONG_ROOMS when the packages come from another folder than the orchestrator's."""
+    """Exit with WRONG_ROOMS unless this process's packages come from `expected`, the orchestrator's folder."""
     import protocol
 
     for room, file in (("worker", __file__), ("protocol", protocol.__file__)):

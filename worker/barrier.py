@@ -9,18 +9,18 @@ import time
 
 from protocol.messages import Gang
 from worker.errors import CommunicationError
-from worker.step_counter import Counted
+from worker.step_counter import StepCounter
 
 _LOOK_S = 0.005
 
 
 class Gathering:
-    """All processes of a launch, seen from one of them. Never times out."""
+    """One process's side of a barrier between all processes of a launch. Never times out."""
 
     def __init__(self, gang: Gang, size: int) -> None:
         """Wait until all `size` processes are connected. Raises CommunicationError."""
-        self.counted = Counted(gang)
-        self.counted.begin()
+        self.steps = StepCounter(gang)
+        self.steps.begin()
         self._leads = gang.rank == 0
         try:
             self._others = _heard(gang.meeting, size - 1) if self._leads else [_reached(gang.meeting)]
@@ -28,8 +28,8 @@ class Gathering:
             raise CommunicationError(f"between {size} processes: {error}") from error
 
     def align(self) -> None:
-        """Wait until all processes are here. Raises CommunicationError."""
-        number = self.counted.begin()
+        """Wait until all processes of the launch have called align. Raises CommunicationError."""
+        number = self.steps.begin()
         try:
             for other in self._others:
                 self._hear(other) if self._leads else other.send(b"!")

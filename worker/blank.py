@@ -1,7 +1,7 @@
-"""Build a model without torch's random fills of parameters, whose weights are read from a file a moment later.
+"""Build a model without filling its parameters at random, because its weights are read from a file next.
 
-Fills come from layers, torch.nn.init or a library, also through `parameter.data`. Buffers, which the file may not hold,
-are filled as always.
+Layers, torch.nn.init and libraries fill parameters, some through `parameter.data`. All of these fills are skipped.
+Buffers are filled as always, because the file may not hold them.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _OF_A_PARAMETER: Final = "_gpubench_of_a_parameter"
 
 
 class Blank(TorchFunctionMode):
-    """Mode in which parameters are not filled at random."""
+    """Mode of torch in which calls that fill parameters at random do nothing."""
 
     def __torch_function__(
         self,

@@ -2,7 +2,8 @@
 
     for each way:  empty caches │ compile │ each size, several times, in one random order: time, graphs, recompilations
 
-A size that the eager model refuses is the error of every way. Sizes and times are raw; the parent makes the figures.
+If the eager model refuses a size, every way gets that error. Results are raw sizes and times, from which the parent
+process computes the figures.
 """
 
 import random
@@ -42,7 +43,7 @@ class Trials:
         self._device = torch.device(assign.device.kind)
 
     def run(self, shapes: ChangingShapes) -> tuple[ShapeTrial, ...]:
-        """Return a trial for each way."""
+        """Return one trial for each ShapeWay: the model compiled static, dynamic, and padded."""
         with self._stage.timed("compile"):
             self._stage.enter(Phase.COMPILE)
             refusal = self._refusal(shapes)
@@ -52,7 +53,7 @@ class Trials:
             return tuple(self._trial(way, shapes) for way in ShapeWay)
 
     def _refusal(self, shapes: ChangingShapes) -> str:
-        """Why the eager model cannot meet the sizes, empty if it can."""
+        """Return why the eager model cannot run with all of these input sizes; an empty text if it can."""
         found = set()
         for size in shapes.sizes:
             try:
@@ -114,7 +115,7 @@ class Trials:
 
 
 def _padded(tensor: torch.Tensor, shape: torch.Size) -> torch.Tensor:
-    """The tensor with zeros at the end of each dimension, up to `shape`; itself if it has that shape."""
+    """Return the tensor with zeros added at the end of each dimension, up to `shape`."""
     if tensor.shape == shape:
         return tensor
     widths = [(0, wanted - length) for length, wanted in zip(tensor.shape, shape, strict=True)]

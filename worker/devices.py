@@ -24,9 +24,9 @@ HALF: Final = {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
 
 
 def open_device(device: Device, precision: Precision) -> torch.device:
-    """Make the device ready, its context included, and set the switches of `precision`.
+    """Open the device with its CUDA context, and set torch's switches for `precision`.
 
-    Raises DeviceInheritedError if the process is not a new one, DeviceUnavailableError with CUDA's error as cause.
+    Raises DeviceInheritedError if the process inherited an open GPU, DeviceUnavailableError with CUDA's error as cause.
     """
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     set_tf32(wanted=precision is Precision.TF32)
@@ -34,7 +34,7 @@ def open_device(device: Device, precision: Precision) -> torch.device:
 
 
 def clock_for(device: torch.device) -> Clock:
-    """Clock that times work on this device."""
+    """Return the clock that times work on this device."""
     return CudaClock() if device.type == "cuda" else HostClock()
 
 
@@ -87,9 +87,9 @@ def _same_uuid(first: str, second: str) -> bool:
 
 
 def set_tf32(*, wanted: bool) -> None:
-    """Switch TF32 for products and for cuDNN, where it is on by default.
+    """Switch TF32 on or off, both for matrix products and for cuDNN, where it is on by default.
 
-    Uses the older of torch's two interfaces, which updates the newer one: mixing both raises from torch 2.9 on.
+    Uses the older of torch's two interfaces, which updates the newer one. From torch 2.9 on, using both raises.
     """
     backends: Any = torch.backends  # torch declares only part of the newer interface
     with warnings.catch_warnings():
@@ -102,7 +102,7 @@ def set_tf32(*, wanted: bool) -> None:
 
 
 def tf32_switches() -> dict[str, bool]:
-    """TF32 switches that torch uses. Never raises, unlike the older interface once both were used."""
+    """Return torch's TF32 switches by name. Never raises, although torch's older interface may."""
     backends: Any = torch.backends
     cuda, cudnn = backends.cuda, backends.cudnn
     if _newer_interface():
@@ -128,23 +128,23 @@ def weights_type(precision: Precision, *, training: bool) -> torch.dtype:
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
-    """Context of a training step's forward pass."""
+    """Return the context of a training step's forward pass: autocast in half precision, else no effect."""
     half = HALF.get(precision)
     return nullcontext() if half is None else torch.autocast(device.type, dtype=half)
 
 
 def onednn_has_bf16() -> bool:
-    """Whether oneDNN computes in bf16 on this CPU, which takes AVX-512."""
+    """Whether oneDNN computes in bf16 on this CPU, which needs AVX-512."""
     supported: bool = torch.ops.mkldnn._is_mkldnn_bf16_supported()
     return supported
 
 
 @contextmanager
 def training_kernels(device: torch.device, precision: Precision) -> Iterator[None]:
-    """Disable oneDNN where it cannot train in this half precision on a CPU device.
+    """Disable oneDNN in the `with` body where it cannot train in this half precision on a CPU device.
 
-    It cannot train recurrent layers in fp16 ("could not create a primitive descriptor"), nor in bf16 without AVX-512.
-    Its convolutions in fp16 take four times as long as torch's own on a CPU without units for fp16.
+    oneDNN cannot train recurrent layers in fp16 ("could not create a primitive descriptor"), nor in bf16 without
+    AVX-512. Its convolutions in fp16 take four times as long as torch's own on a CPU without units for fp16.
     """
     supported = precision is not Precision.FP16 and (precision not in HALF or onednn_has_bf16())
     if device.type != "cpu" or supported:
@@ -157,7 +157,7 @@ def training_kernels(device: torch.device, precision: Precision) -> Iterator[Non
 
 
 def environment(device: torch.device, isolation: str) -> Environment:
-    """Software and settings of this process. Versions are read from package metadata: nothing is imported."""
+    """Return the versions (from package metadata) and settings that this process uses. isolation: fork or exec."""
     cudnn = None
     if device.type == "cuda":
         cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]  # torch does not annotate it

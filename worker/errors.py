@@ -10,11 +10,11 @@ class DeviceUnavailableError(WorkerError):
 
 
 class DeviceInheritedError(WorkerError):
-    """This process was born with open descriptors of a GPU."""
+    """This process inherited open descriptors of a GPU from its parent."""
 
 
 class CommunicationError(WorkerError):
-    """A common operation of a gang failed in this process, perhaps because of another process."""
+    """An operation of all processes of a cell failed in this one, perhaps because of another process."""
 
 
 class NotFiniteError(WorkerError):
@@ -34,8 +34,8 @@ class UnsupportedError(WorkerError):
 
 
 class ModelCodeError(WorkerError):
-    """The user's own code failed, returned something unusable, or changed the precision. Its error is the cause."""
+    """The user's own code failed, returned something unusable, or changed the precision. Its exception is the cause."""
 
 
 class NotBuiltError(ModelCodeError):
-    """The user's own code cannot be imported or built, so that no cell of it can be measured."""
+    """The user's own code cannot be imported or built, so that no cell of this model can be measured."""

@@ -66,7 +66,8 @@ _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 def failure(error: BaseException, phase: Phase, headroom: Headroom | None = None) -> Failure:
     """Describe an exception as a Failure. Never raises.
 
-    phase: in which `error` was raised. headroom: read now by default, while the error's frames hold the model's memory.
+    phase: in which `error` was raised. headroom: free memory at that time. By default it is read now, while the error's
+    frames still hold the model's memory.
     """
     seen = _Seen(tuple(_chain(error)), phase, memory.headroom() if headroom is None else headroom)
     category = next((category for category, applies in RULES if applies(seen)), Category.EXCEPTION)
@@ -83,7 +84,7 @@ def failure(error: BaseException, phase: Phase, headroom: Headroom | None = None
 
 @dataclass(frozen=True)
 class _Seen:
-    """Input of the rules. chain: the error, then its causes."""
+    """What the rules of classification look at. chain: the error, then its causes."""
 
     chain: tuple[BaseException, ...]
     phase: Phase
@@ -91,7 +92,7 @@ class _Seen:
 
     @property
     def code(self) -> int | None:
-        """First CUDA error code in the chain, or else of the device when it was queried again."""
+        """First CUDA error code in the chain, else the device's error when queried again, else None."""
         afterwards = (self.headroom.device_error,) if self.headroom.device_error is not None else ()
         return next((code for code in map(_cuda_code, (*self.chain, *afterwards)) if code is not None), None)
 
@@ -99,7 +100,7 @@ class _Seen:
         return any(isinstance(error, kinds) for error in self.chain)
 
     def says(self, pattern: re.Pattern[str]) -> bool:
-        """Whether a RuntimeError of the chain (torch's own errors all are) matches."""
+        """Whether `pattern` matches a RuntimeError in the chain, as all of torch's own errors are."""
         return any(isinstance(error, RuntimeError) and pattern.search(message_of(error)) for error in self.chain)
 
     def evidence(self) -> dict[str, str]:
@@ -184,7 +185,7 @@ def _name(error: BaseException) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """Message of the error, whose __str__ may itself fail."""
+    """Return the message of the error, or a replacement if its __str__ fails too."""
     try:
         return str(error)
     except Exception as broken:  # noqa: BLE001 - __str__ of a foreign exception may raise anything

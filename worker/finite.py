@@ -1,4 +1,4 @@
-"""Check that a loss is a finite number, without torch."""
+"""Check without torch that a loss is a finite number."""
 
 import math
 

@@ -1,8 +1,9 @@
 """Floating-point operations of an iteration by torch's counter; None where it misses some.
 
-It misses operators without a formula that are matrix products by their name, or are not torch's own. Multiplications
-and additions count one each. Attention counts in full under a causal mask. torch's formula for backward convolutions
-ignores groups, which gives a training step of efficientnet-b0 forty forward passes: ours replaces it.
+The counter has no formula for some operators. It misses those that are matrix products by their name, or are not
+torch's own. Multiplications and additions count one each. Attention counts in full under a causal mask. torch's formula
+for backward convolutions ignores groups, which gives a training step of efficientnet-b0 forty forward passes: ours
+replaces it.
 """
 
 import math
@@ -44,7 +45,7 @@ def _convolution_backward(
     output_mask: Sequence[bool],
     **_: object,
 ) -> int:
-    """Count the operations of the needed gradients: one forward pass for the inputs', one for the weight's."""
+    """Count the operations of a backward convolution: one forward pass for each of the two gradients, if needed."""
     places = (inputs if transposed else grad_output)[2:]
     return 2 * inputs[0] * math.prod(places) * math.prod(weight) * sum(output_mask[:2])
 
@@ -53,7 +54,7 @@ _FORMULAS: Final = {torch.ops.aten.convolution_backward: _convolution_backward}
 
 
 def count(step: Callable[[], object], iteration_ms: float) -> float | None:
-    """Operations of one more iteration; None where some are not counted, or it takes over two seconds."""
+    """Run `step` once more and count its operations. None if some are not counted, or iteration_ms exceeds 2 s."""
     if iteration_ms > COUNTED_WITHIN_MS:
         return None
     watch = _Watch()

@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 from protocol.messages import Assign
 from worker.errors import CommunicationError
-from worker.step_counter import Counted
+from worker.step_counter import StepCounter
 
 _BACKENDS: Final = {"cuda": "nccl", "cpu": "gloo"}
 _NEVER: Final = timedelta(days=1)  # longer than any phase may take
@@ -32,19 +32,19 @@ _MULTICAST: Final = "NCCL_NVLS_ENABLE"
 
 
 class Gang:
-    """All processes of a launch. All call common operations in one order; these raise CommunicationError."""
+    """Communication between all processes of a launch. Operations that fail raise CommunicationError."""
 
     def __init__(self, assign: Assign, device: torch.device) -> None:
-        """Wait until all processes are connected. The device is open."""
+        """Wait until all processes are connected. `device` must be open."""
         self.devices = assign.cell.devices
         self.size = len(self.devices)
         self.rank = 0 if assign.gang is None else assign.gang.rank
         self.backend = _BACKENDS[device.type]
         self._device = device
-        self._counted: Counted | None = None
+        self._steps: StepCounter | None = None
         if assign.gang is None:
             return
-        self._counted = Counted(assign.gang)
+        self._steps = StepCounter(assign.gang)
         os.environ.update(_ENVIRONMENT)
         with self._counted_operation():
             dist.init_process_group(
@@ -58,11 +58,11 @@ class Gang:
 
     @property
     def leads(self) -> bool:
-        """Whether this process decides for all."""
+        """Whether this process is the leader, which decides for all processes."""
         return self.rank == 0
 
     def align(self) -> None:
-        """Let no device continue before all processes are here. With GPUs the host does not wait."""
+        """Let the devices of all processes wait for each other. The host does not wait for a GPU."""
         if self.size > 1:
             self.add_up(torch.zeros(1, device=self._device))
 
@@ -72,7 +72,7 @@ class Gang:
             dist.all_reduce(tensor)
 
     def pass_on(self, by: int, outgoing: torch.Tensor, incoming: torch.Tensor) -> None:
-        """Send to the process `by` ranks later, and receive from the process `by` ranks earlier."""
+        """Send `outgoing` to the process `by` ranks later, and receive `incoming` from the one `by` ranks earlier."""
         to, origin = (self.rank + by) % self.size, (self.rank - by) % self.size
         with self._counted_operation():
             both = [dist.P2POp(dist.isend, outgoing, to), dist.P2POp(dist.irecv, incoming, origin)]
@@ -80,7 +80,7 @@ class Gang:
                 work.wait()
 
     def largest(self, *values: int) -> list[int]:
-        """Largest of each value over all processes. Waits for the device."""
+        """Return, for each of the values, the largest one over all processes. Waits for the device."""
         if self.size == 1:
             return list(values)
         tensor = torch.tensor(values, dtype=torch.int64, device=self._device)
@@ -90,7 +90,7 @@ class Gang:
         return result
 
     def describe(self) -> str:
-        """Connection of the devices, for the report."""
+        """Describe how the devices are connected, for the report."""
         if self.backend == "gloo":
             return "gloo through the host's memory"
         version = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]  # torch does not annotate it
@@ -98,8 +98,8 @@ class Gang:
 
     @contextmanager
     def _counted_operation(self) -> Iterator[None]:
-        assert self._counted is not None
-        begun = self._counted.begin()
+        assert self._steps is not None
+        begun = self._steps.begin()
         try:
             yield
         except RuntimeError as error:  # those of torch.distributed are all of this kind
@@ -107,6 +107,6 @@ class Gang:
 
 
 def multicast() -> str:
-    """Whether the environment lets NCCL use NVLink multicast, as text."""
+    """Return, as text for the report, whether the environment lets NCCL use NVLink multicast."""
     setting = os.environ.get(_MULTICAST)
     return "left to NCCL" if setting is None else f"set by {_MULTICAST}={setting}"

@@ -1,4 +1,4 @@
-"""Import of Inductor ahead of all launches that compile: 1 to 4 s in which a GPU would be idle.
+"""Import of Inductor before all launches that compile, so that no GPU is idle during it (1 to 4 s).
 
 The zygote imports this module and forks later, so the import must start no thread and open no GPU.
 """

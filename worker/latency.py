@@ -1,4 +1,4 @@
-"""End-to-end latency of inference: from inputs to outputs in the host's memory, measured after all else.
+"""End-to-end latency of inference: from inputs to outputs in the host's memory. Measured last in a launch.
 
     pinned inputs ── copy ──▶ device ── forward ──▶ outputs ── copy ──▶ pinned buffer, then the next one
 
@@ -26,9 +26,11 @@ def times_ms(
     least_s: float,
     passes_ms: list[float],
 ) -> list[float]:
-    """Latencies in milliseconds of `forward` over `inputs`, for half of `least_s` or 0.3 s, at least LEAST_ITERATIONS.
+    """Return latencies in milliseconds: copy `inputs` to the device, call `forward`, copy its outputs to the host.
 
-    passes_ms: the measured passes. They are the latencies on a CPU, where nothing is copied.
+    Repeats this for half of `least_s` (the profile's shortest measurement in seconds), at most LONGEST_S, and at least
+    LEAST_ITERATIONS times; each repetition gives one value. passes_ms: times of the forward passes measured before. On
+    a CPU they are returned as the latencies, because nothing is copied there.
     """
     if device.type == "cpu":
         return passes_ms

@@ -1,4 +1,4 @@
-"""The measuring loop of all workloads and devices: warm up until steady, then measure until the stopper ends it.
+"""The measuring loop of all workloads and devices: warm up until steady, then measure until a Stopper ends it.
 
     first │ second │ block │ block │ … steady, or the cap │ measured block │ measured block │ … until it stops
     └──────────────── warm_up ───────────────────────────┘ └──────────────── measured ─────────────────────────┘
@@ -32,12 +32,12 @@ _PROGRESS_EVERY_S: Final = 0.1
 
 @dataclass(frozen=True)
 class Work:
-    """Steps of one iteration, in order and by the names of their series.
+    """Steps of one iteration, in order. steps: name of the series → step.
 
-    passes: how often an iteration runs the steps; series hold the sums. waits: a step waits for the device, so that
+    passes: how often an iteration runs the steps, whose times are added up. waits: a step waits for the device, so that
     launch_bound and host_share are unknown. prepare: called before every block, untimed. one_by_one: a block has one
-    iteration. grouped: short iterations share a span. retries: counts those of the device's allocator. least: minimum
-    number of iterations in adaptive measuring.
+    iteration. grouped: short iterations share a span. retries: returns the number of retries of the device's allocator
+    so far. least: minimum number of iterations in adaptive measuring.
     """
 
     steps: dict[str, Step]
@@ -50,26 +50,26 @@ class Work:
     grouped: bool = True
 
     def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
-        """Run one timed block, with `spans` spans for each group of iterations."""
+        """Run one timed block of `iterations`. group: number of iterations that share a span."""
         self.prepare()
         return timing.time_block(clock, tuple(self.steps.values()), iterations * self.passes, group, self.passes)
 
     @property
     def spans(self) -> int:
-        """Timed spans of one iteration."""
+        """Number of timed spans in one iteration."""
         return len(self.steps) * self.passes
 
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
-        """Iterations of a block that takes about `duration_s`."""
+        """Return how many iterations a block of about `duration_s` has: a multiple of `group`."""
         return 1 if self.one_by_one else timing.iterations_for(duration_s * 1e3, iteration_ms, group)
 
     def group(self, clock: Clock, iteration_ms: float, iterations: int | None = None) -> int:
-        """Iterations that one span covers; see timing.group_for."""
+        """Return how many iterations one span covers; see timing.group_for."""
         grouped = self.grouped and not self.one_by_one
         return timing.group_for(clock, iteration_ms, self.spans, iterations) if grouped else 1
 
     def agreed(self, reason: StopReason | None) -> StopReason | None:
-        """Reason to stop after a block, None to continue. reason: this process's own."""
+        """Return why all processes stop after a block, None to continue. reason: why this process alone would stop."""
         return reason
 
 
@@ -87,11 +87,12 @@ class Measured:
 
 
 def warm_up(work: Work, clock: Clock, measurement: Measurement, stage: Stage) -> tuple[WarmUp, float]:
-    """Run until times are steady. Returns the facts and the current time of one iteration in milliseconds.
+    """Warm up. Returns the facts of the warm-up and the mean time of an iteration in its last block, in milliseconds.
 
-    The first two iterations are blocks of their own, by wall time. Runs `warm_up_iterations` (at least one), or at
-    least two. Ends at most one iteration after the cap, which counts from the end of the first. The caller enters the
-    phase.
+    If `measurement.warm_up_iterations` is set, it runs exactly so many, at least one. Else it runs at least two, until
+    times are steady or `warm_up_cap_s` seconds have passed since the end of the first iteration; an iteration that has
+    begun is finished. The first two iterations are blocks of their own, timed by wall time. The caller enters
+    Phase.WARM_UP before.
     """
     with stage.timed("warm_up"):
         first_ms = work.block(clock, 1).wall_ms
@@ -140,9 +141,9 @@ def _warm_up_until_steady(
 
 
 class _Settled:
-    """End of the warm-up: times are steady, and of a device's own work also settled (protocol/settling.py).
+    """Decides when warm-up ends: times are steady and, if the GPU limits them, settled (protocol/settling.py).
 
-    At the cap, times count as steady if they were so after any block: noise hides it after single blocks.
+    When the cap is reached, times count as steady if they were steady after any block, because noise may hide it.
     """
 
     def __init__(self, clock: Clock, measurement: Measurement) -> None:
@@ -181,10 +182,10 @@ def _facts(state: SteadyState, iterations: int, first_ms: float, second_ms: floa
 
 
 def measured(work: Work, clock: Clock, measurement: Measurement, stage: Stage, iteration_ms: float) -> Measured:
-    """Measure until the stopper ends it. iteration_ms: current time of one iteration.
+    """Measure until Stopper says to stop. iteration_ms: current time of one iteration.
 
-    Adaptive measuring runs at least `work.least` iterations and ends at most one after `max_s`. Errors of the device
-    surface at the end of a block.
+    Adaptive measuring runs at least `work.least` iterations and ends at most one iteration after `max_s`. Errors of the
+    device surface at the end of a block.
     """
     stage.enter(Phase.MEASURE)
     requested = None if measurement.iterations is None else max(measurement.iterations, 1)
@@ -214,10 +215,10 @@ def measured(work: Work, clock: Clock, measurement: Measurement, stage: Stage, i
 def load_window(
     work: Work, clock: Clock, measurement: Measurement, stage: Stage, measured: Measured, *, since_ns: int
 ) -> LoadWindow | None:
-    """Run further blocks after the measured ones until the work has lasted `load_s`.
+    """Run further blocks after the measured ones until the work has lasted `load_s`. None if no window is requested.
 
-    since_ns: end of the first iteration. SETTLING_NS after it do not count, so a long warm-up contains the window's
-    start. None where no window is requested.
+    since_ns: end of the first iteration. The window starts SETTLING_NS later at the earliest, which may be in a long
+    warm-up.
     """
     if not measurement.load_s:
         return None

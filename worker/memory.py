@@ -1,4 +1,4 @@
-"""Memory use of device and process. torch is imported late, to explain failures without it."""
+"""Memory use of device and process. Works without torch too, to explain failures to import it."""
 
 import resource
 import sys
@@ -24,7 +24,7 @@ class Peaks:
 
 
 def peaks(device: "torch.device") -> Peaks:
-    """Peaks of the caching allocator."""
+    """Read the peaks of the device's caching allocator."""
     if device.type != "cuda":
         return Peaks()
     import torch
@@ -41,7 +41,7 @@ def release_cached(device: "torch.device") -> None:
 
 
 def reset_peaks(device: "torch.device") -> None:
-    """Count peaks from the memory in use now."""
+    """Restart the peaks at the amount of memory that is in use now."""
     if device.type == "cuda":
         import torch
 
@@ -49,7 +49,7 @@ def reset_peaks(device: "torch.device") -> None:
 
 
 def allocator_retries(device: "torch.device") -> int:
-    """Number of failed cudaMalloc calls after which the allocator emptied its cache: such blocks are not steady."""
+    """Return how often cudaMalloc failed and emptied the cache. A timed block in which this rises is not steady."""
     if device.type != "cuda":
         return 0
     import torch
@@ -58,18 +58,18 @@ def allocator_retries(device: "torch.device") -> int:
 
 
 def module_bytes(module: "torch.nn.Module") -> int:
-    """Bytes of parameters and buffers. Shared ones count once."""
+    """Return the bytes of all parameters and buffers. A shared tensor counts once."""
     tensors = {*module.parameters(), *module.buffers()}
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def parameter_count(module: "torch.nn.Module") -> int:
-    """Number of parameters. Shared ones count once."""
+    """Return the number of parameters. A shared parameter counts once."""
     return sum(parameter.numel() for parameter in module.parameters())
 
 
 def reset_resident() -> None:
-    """Count the resident peak from now on, without imports and the parent process, where the kernel allows it."""
+    """Restart the peak of resident memory at the amount in use now. Does nothing if the kernel does not allow it."""
     try:
         _CLEAR_REFS.write_text(_RESET_PEAK, encoding="ascii")
     except OSError:
@@ -84,10 +84,11 @@ def resident_peak() -> int:
 
 @dataclass(frozen=True)
 class Headroom:
-    """Memory in bytes when something fails. None: unknown.
+    """Used, free and allowed memory in bytes when something fails. None: unknown.
 
-    device_*: of the GPU, with a CUDA context. data_*: data segment and RLIMIT_DATA. address_limit: RLIMIT_AS.
-    available: of the host. device_error: CUDA's error, in place of the figures.
+    device_*: memory of the GPU, if there is a CUDA context. data, data_limit: data segment and RLIMIT_DATA.
+    address_limit: RLIMIT_AS. available: memory of the host. device_error: CUDA's error when it was asked for the GPU's
+    memory.
     """
 
     device_free: int | None = None
@@ -99,7 +100,7 @@ class Headroom:
     available: int | None = None
 
     def as_text(self) -> dict[str, str]:
-        """Known fields, for a failure's evidence."""
+        """Return the known fields as text, for the evidence of a failure."""
         sizes = {f"{name}_bytes": str(value) for name, value in vars(self).items() if isinstance(value, int)}
         return sizes if self.device_error is None else sizes | {"device_error": str(self.device_error)}
 

@@ -15,7 +15,7 @@ _NOT_RUN: Final = (Iterator, AsyncIterator, Awaitable)
 
 
 def tensors(outputs: object) -> Iterator[torch.Tensor]:
-    """Yield every tensor in torch's own nestings, mappings and dataclasses."""
+    """Yield every tensor in `outputs`: in torch's own nestings, mappings and dataclasses."""
     if isinstance(outputs, torch.Tensor):  # most models return one, and a timed latency walks it
         yield outputs
         return
@@ -31,7 +31,7 @@ def tensors(outputs: object) -> Iterator[torch.Tensor]:
 
 
 def some(outputs: object, name: str) -> object:
-    """Return the outputs of the model `name`. Raises ModelCodeError if there are none, or none computed yet."""
+    """Return `outputs` as given. Raises ModelCodeError if they are None or not computed yet."""
     leaves = _pytree.tree_leaves(outputs)
     if all(leaf is None or isinstance(leaf, _NOT_RUN) for leaf in leaves):
         what = (
@@ -45,7 +45,7 @@ def some(outputs: object, name: str) -> object:
 
 
 def require_finite(outputs: object, *, infinite: bool) -> None:
-    """Raise NotFiniteError if a tensor of the outputs holds NaN or infinity. infinite: infinity is allowed."""
+    """Raise NotFiniteError if a tensor in the outputs holds NaN, or infinity unless `infinite` is true."""
     for number, tensor in enumerate(tensors(outputs), start=1):
         for extreme in _extremes(tensor):
             if math.isnan(extreme) or (math.isinf(extreme) and not infinite):

@@ -26,12 +26,12 @@ COMMON: Final = (
 
 
 def modules(model: tuple[str, ...]) -> tuple[str, ...]:
-    """Imports of a model, and of every launch if torch is imported. Call it after importing the workload."""
+    """Return a model's imports, and COMMON if torch is imported. Call it after importing the workload."""
     return (*model, *COMMON) if "torch" in sys.modules else model
 
 
 def import_all(named: tuple[str, ...]) -> dict[str, str]:
-    """Import `named`, then COMMON. Returns module → error for the failed ones, which disable only their own models."""
+    """Import `named`, then COMMON. Returns module → error for imports that failed."""
     failed = _import_each(named)
     return failed | _import_each(modules(()))
 

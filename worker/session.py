@@ -119,7 +119,7 @@ def _keep(failure: Failure, paths: LaunchPaths) -> None:
 
 
 def _note(seen: Seen, paths: LaunchPaths) -> None:
-    """Store a mismatch durably at once: a GPU that computes wrongly may end this process. Lines may be torn."""
+    """Store a mismatch durably at once: a GPU that computes wrongly may end this process. A line may be cut off."""
     with contextlib.suppress(OSError):
         is_new = not paths.mismatches.exists()
         with paths.mismatches.open("ab", buffering=0) as file:
@@ -161,7 +161,7 @@ class _Link:
         self._socket.send(codec.encode(message))
 
     def announce(self, phase: Phase) -> None:
-        """Announce a phase, in a file first: a process that dies now loses its unsent messages."""
+        """Write the phase to a file, then send it: a process that dies now loses its unsent messages."""
         with contextlib.suppress(OSError):  # a disk that is full costs the file, not the launch
             LaunchPaths(Path(self._spec.folder)).phase.write_text(phase, encoding="ascii")
         self.send(

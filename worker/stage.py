@@ -39,7 +39,7 @@ class Stage:
 
     @contextmanager
     def timed(self, entry: str) -> Iterator[None]:
-        """Add the time of the body to an entry of the ledger, a field of Ledger without its unit."""
+        """Add the time of the `with` body to the ledger. entry: a field of Ledger without its unit."""
         begin = time.monotonic_ns()
         try:
             yield
@@ -47,5 +47,5 @@ class Stage:
             self._spent_ms[entry] = self._spent_ms.get(entry, 0.0) + (time.monotonic_ns() - begin) / 1e6
 
     def ledger(self) -> Ledger:
-        """Time spent so far."""
+        """Return the time spent so far in each part of the launch."""
         return Ledger(**{field: self._spent_ms.get(field[:-3], 0.0) for field in Ledger.__struct_fields__})

@@ -17,8 +17,8 @@ SLOPE_LIMIT: Final = 0.005
 def is_steady(medians_ms: Sequence[float], retries: Sequence[int]) -> bool:
     """Whether the last WINDOW blocks are steady: halves within 1 %, Theil-Sen slope below 0.5 %, no retries.
 
-    medians_ms: median iteration time of each block. retries: up to the end of each block. Raises ValueError if the two
-    are not equally long.
+    medians_ms: median iteration time of each block. retries: number of allocator retries up to the end of each block.
+    Raises ValueError if the two are not equally long.
     """
     if len(medians_ms) != len(retries):
         raise ValueError(f"{len(medians_ms)} medians, but {len(retries)} counts of retries")

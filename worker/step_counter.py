@@ -1,4 +1,4 @@
-"""Counter of a gang's common operations in a shared file, which outlives its process."""
+"""Counter of a gang's common operations in a shared file, which remains when the process dies."""
 
 import mmap
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from protocol.messages import STEP, Gang
 
 
-class Counted:
+class StepCounter:
     """Counter of one process. number: operations started so far."""
 
     def __init__(self, gang: Gang) -> None:
@@ -16,7 +16,7 @@ class Counted:
             self._steps = mmap.mmap(file.fileno(), 0)
 
     def begin(self) -> int:
-        """Count an operation before it starts."""
+        """Count an operation before it starts. Returns its number, from 1."""
         self.number += 1
         STEP.pack_into(self._steps, self._place, self.number)
         return self.number

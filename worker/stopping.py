@@ -30,9 +30,9 @@ class Stopper:
     def reason(self, times_ms: Sequence[float], iterations: int, elapsed_s: float) -> StopReason | None:
         """Return the reason to stop now; None to continue.
 
-        times_ms: all values so far, in order, of `iterations` iterations. A fixed number ignores times and target.
-        Otherwise the target applies after `min_s` and 20 values, the cap after `least` iterations, giving up after
-        `min_s`.
+        times_ms: all values so far, in order, of `iterations` iterations. With a fixed number of iterations, times and
+        target do not matter. Otherwise the target applies after `min_s` and 20 values, the cap after `least`
+        iterations, giving up after `min_s`.
         """
         limits = self._measurement
         if limits.iterations is not None:

@@ -3,9 +3,9 @@
     begin ── mark ─ step ─ mark ─ step ─ mark ─ … ─ step ─ mark ── finish
                └──────── spans of time between marks ────────┘
 
-On CUDA a mark is an event in the stream: the host waits for the device only before the first and after the last. Spans
-contain the gaps in which the device waits for the host (`launch_bound`). Event resolution is about half a microsecond,
-so below 0.5 ms an iteration one span covers as many iterations as make 1 ms.
+On CUDA a mark is an event in the stream: the host waits for the device only before the first mark and after the last.
+Spans contain the gaps in which the device waits for the host (`launch_bound`). Event resolution is about half a
+microsecond, so below 0.5 ms an iteration one span covers as many iterations as make 1 ms.
 """
 
 import gc
@@ -50,7 +50,7 @@ class TimedBlock:
 
 
 class Clock(Protocol):
-    """Times spans of at least shortest_span_ms. ahead_of_device: the host only enqueues."""
+    """Times spans of at least shortest_span_ms. ahead_of_device: calls return before the device is done."""
 
     shortest_span_ms: float
     ahead_of_device: bool
@@ -81,7 +81,7 @@ class HostClock:
         self._start_ns = monotonic_ns()
 
     def mark(self) -> None:
-        """Read the clock."""
+        """End one span and start the next, by reading the host's clock."""
         self._marks.append(perf_counter_ns())
 
     def finish(self) -> TimedBlock:
@@ -107,7 +107,7 @@ class CudaClock:
         self._start_ns = 0
 
     def begin(self, marks: int) -> None:
-        """Fill the pool and record each event once: the driver makes it when it is first recorded."""
+        """Fill the pool and record each event once, because the driver creates an event when it is first recorded."""
         while len(self._pool) < marks:
             event = self._cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch does not annotate it
             event.record(self._stream)
@@ -133,8 +133,8 @@ class CudaClock:
 def time_block(clock: Clock, steps: Sequence[Step], iterations: int, group: int = 1, passes: int = 1) -> TimedBlock:
     """Run all `steps` in order, `iterations` times, and time every step. The garbage collector is off.
 
-    group: iterations that one span covers. passes: of the steps in one iteration, for `enqueue_ms`. Raises ValueError
-    if `group` does not divide `iterations`, or for several steps.
+    group: iterations that one span covers. passes: number of these iterations in one iteration of a Work, for
+    `enqueue_ms`. Raises ValueError if `group` does not divide `iterations`, or is above one for several steps.
     """
     rounds, left_over = divmod(iterations, group)
     if left_over or (group > 1 and len(steps) > 1):
@@ -193,7 +193,7 @@ def launch_bound(clock: Clock, blocks: Sequence[Block | TimedBlock], iteration_m
 def host_share(clock: Clock, enqueue_ms: Sequence[float], iteration_ms: float) -> float | None:
     """Share of an iteration that the host needs to enqueue it. None on a CPU.
 
-    enqueue_ms: of the first iteration of each block. A full queue holds later ones back as long as the device works.
+    enqueue_ms: time to enqueue the first iteration of each block. Later iterations may have to wait for a full queue.
     """
     if not clock.ahead_of_device or iteration_ms <= 0:
         return None

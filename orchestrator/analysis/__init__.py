@@ -1,1 +1,1 @@
-"""From journal and result files to figures: outcomes, sibling GPUs, attribution."""
+"""Compute the figures of a report from the journal and the result files of a run."""

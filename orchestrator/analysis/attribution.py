@@ -19,14 +19,14 @@ _MEASURED: Final = frozenset({Status.OK, Status.DEGRADED})
 
 
 class Fault(NamedTuple):
-    """Attribution of a failure, with its reason. blame: None if neither model nor device is blamed."""
+    """Attribution of a failure. text: the reason. blame: None if neither the model nor the device is blamed."""
 
     blame: Blame | None
     text: str
 
 
 def attribute_failures(archive: Archive, evidence: Evidence) -> Mapping[int, Fault]:
-    """Map launches to the attribution of their failure, where there is one."""
+    """Return the attribution of each failure that has one, by the number of its launch."""
     run = _Run(archive, evidence.outcomes)
     failed = ((attempt, attempt.failure) for attempt in archive.attempts if attempt.failure is not None)
     faults = {attempt.start.launch: _attribute(run, attempt, failure) for attempt, failure in failed}
@@ -86,7 +86,7 @@ def _model_or_device(run: _Run, attempt: Attempt, failure: Failure) -> Fault:
 
 
 def _by_another_model(run: _Run, attempt: Attempt, failure: Failure) -> Fault | None:
-    """Attribute by other models on the same GPU, later launches first; None if these launches show nothing."""
+    """Blame device or model, judging by other models' launches on the same GPU; None if these show nothing."""
     device = run.archive.devices[attempt.start.device]
     if device.kind is not DeviceKind.CUDA or not _points_at_device(run, attempt, failure):
         return None
@@ -102,7 +102,7 @@ def _by_another_model(run: _Run, attempt: Attempt, failure: Failure) -> Fault | 
 
 
 def _ended_well(run: _Run, attempts: Iterable[Attempt], attempt: Attempt) -> Sequence[tuple[str, bool]]:
-    """Return model and success of the first launch that shows whether the device works; empty if it ran this model."""
+    """Return (model, success) of the first attempt by another model that tests the device; () if none does."""
     own = run.archive.cells[attempt.start.cell].model
     for other in attempts:
         cell, failed = run.archive.cells[other.start.cell], other.failure
@@ -115,7 +115,7 @@ def _ended_well(run: _Run, attempts: Iterable[Attempt], attempt: Attempt) -> Seq
 
 
 def _points_at_device(run: _Run, attempt: Attempt, failure: Failure) -> bool:
-    """Whether a faulty device may be the cause. In a gang, the device is unknown."""
+    """Whether a faulty device may be the cause. False for a launch on several devices: any may be faulty."""
     alone = len(run.archive.cells[attempt.start.cell].devices) == 1
     points = failure.category in POINTS_AT_DEVICE and not failure.stopped
     return alone and points and failure.phase not in BEFORE_DEVICE

@@ -1,4 +1,4 @@
-"""Results of scans for the batch size: the curve, the largest batch that fits, the best one. Pure."""
+"""Results of scans for the batch size: figures of each size, the largest that fits, the best one. Pure."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -22,7 +22,7 @@ BOUNDS: Final = {
 
 
 def batch_scans(archive: Archive, evidence: Evidence) -> Iterator[BatchScan]:
-    """Every planned scan, in the order of the plan, finished or not."""
+    """Yield the result of every planned scan, finished or not, in the order of the plan."""
     return (_scan(cell, archive, evidence) for cell in archive.stored.plan.cells if cell.batch_size == AUTO)
 
 

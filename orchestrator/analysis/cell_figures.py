@@ -1,4 +1,4 @@
-"""The figures of one cell in the report's names and units; None for what is unknown."""
+"""Compute the figures of one cell, with the names and units of the report. Unknown figures are None."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ _SUMMARY: Final = ("mean_ms", "std_ms", "min_ms", "max_ms", "p50_ms", "p95_ms", 
 
 
 @dataclass(frozen=True)
-class Counted:
-    """A planned cell with the launches that count. figures: None without such a launch."""
+class ValidLaunches:
+    """A planned cell, and the launches that its figures are made of. figures: None if there is no such launch."""
 
     cell: Cell
     device: Device
@@ -39,36 +39,36 @@ class Counted:
     launches: Sequence[LaunchEvidence]
 
     def mean_ms(self, series: SeriesName) -> float | None:
-        """Median over the launches of a series' mean."""
+        """Return the median over launches of the mean time of a series, in milliseconds; None without times."""
         return None if self.figures is None else self.figures.means_ms.get(series)
 
     def median(self, read: Callable[[LaunchEvidence], float | None]) -> float | None:
-        """Median over the launches that have a value."""
+        """Return the median of what `read` returns for the launches; None if it returns only None."""
         values = self.each(read)
         return float(median(values)) if values else None
 
     def each(self, read: Callable[[LaunchEvidence], float | None]) -> tuple[float, ...]:
-        """Values of the launches that have a value."""
+        """Return what `read` returns for each launch, without None."""
         return tuple(value for launch in self.launches if (value := read(launch)) is not None)
 
     def largest(self, read: Callable[[LaunchEvidence], float | None]) -> float | None:
-        """Maximum over the launches that have a value."""
+        """Return the maximum of what `read` returns for the launches; None if it returns only None."""
         values = self.each(read)
         return float(max(values)) if values else None
 
     def largest_mb(self, read: Callable[[LaunchEvidence], int | None]) -> float | None:
-        """Maximum of sizes in bytes, as mebibytes."""
+        """Return the maximum in mebibytes of what `read` returns in bytes; None if it returns only None."""
         largest = self.largest(read)
         return None if largest is None else largest / MIB
 
 
 def mb(size: int | None) -> float | None:
-    """Bytes as mebibytes."""
+    """Convert bytes to mebibytes; None stays None."""
     return None if size is None else size / MIB
 
 
 def peak(memory: Memory) -> int | None:
-    """The larger of the allocator's cold and warm peaks, in bytes; None on a CPU device."""
+    """Return the allocator's peak in bytes, of warm-up or measurement, whichever is larger; None on a CPU device."""
     return _greater(memory.cold_allocated_bytes, memory.warm_allocated_bytes)
 
 
@@ -76,16 +76,16 @@ def _greater(*sizes: int | None) -> int | None:
     return max((size for size in sizes if size is not None), default=None)
 
 
-def measured(fate: CellReport, counted: Counted, value: Callable[[LaunchEvidence], float | None]) -> Measured:
-    """Figures that every workload has. value: reads the main figure. On a CPU device, memory is the resident set."""
-    figures, launches = counted.figures, counted.launches
-    on_cpu = counted.device.kind is DeviceKind.CPU
+def measured(fate: CellReport, valid: ValidLaunches, value: Callable[[LaunchEvidence], float | None]) -> Measured:
+    """Return the figures of every workload. value: reads a launch's main figure. On CPUs, memory is resident memory."""
+    figures, launches = valid.figures, valid.launches
+    on_cpu = valid.device.kind is DeviceKind.CPU
     states = [launch.result.warm_up.steady_state for launch in launches]
     bound = [launch.result.host_bound for launch in launches if launch.result.host_bound is not None]
-    unsettled = max(counted.each(lambda launch: launch.figures.lasting_change), key=abs, default=None)
+    unsettled = max(valid.each(lambda launch: launch.figures.lasting_change), key=abs, default=None)
     unsteady = SteadyState.NONE in states or unsettled is not None
-    values = counted.each(value)
-    energy_j = counted.median(_energy_per_sample)
+    values = valid.each(value)
+    energy_j = valid.median(_energy_per_sample)
     read = [launch.readings for launch in launches if launch.readings.power_draw_w is not None]
     notes = dict.fromkeys(launch.note for launch in read or [launch.readings for launch in launches] if launch.note)
     return Measured(
@@ -93,8 +93,8 @@ def measured(fate: CellReport, counted: Counted, value: Callable[[LaunchEvidence
         steady_state=SteadyState.NONE if unsteady else next(iter(states), None),
         stop_reason=", ".join(dict.fromkeys(launch.result.stop_reason for launch in launches)) or None,
         warm_up_iterations=sum(launch.result.warm_up.iterations for launch in launches) if launches else None,
-        first_iteration_ms=counted.median(lambda launch: launch.result.warm_up.first_iteration_ms),
-        second_iteration_ms=counted.median(lambda launch: launch.result.warm_up.second_iteration_ms),
+        first_iteration_ms=valid.median(lambda launch: launch.result.warm_up.first_iteration_ms),
+        second_iteration_ms=valid.median(lambda launch: launch.result.warm_up.second_iteration_ms),
         iterations=figures.iterations if figures else None,
         measured_seconds=figures.measured_s if figures else None,
         relative_half_width=figures.relative_half_width if figures else None,
@@ -105,40 +105,40 @@ def measured(fate: CellReport, counted: Counted, value: Callable[[LaunchEvidence
         drifting=figures.drifting if figures else None,
         unsettled_percent=_percent(unsettled),
         launch_bound=any(bound) if bound else None,
-        host_cpu_percent=_percent(counted.median(lambda launch: launch.result.host_cpu)),
-        host_memory_mb=counted.largest_mb(lambda launch: launch.result.memory.resident_bytes or None),
-        host_percent=_percent(counted.largest(lambda launch: launch.result.host_share)),
-        peak_memory_mb=counted.largest_mb(
+        host_cpu_percent=_percent(valid.median(lambda launch: launch.result.host_cpu)),
+        host_memory_mb=valid.largest_mb(lambda launch: launch.result.memory.resident_bytes or None),
+        host_percent=_percent(valid.largest(lambda launch: launch.result.host_share)),
+        peak_memory_mb=valid.largest_mb(
             lambda launch: launch.result.memory.resident_bytes if on_cpu else peak(launch.result.memory)
         ),
-        peak_memory_reserved_mb=counted.largest_mb(
+        peak_memory_reserved_mb=valid.largest_mb(
             lambda launch: _greater(launch.result.memory.cold_reserved_bytes, launch.result.memory.warm_reserved_bytes)
         ),
-        cold_memory_allocated_mb=counted.largest_mb(lambda launch: launch.result.memory.cold_allocated_bytes),
-        cold_memory_reserved_mb=counted.largest_mb(lambda launch: launch.result.memory.cold_reserved_bytes),
-        warm_memory_allocated_mb=counted.largest_mb(lambda launch: launch.result.memory.warm_allocated_bytes),
-        warm_memory_reserved_mb=counted.largest_mb(lambda launch: launch.result.memory.warm_reserved_bytes),
+        cold_memory_allocated_mb=valid.largest_mb(lambda launch: launch.result.memory.cold_allocated_bytes),
+        cold_memory_reserved_mb=valid.largest_mb(lambda launch: launch.result.memory.cold_reserved_bytes),
+        warm_memory_allocated_mb=valid.largest_mb(lambda launch: launch.result.memory.warm_allocated_bytes),
+        warm_memory_reserved_mb=valid.largest_mb(lambda launch: launch.result.memory.warm_reserved_bytes),
         memory_basis=(RESIDENT if on_cpu else "allocated") if launches else None,
-        gpu_memory_used_mb=counted.largest_mb(lambda launch: launch.readings.memory_used_bytes),
-        gpu_utilization_percent=counted.median(lambda launch: launch.readings.gpu_utilization_percent),
-        memory_utilization_percent=counted.median(lambda launch: launch.readings.memory_utilization_percent),
-        power_draw_w=counted.median(lambda launch: launch.readings.power_draw_w),
+        gpu_memory_used_mb=valid.largest_mb(lambda launch: launch.readings.memory_used_bytes),
+        gpu_utilization_percent=valid.median(lambda launch: launch.readings.gpu_utilization_percent),
+        memory_utilization_percent=valid.median(lambda launch: launch.readings.memory_utilization_percent),
+        power_draw_w=valid.median(lambda launch: launch.readings.power_draw_w),
         energy_per_sample_j=energy_j,
         samples_per_sec_per_watt=1 / energy_j if energy_j else None,
-        temperature_c=counted.median(lambda launch: launch.readings.temperature_c),
-        temperature_max_c=counted.largest(lambda launch: launch.readings.temperature_max_c),
-        sm_clock_mhz=counted.median(lambda launch: launch.readings.sm_clock_mhz),
+        temperature_c=valid.median(lambda launch: launch.readings.temperature_c),
+        temperature_max_c=valid.largest(lambda launch: launch.readings.temperature_max_c),
+        sm_clock_mhz=valid.median(lambda launch: launch.readings.sm_clock_mhz),
         sm_clock_drift_percent=max(
-            counted.each(lambda launch: launch.readings.sm_clock_drift_percent), key=abs, default=None
+            valid.each(lambda launch: launch.readings.sm_clock_drift_percent), key=abs, default=None
         ),
-        memory_clock_mhz=counted.median(lambda launch: launch.readings.memory_clock_mhz),
+        memory_clock_mhz=valid.median(lambda launch: launch.readings.memory_clock_mhz),
         clock_event_reasons=tuple(clock_events.reason_names(launch.readings.reasons for launch in launches)),
-        power_capped_percent=_percent(counted.largest(lambda launch: launch.readings.power_violation)),
-        slowdown_percent=_percent(counted.largest(lambda launch: launch.readings.slowdown)),
+        power_capped_percent=_percent(valid.largest(lambda launch: launch.readings.power_violation)),
+        slowdown_percent=_percent(valid.largest(lambda launch: launch.readings.slowdown)),
         throttled=throttled(launches),
-        contaminated=contaminated(counted.device, launches),
+        contaminated=contaminated(valid.device, launches),
         telemetry_note="a CPU device has no NVML" if on_cpu else "; ".join(notes),
-        statistics=_statistics(counted),
+        statistics=_statistics(valid),
     )
 
 
@@ -151,7 +151,7 @@ def throttled(launches: Sequence[LaunchEvidence]) -> bool | None:
 
 
 def contaminated(device: Device, launches: Iterable[LaunchEvidence]) -> bool:
-    """Whether another process used the device."""
+    """Whether another process used the device, when the run started or during one of the launches."""
     return device.busy_with is not None or any(launch.beside for launch in launches)
 
 
@@ -165,58 +165,58 @@ def _energy_per_sample(launch: LaunchEvidence) -> float | None:
     return energy_j / items if energy_j is not None and items else None
 
 
-def _statistics(counted: Counted) -> Statistics | None:
-    pooled = counted.figures.pooled if counted.figures else {}
+def _statistics(valid: ValidLaunches) -> Statistics | None:
+    pooled = valid.figures.pooled if valid.figures else {}
     iteration, forward = pooled.get(SeriesName.ITERATION), pooled.get(SeriesName.FORWARD)
     if iteration is None:
         return None
     return Statistics(
-        pooled_launches=len(counted.launches),
+        pooled_launches=len(valid.launches),
         values=iteration.count,
-        values_cover=counted.launches[0].result.group,
+        values_cover=valid.launches[0].result.group,
         outliers=iteration.outliers,
         **{f"forward_time_{name}": getattr(forward, name) if forward else None for name in _SUMMARY},
         **{f"iteration_time_{name}": getattr(iteration, name) for name in _SUMMARY},
     )
 
 
-def load(base: Measured, counted: Counted) -> LoadMetrics:
-    """Figures of loading."""
+def load(base: Measured, valid: ValidLaunches) -> LoadMetrics:
+    """Return the figures of a load cell. base: the figures that every workload has."""
     return LoadMetrics(
         **asdict(base),
-        model_load_time_ms=counted.mean_ms(SeriesName.ITERATION),
+        model_load_time_ms=valid.mean_ms(SeriesName.ITERATION),
         cold_load_time_ms=base.first_iteration_ms,
-        instantiate_time_ms=counted.mean_ms(SeriesName.INSTANTIATE),
-        weights_time_ms=counted.mean_ms(SeriesName.WEIGHTS),
-        to_device_time_ms=counted.mean_ms(SeriesName.TO_DEVICE),
-        memory_allocated_mb=counted.largest_mb(_model_bytes),
+        instantiate_time_ms=valid.mean_ms(SeriesName.INSTANTIATE),
+        weights_time_ms=valid.mean_ms(SeriesName.WEIGHTS),
+        to_device_time_ms=valid.mean_ms(SeriesName.TO_DEVICE),
+        memory_allocated_mb=valid.largest_mb(_model_bytes),
     )
 
 
-def phase(base: Measured, counted: Counted, spec: ModelSpec, plausibility: Plausibility) -> PhaseMetrics:
-    """Figures of inference and training."""
+def phase(base: Measured, valid: ValidLaunches, spec: ModelSpec, plausibility: Plausibility) -> PhaseMetrics:
+    """Return the figures of an inference or training cell. base: the figures that every workload has."""
     reads_tokens = spec.sizes is not None and spec.sizes.unit is SizeUnit.TOKENS
-    figures = counted.figures
+    figures = valid.figures
     latency = figures.pooled.get(SeriesName.LATENCY) if figures else None
-    forward_ms, latency_ms = counted.mean_ms(SeriesName.FORWARD), counted.mean_ms(SeriesName.LATENCY)
+    forward_ms, latency_ms = valid.mean_ms(SeriesName.FORWARD), valid.mean_ms(SeriesName.LATENCY)
     believed = None if contradicts(latency_ms, forward_ms) else latency
     return PhaseMetrics(
         **asdict(base),
         sample_unit=spec.item,
         plausibility=plausibility,
         forward_time_ms=forward_ms,
-        backward_time_ms=counted.mean_ms(SeriesName.BACKWARD),
-        optimize_step_time_ms=counted.mean_ms(SeriesName.OPTIMIZER),
-        total_iteration_time_ms=counted.mean_ms(SeriesName.ITERATION),
+        backward_time_ms=valid.mean_ms(SeriesName.BACKWARD),
+        optimize_step_time_ms=valid.mean_ms(SeriesName.OPTIMIZER),
+        total_iteration_time_ms=valid.mean_ms(SeriesName.ITERATION),
         inference_latency_ms=latency_ms if believed else None,
         inference_latency_p50_ms=believed.p50_ms if believed else None,
         inference_latency_p95_ms=believed.p95_ms if believed else None,
         inference_latency_p99_ms=believed.p99_ms if believed else None,
         inference_latency_values=latency.count if latency else None,
         throughput_samples_per_sec=figures.throughput if figures else None,
-        loss=counted.launches[0].result.loss if counted.launches else None,
-        energy_per_token_j=_each(base.energy_per_sample_j, counted.cell.input_size if reads_tokens else None),
-        compilation=compilation([one.result for one in counted.launches], counted.cell.precision),
+        loss=valid.launches[0].result.loss if valid.launches else None,
+        energy_per_token_j=_each(base.energy_per_sample_j, valid.cell.input_size if reads_tokens else None),
+        compilation=compilation([one.result for one in valid.launches], valid.cell.precision),
     )
 
 
@@ -224,12 +224,12 @@ def _each(energy_j: float | None, tokens: int | None) -> float | None:
     return energy_j / tokens if energy_j is not None and tokens else None
 
 
-def generation(base: Measured, counted: Counted, plausibility: Plausibility) -> GenerationMetrics:
-    """Figures of generation."""
-    figures, cell = counted.figures, counted.cell
+def generation(base: Measured, valid: ValidLaunches, plausibility: Plausibility) -> GenerationMetrics:
+    """Return the figures of a generation cell. base: the figures that every workload has."""
+    figures, cell = valid.figures, valid.cell
     between = figures.pooled.get(SeriesName.INTER_TOKEN) if figures else None
     tokens, expected = (figures.tokens, figures.tokens_expected) if figures else (None, None)
-    whole_ms, first_ms = counted.mean_ms(SeriesName.ITERATION), counted.mean_ms(SeriesName.FIRST_TOKEN)
+    whole_ms, first_ms = valid.mean_ms(SeriesName.ITERATION), valid.mean_ms(SeriesName.FIRST_TOKEN)
     return GenerationMetrics(
         **asdict(base),
         sample_unit="sequences",
@@ -239,7 +239,7 @@ def generation(base: Measured, counted: Counted, plausibility: Plausibility) -> 
         generation_time_ms=whole_ms,
         time_to_first_token_ms=first_ms,
         time_per_output_token_ms=_per_output_token(whole_ms, first_ms, cell.new_tokens),
-        inter_token_mean_ms=counted.mean_ms(SeriesName.INTER_TOKEN),
+        inter_token_mean_ms=valid.mean_ms(SeriesName.INTER_TOKEN),
         inter_token_p50_ms=between.p50_ms if between else None,
         inter_token_p95_ms=between.p95_ms if between else None,
         inter_token_p99_ms=between.p99_ms if between else None,
@@ -251,9 +251,9 @@ def generation(base: Measured, counted: Counted, plausibility: Plausibility) -> 
     )
 
 
-def probe(base: Measured, counted: Counted, spec: ModelSpec) -> ProbeMetrics:
-    """Figures of a probe. Rates are per launch, because each launch finds its own best shape."""
-    cell, device = counted.cell, counted.device
+def probe(base: Measured, valid: ValidLaunches, spec: ModelSpec) -> ProbeMetrics:
+    """Return the figures of a probe. Rates are computed per launch, because each launch finds its own best shape."""
+    cell, device = valid.cell, valid.device
     return ProbeMetrics(
         **asdict(base),
         gpu_uuid=device.uuid,
@@ -262,29 +262,29 @@ def probe(base: Measured, counted: Counted, spec: ModelSpec) -> ProbeMetrics:
         title=spec.title,
         precision=cell.precision,
         mode=cell.mode,
-        total_iteration_time_ms=counted.mean_ms(SeriesName.ITERATION),
-        best_tflops=counted.largest(_best_tflops),
-        sustained_tflops=counted.median(_sustained_tflops),
-        copy_gb_per_sec=counted.median(lambda launch: _gb_per_sec(launch, SeriesName.COPY)),
-        triad_gb_per_sec=counted.median(lambda launch: _gb_per_sec(launch, SeriesName.TRIAD)),
-        transfer_gb_per_sec=counted.median(lambda launch: _gb_per_sec(launch, SeriesName.ITERATION)),
+        total_iteration_time_ms=valid.mean_ms(SeriesName.ITERATION),
+        best_tflops=valid.largest(_best_tflops),
+        sustained_tflops=valid.median(_sustained_tflops),
+        copy_gb_per_sec=valid.median(lambda launch: _gb_per_sec(launch, SeriesName.COPY)),
+        triad_gb_per_sec=valid.median(lambda launch: _gb_per_sec(launch, SeriesName.TRIAD)),
+        transfer_gb_per_sec=valid.median(lambda launch: _gb_per_sec(launch, SeriesName.ITERATION)),
     )
 
 
-def seen(counted: Counted, *, generates: bool) -> Seen | None:
-    """The facts that decide a cell's plausibility; None without a result."""
-    iteration_ms = counted.mean_ms(SeriesName.ITERATION)
-    if not counted.launches or not iteration_ms:
+def seen(valid: ValidLaunches, *, generates: bool) -> Seen | None:
+    """Return the facts that decide a cell's plausibility; None without a result. generates: the cell writes text."""
+    iteration_ms = valid.mean_ms(SeriesName.ITERATION)
+    if not valid.launches or not iteration_ms:
         return None
-    result = counted.launches[0].result
+    result = valid.launches[0].result
     return Seen(
         iteration_ms=iteration_ms,
         flops=result.flops_per_iteration,
         model_bytes=result.memory.model_bytes,
         generates=generates,
-        forward_ms=counted.mean_ms(SeriesName.FORWARD),
-        latency_ms=counted.mean_ms(SeriesName.LATENCY),
-        covered=min(counted.each(lambda launch: launch.figures.covered), default=None),
+        forward_ms=valid.mean_ms(SeriesName.FORWARD),
+        latency_ms=valid.mean_ms(SeriesName.LATENCY),
+        covered=min(valid.each(lambda launch: launch.figures.covered), default=None),
     )
 
 
@@ -314,7 +314,7 @@ def _per_output_token(whole_ms: float | None, first_ms: float | None, new_tokens
 
 
 def _best_tflops(launch: LaunchEvidence) -> float | None:
-    """TFLOPS at the shortest time: that of the burst that chose the shape, or of a faster block."""
+    """Return the TFLOPS of the fastest iteration, measured or in the search for a shape; None without times."""
     means_ms = launch.figures.means_ms
     times_ms = (means_ms.get(SeriesName.BEST), means_ms.get(SeriesName.ITERATION), launch.figures.quickest_block_ms)
     return _tflops(launch, min((time_ms for time_ms in times_ms if time_ms), default=None))
@@ -335,6 +335,6 @@ def _gb_per_sec(launch: LaunchEvidence, series: SeriesName) -> float | None:
 
 
 def _model_bytes(launch: LaunchEvidence) -> int:
-    """Bytes that the allocator holds for the model; on a CPU device, bytes of parameters and buffers."""
+    """Return the allocator's peak while the model is loaded; on a CPU device, bytes of parameters and buffers."""
     allocated = peak(launch.result.memory)
     return launch.result.memory.model_bytes if allocated is None else allocated

@@ -1,7 +1,7 @@
-"""Figures of torch.compile: of a cell's launches, and compared with the eager cell. Pure."""
+"""Figures of torch.compile for a compiled cell, alone and compared with its eager cell. Pure."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from statistics import median
 from typing import Final
@@ -9,8 +9,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from orchestrator.analysis import changing_shapes
+from orchestrator.figures import keys
 from orchestrator.figures.cells import CompilationFigures, Measured, ModelResult, PhaseMetrics
-from protocol.cell import CompileMode, Precision
+from orchestrator.figures.exit_code import Cause, CauseKind
+from orchestrator.figures.report import Report
+from protocol.cell import CompileMode, Precision, device_label
 from protocol.result import Compilation, Result
 
 TOLERANCE: Final = {Precision.FP32: 1e-3, Precision.TF32: 1e-2, Precision.FP16: 1e-2, Precision.BF16: 5e-2}
@@ -18,7 +21,7 @@ TOLERANCE: Final = {Precision.FP32: 1e-3, Precision.TF32: 1e-2, Precision.FP16: 
 
 
 def of_launches(results: Sequence[Result], precision: Precision) -> CompilationFigures | None:
-    """Figures of a cell that need no eager cell for comparison; None if nothing was compiled."""
+    """Return the figures of a compiled cell that need no eager cell for comparison; None if nothing was compiled."""
     found = [one.compilation for one in results if one.compilation is not None]
     if not found:
         return None
@@ -42,9 +45,25 @@ def of_launches(results: Sequence[Result], precision: Precision) -> CompilationF
 
 
 def beside_eager(results: Sequence[ModelResult]) -> tuple[ModelResult, ...]:
-    """The results in the same order, each compiled cell compared with the eager cell of the run."""
+    """Return the results in the same order. Each compiled cell is compared with the eager cell of the run."""
     eager = {_apart_from_mode(one): one for one in results if one.compile_mode == CompileMode.EAGER}
     return tuple(_compared(one, eager.get(_apart_from_mode(one))) for one in results)
+
+
+def causes(report: Report) -> Iterator[Cause]:
+    """Yield a cause of the exit code for each compiled model with wrong outputs. It names the first wrong cell."""
+    labels = {
+        gpu.gpu_uuid: device_label(gpu.kind, gpu.gpu_uuid, gpu.gpu_id, gpu.slice_index) for gpu in report.gpu_info
+    }
+    wrong: dict[tuple[str, ...], str] = {}
+    for result in report.results:
+        where = (labels[result.gpu_uuid],) if len(labels) > 1 else ()
+        place = (result.model_name, result.compile_mode, result.precision, *where)
+        for key, metric in keys.of_model(result):
+            if metric.wrong:
+                wrong.setdefault(place, f"{key.phase} b{key.batch_size}: {metric.wrong}")
+    for place, text in wrong.items():
+        yield Cause(kind=CauseKind.WRONG, text=f"WRONG: {', '.join(place)}, {text}")
 
 
 def _apart_from_mode(one: ModelResult) -> tuple[object, ...]:
@@ -69,7 +88,7 @@ def _of_batch(compiled: PhaseMetrics, eager: PhaseMetrics) -> PhaseMetrics:
     figures = compiled.compilation
     eager_ms, compiled_ms = eager.total_iteration_time_ms, compiled.total_iteration_time_ms
     same_batch = eager.batch_size == compiled.batch_size
-    if figures is None or not eager_ms or not compiled_ms or not same_batch:
+    if figures is None or compiled.wrong or not eager_ms or not compiled_ms or not same_batch:
         return compiled
     speed_up, spreads = eager_ms / compiled_ms, (_half_width(eager), _half_width(compiled))
     spread = None if None in spreads else math.hypot(*filter(None, spreads))
@@ -92,7 +111,7 @@ def _pays_after(first_call_ms: float | None, eager_ms: float, compiled_ms: float
 
 
 def _half_width(metric: Measured) -> float | None:
-    """Half of the 95 % interval of the iteration time, as a share: between launches, else within them."""
+    """Return half of the 95 % interval of the time, as a share: over launches, or if unknown within launches."""
     over_launches = metric.launch_interval_percent
     return metric.relative_half_width if over_launches is None else over_launches / 100
 

@@ -17,13 +17,13 @@ COMPARED: Final = "COMPARED"
 NOT_COMPARABLE: Final = "NOT COMPARABLE"
 THROTTLED: Final = "throttled"
 NO_VERDICT_ON_CPU: Final = (
-    "CPU devices get no performance verdict: the machine drifts, and slices of its cores share caches"
+    "CPU devices get no performance verdict, because the machine drifts and its cores share caches"
 )
 _OUT_OF_MEMORY: Final = frozenset({Status.DEGRADED, Status.REFERRED, Status.DOES_NOT_FIT})
 
 
 class Group(NamedTuple):
-    """The same measurement on identical devices."""
+    """Key of a comparison: identical devices (kind, name, bytes of memory) that measure the same cell."""
 
     kind: DeviceKind
     gpu_name: str
@@ -32,7 +32,7 @@ class Group(NamedTuple):
 
 
 class Point(NamedTuple):
-    """One device in a cell. value: the compared figure."""
+    """The result of one device for a cell. value: the compared figure; None if it was not measured."""
 
     device: Device
     metric: Measured
@@ -40,12 +40,12 @@ class Point(NamedTuple):
 
     @property
     def steady(self) -> bool:
-        """Whether warm-up ended on steady times, or had a fixed length."""
+        """Whether times were steady at the end of the warm-up. True if the warm-up had a fixed length."""
         return self.metric.steady_state != SteadyState.NONE
 
 
 class SideBySide(NamedTuple):
-    """A cell on identical devices. figure: what is compared. reasons: why each point is excluded, or None."""
+    """Results of one cell on identical devices. figure: the one compared. reasons: why a point is excluded, or None."""
 
     group: Group
     figure: Figure
@@ -56,7 +56,7 @@ class SideBySide(NamedTuple):
 def side_by_side(
     devices: Sequence[Device], results: Sequence[ModelResult], probes: Sequence[ProbeMetrics]
 ) -> tuple[SideBySide, ...]:
-    """Each cell that two or more identical devices (name, kind, memory) were to run."""
+    """Return each cell that was planned on two or more identical devices (same name, kind and memory)."""
     by_uuid = {device.uuid: device for device in devices}
     groups: dict[Group, list[tuple[Device, Measured]]] = {}
     for uuid, key, metric in measured(results, probes):
@@ -67,12 +67,12 @@ def side_by_side(
 
 
 def spreads(sides: Sequence[SideBySide]) -> tuple[Spread, ...]:
-    """A comparison for each cell."""
+    """Return for each cell how far its identical devices differ. sides: as by `side_by_side`."""
     return tuple(_spread(side) for side in sides)
 
 
 def measured(results: Sequence[ModelResult], probes: Sequence[ProbeMetrics]) -> Iterator[tuple[str, CellKey, Measured]]:
-    """Every measurement, with the UUID of its device."""
+    """Yield every measurement: UUID of the device, key of the cell, figures."""
     for result in results:
         for key, metric in keys.of_model(result):
             yield result.gpu_uuid, key, metric

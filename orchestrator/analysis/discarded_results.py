@@ -1,4 +1,4 @@
-"""Verification by burn-in launches without a counted result: their wrong bits still count."""
+"""Read the verifications of burn-in launches whose results do not count: wrong bits still count as faults."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -19,7 +19,7 @@ _SEEN: Final = msgspec.json.Decoder(Seen)
 
 
 def read_verification(archive: Archive, attempt: Attempt, devices: tuple[str, ...]) -> dict[str, Verification]:
-    """Return by device what a launch without a counted result verified; empty if it verified nothing."""
+    """Return by device what was verified in a launch whose result does not count; empty if nothing was."""
     if attempt.withdrawn is not None:
         with suppress(ResultFileError):  # damaged: use the files of mismatches
             result = archive.withdrawn_result(attempt)
@@ -30,7 +30,7 @@ def read_verification(archive: Archive, attempt: Attempt, devices: tuple[str, ..
 
 
 def _read_mismatches(paths: LaunchPaths, attempt: Attempt, devices: tuple[str, ...]) -> Verification:
-    """Read one process's file of mismatches. It exists only after a mismatch, so it counts as at least one."""
+    """Read one process's file of mismatches. The file exists only after a mismatch, so an empty one counts as one."""
     lines: list[bytes] = []
     try:
         lines = safe_read.read(paths.mismatches, cap_bytes=CAP_BYTES).split(b"\n")
@@ -49,7 +49,7 @@ def _read_mismatches(paths: LaunchPaths, attempt: Attempt, devices: tuple[str, .
 
 
 def _read_lines(lines: list[bytes], attempt: Attempt, devices: tuple[str, ...]) -> Iterator[Seen]:
-    """Yield the valid lines. Others were torn when the worker died or the disk was full."""
+    """Yield the valid lines. Invalid lines were cut off when the worker died or the disk was full."""
     for line in lines:
         with suppress(msgspec.MsgspecError, UnicodeDecodeError):
             seen = _SEEN.decode(line)

@@ -1,6 +1,6 @@
-"""Reduce result files and telemetry to figures, between the archive and the pure merge.
+"""Reduce result files and telemetry to the figures that `report_builder.merge` needs.
 
-At most the raw times of one cell and the samples of one GPU are in memory.
+At any time, at most the raw times of one cell and the samples of one GPU are in memory.
 """
 
 import gc
@@ -44,7 +44,7 @@ _NO_SERIES: Final[dict[str, bytes]] = {}
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class LaunchEvidence:
-    """What merge needs of a launch with a result."""
+    """Figures and telemetry of a launch with a result. beside: another process that was seen on its GPU."""
 
     result: Result  # without blocks, series and course of the warm-up, to save memory
     figures: LaunchFigures
@@ -58,7 +58,7 @@ class LaunchEvidence:
 
 @dataclass(frozen=True)
 class DeviceEvidence:
-    """Telemetry of a device. Means are from the first launch to the last."""
+    """Telemetry of a device. utilization_percent, power_w: means from the first launch to the last."""
 
     utilization_percent: float | None = None
     power_w: float | None = None
@@ -68,7 +68,7 @@ class DeviceEvidence:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything that merge needs beside the archive."""
+    """Everything that `report_builder.merge` needs in addition to the archive. damaged: launch → what is wrong."""
 
     outcomes: Mapping[str, CellOutcome]
     launches: Mapping[int, LaunchEvidence]
@@ -148,7 +148,7 @@ def _results(archive: Archive, attempts: Sequence[Attempt], damaged: dict[int, s
 
 
 def _samples(archive: Archive, device: Device) -> dict[str, tuple[Sample, ...]]:
-    """Read the samples of a device by boot of the host, because monotonic times of different boots overlap."""
+    """Return the samples of a device by boot of the host: monotonic times of different boots overlap."""
     path = archive.paths.samples(device.uuid)
     boots = dict.fromkeys(segment.boot_id for segment in archive.segments)
     if device.kind is not DeviceKind.CUDA:
@@ -157,7 +157,7 @@ def _samples(archive: Archive, device: Device) -> dict[str, tuple[Sample, ...]]:
 
 
 def _worked(archive: Archive) -> dict[str, Span]:
-    """Map each boot of the host to the first start and last end of its attempts, in ns. 0 without attempts."""
+    """Return first start and last end of the attempts, in monotonic ns, by boot of the host; 0 without attempts."""
     attempts: dict[str, list[Attempt]] = {segment.boot_id: [] for segment in archive.segments}
     for attempt in archive.attempts:
         attempts[attempt.segment.boot_id].append(attempt)
@@ -186,7 +186,7 @@ def _average(archive: Archive, samples: Mapping[str, Sequence[Sample]], worked: 
 
 
 class _Interner:
-    """Equal values of many launches (cell, software stack), kept once."""
+    """Keeps equal values of many launches (cell, software stack) only once, to save memory."""
 
     def __init__(self) -> None:
         self._kept: dict[bytes, msgspec.Struct] = {}
@@ -198,7 +198,7 @@ class _Interner:
 def _launch(device: Device, result: Result, track: Track, beside: str, interner: _Interner) -> LaunchEvidence:
     load = None if result.load is None else (result.load.start_ns, result.load.end_ns)
     readings = track.readings([(block.start_ns, block.end_ns) for block in result.worked], load)
-    stood_still = stalls.stalls(result) if result.verification is not None else ()
+    suspended = stalls.stalls(result) if result.verification is not None else ()
     return LaunchEvidence(
         result=msgspec.structs.replace(
             result,
@@ -210,41 +210,41 @@ def _launch(device: Device, result: Result, track: Track, beside: str, interner:
         ),
         figures=figures.of_launch(result),
         readings=readings if device.slice_of is None else of_slice(readings),
-        measured_s=sum(block.end_ns - block.start_ns - stalls.inside(block, stood_still) for block in result.blocks)
+        measured_s=sum(block.end_ns - block.start_ns - stalls.inside(block, suspended) for block in result.blocks)
         / 1e9,
         worked_ns=(result.blocks[0].start_ns, result.blocks[-1].end_ns) if result.blocks else None,
-        stalls=stood_still,
-        rates=_rates(result, stood_still) if result.verification and WORKLOADS[result.cell.workload].own_rate else (),
+        stalls=suspended,
+        rates=_rates(result, suspended) if result.verification and WORKLOADS[result.cell.workload].own_rate else (),
         beside=beside,
     )
 
 
-def _rates(result: Result, stood_still: Sequence[Span]) -> tuple[Window, ...]:
-    """Return the rates of a burn-in cell, in operations (else iterations) per second, without stalled blocks."""
+def _rates(result: Result, suspended: Sequence[Span]) -> tuple[Window, ...]:
+    """Return the rates of a burn-in cell in operations (if unknown: iterations) per second, without stalled blocks."""
     blocks = [
         (block.start_ns, block.end_ns, block.iterations)
         for block in result.blocks
-        if block.iterations and not stalls.inside(block, stood_still)
+        if block.iterations and not stalls.inside(block, suspended)
     ]
     cell = result.cell
     return windows(blocks, work=result.flops_per_iteration or 1.0, key=kind_of_work(cell, cell.batch_size))
 
 
 def kind_of_work(cell: Cell, batch_size: int) -> str:
-    """Return the key of launches with comparable rates. Training steps of different batch sizes differ."""
+    """Return a key that is equal for launches with comparable rates. Training steps differ by batch size."""
     size = f" b{batch_size}" if cell.workload is Workload.REPLAY else ""
     return f"{cell.workload} {cell.model} {cell.precision}{size}"
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """Mean of the known values; None if all are unknown."""
+    """Return the mean of the known values; None if all are unknown."""
     read = [value for value in values if value is not None]
     return fmean(read) if read else None
 
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """Switch Python's cyclic garbage collector off: evidence has no cycles, and 100,000 results make it slow."""
+    """Switch Python's cyclic garbage collector off: evidence has no cycles, and 100,000 results slow it down."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -37,7 +37,7 @@ _ALIKE: Final = {
 
 
 def health(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault], level: str) -> HealthReport:
-    """The verdicts on devices and machine. level: a level of configs/health.yaml, which decides what PASS requires."""
+    """Return the verdicts on GPUs and machine. level: name in configs/health.yaml, decides what PASS requires."""
     rules, devices = limits.load(), archive.stored.devices
     accusing = {launch for launch, fault in faults.items() if fault.blame is Blame.DEVICE}
     worked = _worked(archive)
@@ -65,17 +65,17 @@ def health(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault], le
 
 
 def faults(report: HealthReport) -> tuple[str, ...]:
-    """A sentence for each failed signal."""
+    """Return a sentence for each failed health signal."""
     return tuple(_describe_signals(report, State.FAIL))
 
 
 def warnings(report: HealthReport) -> tuple[str, ...]:
-    """A sentence for each warning."""
+    """Return a sentence for each health signal with a warning."""
     return tuple(_describe_signals(report, State.WARN))
 
 
 def gaps(report: HealthReport) -> tuple[str, ...]:
-    """A sentence for each GPU whose health is unknown."""
+    """Return a sentence for each GPU whose health is unknown."""
     return tuple(
         f"GPU {device.gpu_id}: its health is unknown: {device.note or _unread(device)}"
         for device in report.gpus
@@ -147,7 +147,7 @@ def _kind(device: Device) -> tuple[str, int | None]:
 
 
 def _worked(archive: Archive) -> dict[str, dict[Segment, Span]]:
-    """Device → session → span of its launches, gangs included."""
+    """Return start and end (ns) of each device's launches in each session, by UUID and session."""
     by_device: dict[str, dict[Segment, Span]] = {}
     for attempt in archive.attempts:
         for uuid in archive.cells[attempt.start.cell].devices:
@@ -159,7 +159,7 @@ def _worked(archive: Archive) -> dict[str, dict[Segment, Span]]:
 
 
 def _work(archive: Archive, worked: Mapping[str, Mapping[Segment, Span]], uuid: str = "") -> Iterator[Work]:
-    """Yield the time span of work on a GPU in each session. A session without work on it has the span of all GPUs."""
+    """Yield the time span of work in each session: of the GPU `uuid`, or of all GPUs if that GPU never worked."""
     gpus = [other.uuid for other in archive.stored.devices if other.kind is DeviceKind.CUDA]
     of = [worked[gpu] for gpu in ([uuid] if uuid in worked else gpus) if gpu in worked]
     for segment in dict.fromkeys(archive.segments):
@@ -169,7 +169,7 @@ def _work(archive: Archive, worked: Mapping[str, Mapping[Segment, Span]], uuid: 
 
 
 def _differences(devices: Sequence[Device]) -> Iterator[str]:
-    """Properties in which a GPU differs from most of its kind. Of two GPUs, both are named."""
+    """Yield a sentence for each property in which a GPU differs from most GPUs of its model."""
     kinds: dict[str, list[Device]] = {}
     for device in devices:
         if device.kind is DeviceKind.CUDA:

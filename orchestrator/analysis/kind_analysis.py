@@ -1,4 +1,4 @@
-"""What a kind of run adds to the report and to the reasons for its verdict. The defaults are those of a benchmark."""
+"""What a kind of run, such as a burn-in, adds to the report and its verdict. Defaults: those of a benchmark."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -6,17 +6,20 @@ from dataclasses import dataclass
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.config.run_configuration import Configuration, StoredRun
 from orchestrator.figures.burn_in import BurnInReport
+from orchestrator.figures.exit_code import Cause
 from orchestrator.figures.health import HealthReport
 from orchestrator.figures.operators import OperatorsReport
 from orchestrator.figures.report import Report
-from orchestrator.figures.run_verdict import Cause
 from orchestrator.figures.studies import StudyReport
 from orchestrator.state.archive import Archive
 
 
 @dataclass(frozen=True)
 class KindAnalysis:
-    """Findings beyond cells and health. incomplete, unknown: reasons, listed before and after those of cells."""
+    """Findings of a kind of run, in addition to those of cells and health.
+
+    incomplete: reasons for the exit code that are listed before the reasons of cells. unknown: those listed after them.
+    """
 
     burn_in: BurnInReport | None = None
     operators: OperatorsReport | None = None
@@ -29,7 +32,10 @@ class KindAnalysis:
 
 @dataclass(frozen=True)
 class ReportTerms:
-    """How a kind of run is reported."""
+    """How a kind of run is reported: configuration shown, wording, additional findings.
+
+    health_level: name of a level in configs/health.yaml, which decides what PASS requires.
+    """
 
     health_level: str = "benchmark"
     as_reported: Callable[[StoredRun], Configuration] = lambda stored: stored.configuration

@@ -1,6 +1,6 @@
 """Values that a run's launches measured, read launch by launch to save memory.
 
-Results excluded from the cell's figures are included and marked. About 300 bytes a launch are kept.
+Results that the cell's figures exclude are read too, and marked. About 300 bytes per launch stay in memory.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -27,14 +27,14 @@ _Usual = Mapping[str, tuple[float, float]]  # Series → the range without outli
 
 
 class _Kept(msgspec.Struct, frozen=True, gc=False):
-    """A launch with a result, and what is needed to read it again."""
+    """A launch with a result, and what is needed to read its result file again."""
 
     launch: int
     round: int
     attempt: int
     batch_size: int
     promised: str
-    left_out: str
+    excluded: str
     value: float | None
     iterations: int | None
 
@@ -46,7 +46,7 @@ class _OfCell(NamedTuple):
 
 
 def of_run(archive: Archive, evidence: Evidence) -> Samples:
-    """Return a reader of a cell's launches, which keeps neither the archive nor the evidence."""
+    """Return a function that reads the launches of a cell. It keeps neither archive nor evidence in memory."""
     cells = {name: _of_cell(tries, archive.cells[name], evidence) for name, tries in archive.tries.items()}
     paths, devices = archive.paths, frozenset(archive.devices)
 
@@ -74,7 +74,7 @@ def _kept(attempt: Attempt, promised: str, cell: Cell, evidence: Evidence) -> _K
         attempt=start.attempt,
         batch_size=start.batch_size,
         promised=promised,
-        left_out=_why_not_counted(attempt, evidence.outcomes[cell.id]),
+        excluded=_why_not_counted(attempt, evidence.outcomes[cell.id]),
         value=None if launch_evidence is None or value is None else value(launch_evidence),
         iterations=None if launch_evidence is None else launch_evidence.figures.iterations,
     )
@@ -85,21 +85,21 @@ def _promised(attempt: Attempt) -> str | None:
 
 
 def _read(kept: _Kept, cell: _OfCell, folder: LaunchPaths, devices: Collection[str]) -> LaunchSamples:
-    samples = LaunchSamples(kept.launch, kept.round, kept.batch_size, cell.devices, kept.left_out)
+    samples = LaunchSamples(kept.launch, kept.round, kept.batch_size, cell.devices, kept.excluded)
     try:
         result = read_result(folder, kept.promised, devices)
     except ResultFileError:
-        return samples._replace(left_out=LOST)
-    series = tuple(_series(result, {} if kept.left_out else cell.usual))
+        return samples._replace(excluded=LOST)
+    series = tuple(_series(result, {} if kept.excluded else cell.usual))
     return samples._replace(series=series, value=kept.value, iterations=kept.iterations)
 
 
 def _why_not_counted(attempt: Attempt, outcome: CellOutcome) -> str:
-    if attempt.start.launch in outcome.counted:
+    if attempt.start.launch in outcome.valid_launches:
         return ""
     if attempt.failure is not None:
         return f"withdrawn: {attempt.failure.category}"
-    if not outcome.counted:
+    if not outcome.valid_launches:
         return "its cell has no figures"
     if attempt.start.batch_size != outcome.batch_size:
         return f"the figures are of batch size {outcome.batch_size}"

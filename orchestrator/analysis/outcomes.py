@@ -32,11 +32,11 @@ NOT_YET: Final = "not measured yet: the run is still running"
 
 
 class CellOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a cell."""
+    """The outcome of a cell. refers_to: id of a planned smaller cell that replaces it. reason: "" if it is ok."""
 
     status: Status
     batch_size: int | None = None
-    counted: tuple[int, ...] = ()  # launches that make up its figures, one per round, all at batch_size
+    valid_launches: tuple[int, ...] = ()  # launches that make up its figures, one per round, all at batch_size
     refers_to: str | None = None  # id of the planned cell that stands for this one
     reason: str = ""  # for people, empty if the cell is ok
 
@@ -58,7 +58,7 @@ def derive(replay: Replay, *, goes_on: bool = False) -> dict[str, CellOutcome]:
 
 
 def slots_by_cell(state: RunState) -> Mapping[str, Sequence[Slot]]:
-    """The launches of each cell, planned or added."""
+    """Return the slots of each cell, one for each planned or added launch, by the cell's id."""
     by_cell: dict[str, list[Slot]] = defaultdict(list)
     for slot in state.slots:
         by_cell[slot[0]].append(slot)
@@ -66,7 +66,7 @@ def slots_by_cell(state: RunState) -> Mapping[str, Sequence[Slot]]:
 
 
 def launches_counted(state: RunState, slots: Sequence[Slot], planned: Collection[Slot]) -> tuple[int, ...]:
-    """Launches that make up the figures of a cell: one per round, all at one batch size."""
+    """Return the launches that a cell's figures are made of: one per round, all with the same batch size."""
     if not slots:
         return ()
     if state.cells[slots[0][0]].batch_size == AUTO:
@@ -124,7 +124,7 @@ class _View:
         scan = slots[0]
         best = batch_scan.best(scan.tried)
         if scan.status is SlotStatus.MEASURED and best is not None:
-            return CellOutcome(status=Status.OK, batch_size=best.batch_size, counted=(best.launch,))
+            return CellOutcome(status=Status.OK, batch_size=best.batch_size, valid_launches=(best.launch,))
         if unsupported := self._unsupported(slots):
             return unsupported
         if scan.status is SlotStatus.DOES_NOT_FIT:
@@ -138,11 +138,11 @@ class _View:
     def _measured(self, cell: Cell, launches: tuple[int, ...]) -> CellOutcome:
         size = self._attempts[launches[0]].start.batch_size
         if size == cell.batch_size:
-            return CellOutcome(status=Status.OK, batch_size=size, counted=launches)
+            return CellOutcome(status=Status.OK, batch_size=size, valid_launches=launches)
         return CellOutcome(
             status=Status.DEGRADED,
             batch_size=size,
-            counted=launches,
+            valid_launches=launches,
             reason=f"measured at batch size {size}: {cell.batch_size} ran out of memory",
         )
 
@@ -164,7 +164,7 @@ class _View:
         )
 
     def _without_result(self, cell: Cell, slots: Sequence[SlotState]) -> CellOutcome:
-        """Return the outcome of a cell that has no result, and did not run out of memory, by the slot tried last."""
+        """Return the outcome of a cell without a result that did not run out of memory, by the slot tried last."""
         skipped = self._skipped(cell)
         if skipped is None and (dropped := self._dropped(cell)) is not None:
             return dropped
@@ -229,7 +229,7 @@ def _final(slot: SlotState, failure: Failure) -> str:
 
 
 def _is_unfit(slot: SlotState) -> bool:
-    """Whether a launch ran out of memory at every size, also if it waits for another try."""
+    """Whether a launch ran out of memory at every batch size, even if it will be tried again."""
     if slot.status is SlotStatus.DOES_NOT_FIT:
         return True
     ran_out = slot.status is SlotStatus.WAITING and slot.failures[-1:] == (Category.OUT_OF_MEMORY,)
@@ -237,9 +237,10 @@ def _is_unfit(slot: SlotState) -> bool:
 
 
 def _memory(replay: Replay) -> tuple[dict[Cell, int], dict[Cell, int], set[str]]:
-    """Return what ran out of memory, by family: cells that differ only in batch size.
+    """Return what ran out of memory. A family is all cells that differ only in batch size.
 
-    Family → smallest batch size; family → smallest one before the first forward pass; ids of cells before that pass.
+    First: smallest batch size, by family. Second: smallest batch size that failed before the first forward pass, by
+    family. Third: ids of the cells that failed before that pass.
     """
     smallest: dict[Cell, int] = {}
     early: dict[Cell, int] = {}

@@ -25,7 +25,7 @@ _LEAST_COVERED: Final = 0.8
 
 @dataclass(frozen=True)
 class Reached:
-    """Rates of a device, measured by probes, by precision. doubts: precision → why the gemm rate may not last."""
+    """Rates that probes measured on a device. tflops, doubts: by precision. doubts: why tflops may not be sustained."""
 
     tflops: Mapping[str, float] = field(default_factory=dict)
     doubts: Mapping[str, str] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Reached:
 
 @dataclass(frozen=True)
 class Seen:
-    """Facts that decide the plausibility of a cell."""
+    """Facts of a cell's result that decide whether its time is plausible."""
 
     iteration_ms: float  # mean
     flops: float | None  # of an iteration
@@ -46,7 +46,7 @@ class Seen:
 
 
 def reached(probes: Sequence[ProbeMetrics], gpu_uuid: str) -> Reached:
-    """The rates of one device's probes."""
+    """Return the rates that the probes measured on the device `gpu_uuid`."""
     mine = [probe for probe in probes if probe.gpu_uuid == gpu_uuid]
     tflops = {probe.precision: probe.sustained_tflops for probe in mine if probe.sustained_tflops is not None}
     rates = [rate for probe in mine for rate in (probe.copy_gb_per_sec, probe.triad_gb_per_sec) if rate is not None]
@@ -55,7 +55,7 @@ def reached(probes: Sequence[ProbeMetrics], gpu_uuid: str) -> Reached:
 
 
 def judge(seen: Seen | None, precision: str, device: Reached) -> Plausibility:
-    """Judge the plausibility of a cell. seen: None without a result."""
+    """Judge whether a cell's time is plausible. seen: None without a result. device: rates of its probes."""
     if seen is None:
         return Plausibility(
             achieved_tflops=None, gemm_tflops=None, gemm_percent=None, least_iteration_ms=None, flags=(), note=""
@@ -82,8 +82,8 @@ def judge(seen: Seen | None, precision: str, device: Reached) -> Plausibility:
         )
     if contradicts(seen.latency_ms, seen.forward_ms):
         flags.append(
-            f"latency is not reported: it was {seen.latency_ms:.3g} ms, below the forward time, which is a part of it. "
-            "Use a longer profile"
+            f"latency is not reported: it was {seen.latency_ms:.3g} ms, less than the forward time, which is "
+            "impossible. Use a longer profile"
         )
     missing = [
         f"{SHARE_IN_DOUBT}: {device.doubts[precision]}" if percent is not None and precision in device.doubts else "",
@@ -102,7 +102,7 @@ def judge(seen: Seen | None, precision: str, device: Reached) -> Plausibility:
 
 
 def contradicts(latency_ms: float | None, forward_ms: float | None) -> bool:
-    """Whether the latency is below the forward pass, which is a part of it."""
+    """Whether the latency is shorter than the forward pass, which is a part of it. False if one is unknown."""
     return latency_ms is not None and forward_ms is not None and latency_ms < forward_ms
 
 

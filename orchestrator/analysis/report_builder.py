@@ -1,11 +1,11 @@
-"""Merge archive and evidence into the report of a run: one account of all GPUs. Pure."""
+"""Merge the archive and the evidence of a run into one report about all its GPUs. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
-from orchestrator.analysis import exit_code, summary
+from orchestrator.analysis import compilation, exit_causes, summary
 from orchestrator.analysis.attribution import attribute_failures
 from orchestrator.analysis.batch_scans import batch_scans
 from orchestrator.analysis.cell_figures import mb
@@ -17,17 +17,17 @@ from orchestrator.analysis.kind_analysis import ReportTerms
 from orchestrator.analysis.results import cells, probes, results
 from orchestrator.analysis.stragglers import doubts, standings
 from orchestrator.config.run_configuration import Configuration
+from orchestrator.figures.exit_code import run_verdict
 from orchestrator.figures.parts import SettingReport
 from orchestrator.figures.report import (
     SCHEMA_VERSION,
     ConfigurationReport,
+    ExclusionReport,
     GpuInfo,
-    LeftOutReport,
     Metadata,
     Report,
     SegmentReport,
 )
-from orchestrator.figures.run_verdict import run_verdict
 from orchestrator.gpu.environment import EFFECTS
 from orchestrator.state.added_launches import Doubt
 from orchestrator.state.archive import Archive
@@ -37,7 +37,7 @@ from protocol.result import Environment
 
 
 def merge(archive: Archive, evidence: Evidence, terms: ReportTerms) -> Report:
-    """The report of a run, finished or not, with every planned cell. terms: additions of its kind."""
+    """Return the report of a run, finished or not, with every planned cell. terms: additions of its kind of run."""
     measured_probes = probes(archive, evidence)
     merged = results(archive, evidence, measured_probes)
     faults = attribute_failures(archive, evidence)
@@ -50,7 +50,7 @@ def merge(archive: Archive, evidence: Evidence, terms: ReportTerms) -> Report:
         schema_version=SCHEMA_VERSION,
         metadata=_metadata(archive, evidence),
         gpu_info=tuple(
-            _gpu_info(device, evidence.devices.get(device.uuid, DeviceEvidence()), archive.taken_out.get(device.uuid))
+            _gpu_info(device, evidence.devices.get(device.uuid, DeviceEvidence()), archive.quarantined.get(device.uuid))
             for device in archive.stored.devices
         ),
         test_configuration=_configuration(archive, terms.as_reported(archive.stored)),
@@ -58,14 +58,14 @@ def merge(archive: Archive, evidence: Evidence, terms: ReportTerms) -> Report:
         probes=measured_probes,
         batch_scans=tuple(batch_scans(archive, evidence)),
         cells=tuple(cells(archive, evidence, merged, measured_probes)),
-        left_out=tuple(_exclusions(archive)),
+        excluded=tuple(_exclusions(archive)),
         summary=summed,
         cross_gpu=spreads(sides),
         stragglers=slow,
         full_node=full_node(archive.stored.devices, merged, measured_probes),
         overhead=summary.overhead(archive, evidence),
         failures=tuple(summary.failures(archive, evidence, faults)),
-        verdict=exit_code.verdict(
+        verdict=exit_causes.verdict(
             archive, evidence, judged, additions, slow, counts=summed.cells, short=terms.short_of_launches
         ),
         baseline_comparison=None,
@@ -76,7 +76,7 @@ def merge(archive: Archive, evidence: Evidence, terms: ReportTerms) -> Report:
         operators=additions.operators,
         study=additions.study,
     )
-    causes = (*report.verdict.causes, *terms.judge(archive, evidence, report))
+    causes = (*report.verdict.causes, *compilation.causes(report), *terms.judge(archive, evidence, report))
     return replace(report, verdict=run_verdict(causes, report.verdict.remarks))
 
 
@@ -95,7 +95,7 @@ def _metadata(archive: Archive, evidence: Evidence) -> Metadata:
     stored, finished = archive.stored, archive.finished
 
     def version(read: Callable[[Environment], str | None]) -> str | None:
-        """Versions of all launches: a resumed run may have several."""
+        """Return the versions in all launches, as a resumed run may have several; None if unknown."""
         seen = dict.fromkeys(read(launch.result.environment) for launch in evidence.launches.values())
         return ", ".join(text for text in seen if text) or None
 
@@ -126,10 +126,10 @@ def _metadata(archive: Archive, evidence: Evidence) -> Metadata:
                 boot_id=segment.boot_id,
                 tool_version=segment.tool_version,
                 launches=started[segment],
-                stood_still_seconds=tuple(pause.seconds for pause in stood_still),
+                suspended_seconds=tuple(pause.seconds for pause in suspended),
             )
-            for segment, duration_s, stood_still in zip(
-                archive.segments, archive.durations_s, archive.stood_still, strict=True
+            for segment, duration_s, suspended in zip(
+                archive.segments, archive.durations_s, archive.suspended, strict=True
             )
         ),
         zygote_start_ms=tuple(zygote.start_ms for zygote in archive.zygotes),
@@ -141,7 +141,7 @@ def _metadata(archive: Archive, evidence: Evidence) -> Metadata:
     )
 
 
-def _gpu_info(device: Device, evidence: DeviceEvidence, taken_out: str | None) -> GpuInfo:
+def _gpu_info(device: Device, evidence: DeviceEvidence, quarantined: str | None) -> GpuInfo:
     return GpuInfo(
         gpu_id=device.gpu_id,
         gpu_uuid=device.uuid,
@@ -167,16 +167,18 @@ def _gpu_info(device: Device, evidence: DeviceEvidence, taken_out: str | None) -
         pcie_generation=device.pcie_generation,
         pcie_width=device.pcie_width,
         busy_with=device.busy_with,
-        taken_out=taken_out,
+        quarantined=quarantined,
         average_gpu_utilization_percent=evidence.utilization_percent,
         average_power_draw_w=evidence.power_w,
     )
 
 
-def _exclusions(archive: Archive) -> Iterator[LeftOutReport]:
-    for exclusion in archive.stored.plan.left_out:
+def _exclusions(archive: Archive) -> Iterator[ExclusionReport]:
+    for exclusion in archive.stored.plan.excluded:
         gpu_id = archive.devices[exclusion.device].gpu_id
-        yield LeftOutReport(gpu_uuid=exclusion.device, gpu_id=gpu_id, model_name=exclusion.model, reason=exclusion.why)
+        yield ExclusionReport(
+            gpu_uuid=exclusion.device, gpu_id=gpu_id, model_name=exclusion.model, reason=exclusion.why
+        )
 
 
 def _configuration(archive: Archive, configuration: Configuration) -> ConfigurationReport:

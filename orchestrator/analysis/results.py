@@ -1,11 +1,11 @@
-"""The report's results: planned cells of models, grouped into entries, and probes."""
+"""The lists of results in the report: entries of models, probes, and all planned cells."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from orchestrator.analysis import cell_figures, compilation, plausibility, time_ledgers
-from orchestrator.analysis.cell_figures import Counted
+from orchestrator.analysis.cell_figures import ValidLaunches
 from orchestrator.analysis.evidence import Evidence, LaunchEvidence
 from orchestrator.config.workloads import PHASES, WORKLOADS
 from orchestrator.figures import keys
@@ -32,7 +32,7 @@ DAMAGED: Final = "damaged"
 
 
 class _Entry(NamedTuple):
-    """Properties that cells share if they differ only in workload and batch size."""
+    """Key of an entry in the report. Cells in an entry differ only in workload and batch size."""
 
     device: str
     model: str
@@ -45,7 +45,7 @@ class _Entry(NamedTuple):
 
 
 def results(archive: Archive, evidence: Evidence, probe_results: Sequence[ProbeMetrics]) -> tuple[ModelResult, ...]:
-    """Every planned cell of a model, in its entry, in the plan's order."""
+    """Return the entries with every planned cell of a model, in the order of the plan."""
     entries: dict[_Entry, list[Cell]] = {}
     for cell in archive.stored.plan.cells:
         if cell.workload in PHASES:
@@ -61,7 +61,7 @@ def results(archive: Archive, evidence: Evidence, probe_results: Sequence[ProbeM
 
 
 def probes(archive: Archive, evidence: Evidence) -> tuple[ProbeMetrics, ...]:
-    """Every planned probe, in the order of the plan."""
+    """Return the figures of every planned probe, in the order of the plan."""
     reporter = _Reporter(archive, evidence)
     return tuple(reporter.probe(cell) for cell in archive.stored.plan.cells if cell.workload is Workload.PROBE)
 
@@ -69,7 +69,7 @@ def probes(archive: Archive, evidence: Evidence) -> tuple[ProbeMetrics, ...]:
 def cells(
     archive: Archive, evidence: Evidence, of_models: Sequence[ModelResult], of_probes: Sequence[ProbeMetrics]
 ) -> Iterator[CellEntry]:
-    """Every planned cell, in the order of the plan."""
+    """Yield an entry with status and number of launches for every planned cell, in the order of the plan."""
     metrics: dict[str, Measured] = {metric.cell: metric for result in of_models for _, metric in keys.of_model(result)}
     metrics |= {probe.cell: probe for probe in of_probes}
     planned = Counter(cell for cell, _ in archive.stored.plan.slots)
@@ -90,7 +90,7 @@ def cells(
             status=outcome.status,
             refers_to=outcome.refers_to,
             reason=outcome.reason,
-            launches=len(outcome.counted),
+            launches=len(outcome.valid_launches),
             launches_planned=planned[cell.id],
             attempts=len(archive.tries.get(cell.id, ())),
             quality=quality(outcome.status, metrics.get(cell.id)),
@@ -124,17 +124,17 @@ class _Reporter:
         for cell in sorted(cells, key=lambda cell: cell.batch_size):
             if (requested := self._requested(cell)) is None:
                 continue  # a scan that found nothing: it is among the scans
-            key, counted = f"batch_size_{requested}", self._launches_of(cell)
-            base = self._measured(counted, requested)
-            seen = cell_figures.seen(counted, generates=WORKLOADS[cell.workload].generates)
+            key, valid = f"batch_size_{requested}", self._launches_of(cell)
+            base = self._measured(valid, requested)
+            seen = cell_figures.seen(valid, generates=WORKLOADS[cell.workload].generates)
             judged = plausibility.judge(seen, cell.precision, reached)
             match cell.workload:
                 case Workload.LOAD:
-                    load = cell_figures.load(base, counted)
+                    load = cell_figures.load(base, valid)
                 case Workload.GENERATION:
-                    generation[key] = cell_figures.generation(base, counted, judged)
+                    generation[key] = cell_figures.generation(base, valid, judged)
                 case _:
-                    phases[cell.workload][key] = cell_figures.phase(base, counted, model, judged)
+                    phases[cell.workload][key] = cell_figures.phase(base, valid, model, judged)
         statistics, statistics_of = _largest({**phases, Workload.GENERATION: generation})
         return ModelResult(
             gpu_uuid=entry.device,
@@ -158,8 +158,8 @@ class _Reporter:
         )
 
     def probe(self, cell: Cell) -> ProbeMetrics:
-        counted = self._launches_of(cell)
-        return cell_figures.probe(self._measured(counted, cell.batch_size), counted, self._models[cell.model])
+        valid = self._launches_of(cell)
+        return cell_figures.probe(self._measured(valid, cell.batch_size), valid, self._models[cell.model])
 
     def _parameters(self, cells: list[Cell]) -> int | None:
         return next((launch.result.parameters for cell in cells for launch in self._launches(cell)), None)
@@ -168,16 +168,16 @@ class _Reporter:
         return self._evidence.outcomes[cell.id].batch_size if cell.batch_size == AUTO else cell.batch_size
 
     def _launches(self, cell: Cell) -> list[LaunchEvidence]:
-        return [self._evidence.launches[number] for number in self._evidence.outcomes[cell.id].counted]
+        return [self._evidence.launches[number] for number in self._evidence.outcomes[cell.id].valid_launches]
 
-    def _launches_of(self, cell: Cell) -> Counted:
+    def _launches_of(self, cell: Cell) -> ValidLaunches:
         device = self._archive.devices[cell.devices[0]]
-        return Counted(cell, device, self._evidence.cells.get(cell.id), self._launches(cell))
+        return ValidLaunches(cell, device, self._evidence.cells.get(cell.id), self._launches(cell))
 
-    def _measured(self, counted: Counted, requested: int) -> Measured:
-        cell, outcome = counted.cell, self._evidence.outcomes[counted.cell.id]
+    def _measured(self, valid: ValidLaunches, requested: int) -> Measured:
+        cell, outcome = valid.cell, self._evidence.outcomes[valid.cell.id]
         tries = self._archive.tries.get(cell.id, ())
-        good = [attempt for attempt in tries if attempt.start.launch in outcome.counted]
+        good = [attempt for attempt in tries if attempt.start.launch in outcome.valid_launches]
         fate = CellReport(
             cell=cell.id,
             status=outcome.status,
@@ -186,18 +186,18 @@ class _Reporter:
             batch_size=outcome.batch_size,
             degraded=outcome.status in (Status.DEGRADED, Status.REFERRED),
             refers_to=outcome.refers_to,
-            launches=len(outcome.counted),
+            launches=len(outcome.valid_launches),
             launches_planned=self._planned[cell.id],
             attempts=tuple(report_attempt(attempt, self._evidence.damaged) for attempt in tries),
             ledger=time_ledgers.ledger(
                 [(self._evidence.launches[attempt.start.launch].result.ledger, attempt) for attempt in good]
             ),
         )
-        return cell_figures.measured(fate, counted, cell_figures.LAUNCH_VALUE[cell.workload])
+        return cell_figures.measured(fate, valid, cell_figures.LAUNCH_VALUE[cell.workload])
 
 
 def report_attempt(attempt: Attempt, damaged: Mapping[int, str]) -> AttemptReport:
-    """One attempt, as the report shows it."""
+    """Return an attempt as the report shows it. damaged: launch → what is wrong with its result file."""
     start, failure, left = attempt.start, attempt.failure, attempt.left
     return AttemptReport(
         launch=start.launch,
@@ -221,7 +221,7 @@ def report_attempt(attempt: Attempt, damaged: Mapping[int, str]) -> AttemptRepor
 
 
 def outcome_word(attempt: Attempt, damaged: Mapping[int, str]) -> str:
-    """How an attempt ended: "result", or why there is none."""
+    """Return how an attempt ended: "result", or why it has none. damaged: launch → what is wrong with its file."""
     if attempt.start.launch in damaged:
         return DAMAGED
     if attempt.end is None:

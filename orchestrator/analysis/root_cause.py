@@ -13,13 +13,21 @@ _WITHOUT: Final = frozenset({Status.FAILED, Status.MISSING})
 
 
 def root(failures: Sequence[FailureReport]) -> FailureReport | None:
-    """The earliest of the gravest failures. Interrupted and stopped attempts explain nothing."""
-    causes = [
+    """Return the earliest of the gravest failures. Interrupted and stopped attempts do not count. None without any."""
+    return min(_causes(failures), key=_gravity, default=None)
+
+
+def explains(cause: FailureReport, failures: Sequence[FailureReport]) -> bool:
+    """Whether `cause` explains the other failures: its category can cause others, or all are of one kind."""
+    return has_trait(cause.category, Trait.ROOT_CAUSE) or len({kind(one) for one in _causes(failures)}) == 1
+
+
+def _causes(failures: Sequence[FailureReport]) -> list[FailureReport]:
+    return [
         failure
         for failure in failures
         if failure.category is not None and not has_trait(failure.category, Trait.NO_ROOT_CAUSE)
     ]
-    return min(causes, key=_gravity, default=None)
 
 
 def _gravity(failure: FailureReport) -> int:
@@ -29,11 +37,11 @@ def _gravity(failure: FailureReport) -> int:
 
 
 def out_of_time(failure: FailureReport) -> bool:
-    """Whether the run's time limit ended the launch, which is no failure."""
+    """Whether the run's time limit ended the launch, which does not count as a failure."""
     return failure.category == Category.STOPPED and failure.message == OUT_OF_TIME
 
 
 def kind(failure: FailureReport) -> str:
     """Describe how the launch failed, and in which phase."""
-    phase = f" while in phase {failure.phase}" if failure.phase else ""
+    phase = f" (phase {failure.phase})" if failure.phase else ""
     return f"{how_it_ended(failure.category or failure.outcome, failure.message)}{phase}"

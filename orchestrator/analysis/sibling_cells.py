@@ -27,7 +27,7 @@ CAPPED: Final = CLOCK_EVENT_REASONS[POWER_CAP]
 
 @dataclass(frozen=True)
 class JudgedCell:
-    """A cell of identical GPUs. points: UUID → point, of GPUs that were not throttled. held: of throttled GPUs."""
+    """A cell on identical GPUs. points: results by UUID, of GPUs that were not throttled. held: of throttled GPUs."""
 
     name: str
     key: CellKey
@@ -37,17 +37,17 @@ class JudgedCell:
 
     @property
     def waited(self) -> frozenset[str]:
-        """GPUs that waited for the host, if most did; else empty. If only one waited, its host makes it slow."""
+        """Return the GPUs that waited for the host, if most did; else none. The cell does not judge these GPUs."""
         waited = frozenset(uuid for uuid, point in self.points.items() if point.metric.launch_bound)
         return waited if len(waited) * 2 > len(self.points) else frozenset()
 
     def points_with(self, uuid: str) -> Mapping[str, Point]:
-        """Points of the GPUs that a GPU is compared with, and its own point."""
+        """Return the results of the GPUs that were not throttled, and the result of the GPU `uuid`."""
         return {**self.points, uuid: self.held[uuid]} if uuid in self.held else self.points
 
 
 def by_mode(cells: Sequence[JudgedCell]) -> dict[str, dict[str, Sibling]]:
-    """Mode → GPU → the verdict over the cells of that mode."""
+    """Return the verdict on each GPU over the cells of each mode, by mode and UUID."""
     modes = list(dict.fromkeys(cell.key.mode for cell in cells))
     return {mode: _judged([cell for cell in cells if cell.key.mode == mode], len(modes)) for mode in modes}
 
@@ -75,7 +75,7 @@ def _rates(cells: Sequence[JudgedCell], held: str = "") -> list[SiblingCell]:
 
 
 def judged_cells(sides: Sequence[SideBySide]) -> list[JudgedCell]:
-    """The cells to judge. Their names leave out the mode, which is shown beside them."""
+    """Return the cells to judge. Their names leave out the mode, which the report shows beside the name."""
     of_no_mode = [msgspec.structs.replace(side.group.cell, mode="") for side in sides]
     names = keys.names(of_no_mode)
     return [_cell(names[key], side) for key, side in zip(of_no_mode, sides, strict=True)]
@@ -91,7 +91,7 @@ def _cell(name: str, side: SideBySide) -> JudgedCell:
 
 
 def excluded_gpus(side: SideBySide) -> dict[str, str]:
-    """The GPUs that a cell excludes, with the reason."""
+    """Return why a GPU is excluded from the comparison of a cell, by UUID of the GPU."""
     reasons = {}
     for point, reason in zip(side.points, side.reasons, strict=True):
         unusable = "" if min(point.metric.launch_values, default=0.0) > 0 else "no rate above zero"
@@ -110,6 +110,6 @@ def _bound(key: CellKey, metrics: Sequence[Measured]) -> Bound:
 
 
 def work(key: CellKey) -> Work:
-    """The work that dominates a cell."""
+    """Return what limits a cell: computing, or for a probe what that probe measures."""
     probe = PROBES.get(key.model_name) if key.phase is Workload.PROBE else None
     return Work.COMPUTE if probe is None else probe.work  # a report of another version may have other probes

@@ -19,7 +19,7 @@ Outcomes = dict[str, CellOutcome]
 def find_suspects(
     devices: Sequence[Device], cells: Iterable[Cell], outcomes: Mapping[str, CellOutcome]
 ) -> tuple[Outcomes, Outcomes]:
-    """Suspect outcomes, and those explained by more memory in use before the run, by cell id."""
+    """Return new outcomes by cell id: suspect cells, then cells explained by memory in use before the run."""
     by_uuid = {device.uuid: device for device in devices}
     kinds = {device.uuid: device.name for device in devices if device.kind is DeviceKind.CUDA}
     suspect: Outcomes = {}
@@ -49,7 +49,10 @@ def _more_in_use(own: Device, alike: Sequence[Device]) -> str:
 
 
 def _suspect(cell: Cell, outcome: CellOutcome, own: Device, alike: Sequence[Device]) -> CellOutcome:
-    """Mark an outcome as suspect. A smaller result keeps its status; a cell without a result becomes a failure."""
+    """Return the outcome of a cell for which GPU `own` had no room, with a reason that names GPUs `alike` that had.
+
+    DOES_NOT_FIT becomes FAILED. Other statuses stay, because a smaller batch size was measured or is planned.
+    """
     labels = " and ".join(other.label for other in alike)
     totals = ", ".join(_total(device) for device in (own, *alike))
     reason = (

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from orchestrator.analysis import sibling_cells, throttled_gpus
-from orchestrator.analysis.cross_gpu import NO_VERDICT_ON_CPU, Point, SideBySide
+from orchestrator.analysis.cross_gpu import NO_VERDICT_ON_CPU, THROTTLED, Point, SideBySide
 from orchestrator.analysis.sibling_cells import JudgedCell
 from orchestrator.config.workloads import WORKLOADS
 from orchestrator.figures.comparisons import SiblingEffect, Standing
@@ -22,7 +22,7 @@ from orchestrator.stats.slowdown_reasons import Reading, Reason, Why
 from protocol.cell import Device, DeviceKind
 
 SHOWN_CELLS: Final = 5
-ON_A_SLICE: Final = "slices of a GPU get no performance verdict: they share its power and its clocks"
+ON_A_SLICE: Final = "slices of a GPU get no performance verdict, because they share power and clocks"
 _NOTHING: Final = Sibling(gpu="", verdict=SiblingVerdict.NONE, why="", effects={}, slow_cells={})
 _GRAVEST_FIRST: Final = (
     SiblingVerdict.STRAGGLER,
@@ -38,20 +38,22 @@ OF_A_SPLIT: Final = (
 )
 NEXT_STEP: Final = {
     Reason.HEAT: "check its cooling: fans, airflow, dust, and what stands before and behind its slot",
-    Reason.POWER: "swap it with another slot: if the slot stays slow, check its power supply, else the board",
-    Reason.CLOCK: "check whether its clocks were set, or what throttles them: nvidia-smi -q -d CLOCK,PERFORMANCE",
+    Reason.POWER: "swap it with another GPU: if the slot stays slow, check its power supply, else the board",
+    Reason.CLOCK: "see what lowers its clock: nvidia-smi -q -d CLOCK,PERFORMANCE",
     Reason.LINK: "reseat the board or its riser, and check the slot's settings in the BIOS",
     Reason.MEMORY: "check its memory errors in the chapter on health, then run a long burn-in: --burn-in 8h",
-    Reason.HOST: "find other processes on the host's cores near it, and check their governor (doctor)",
+    Reason.HOST: "find other processes on the host's cores near the GPU, and check the governor of the cores (doctor)",
 }
-_OF_A_LIMIT: Final = "set it to the limit of its siblings, or compare it with GPUs of its limit: nvidia-smi -q -d POWER"
-_NEXT: Final = "run a burn-in (--burn-in 1h), which verifies what it computes, and check its health"
+_OF_A_LIMIT: Final = (
+    "set the power limit of its siblings, or compare it with GPUs of the same limit: nvidia-smi -q -d POWER"
+)
+_NEXT: Final = "run a burn-in (--burn-in 1h), which verifies the results of the GPU, and check its health"
 
 
 def standings(
     devices: Sequence[Device], sides: Sequence[SideBySide], added: Mapping[str, int] = MappingProxyType({})
 ) -> tuple[Standing, ...]:
-    """Return one standing per device, in their order. added: device → launches beyond the plan."""
+    """Return one verdict per device among its siblings, in their order. added: device → launches beyond the plan."""
     by_uuid = {
         standing.gpu_uuid: standing for group, mine in _alike(devices, sides) for standing in _of_group(group, mine)
     }
@@ -60,7 +62,7 @@ def standings(
 
 
 def doubts(devices: Sequence[Device], sides: Sequence[SideBySide]) -> Iterator[Doubt]:
-    """The cells that leave a GPU SUSPECT. A STRAGGLER in another mode is not SUSPECT."""
+    """Yield the cells that leave a GPU SUSPECT. A GPU that is a STRAGGLER in any mode is not SUSPECT."""
     for group, mine in _alike(devices, sides):
         cells = sibling_cells.judged_cells(mine)
         ids = [tuple(point.metric.cell for point in side.points) for side in mine]
@@ -97,7 +99,7 @@ def _of_group(group: Sequence[Device], sides: Sequence[SideBySide]) -> Iterator[
             continue
         own = _by_gravity(device, judged)
         if next(iter(own.values()), _NOTHING).verdict is SiblingVerdict.NONE:
-            yield _without(device, group, _why_not(device, cells, excluded), excluded, down)
+            yield _without(device, group, _why_not(device, group, cells, missing), excluded, down)
         else:
             yield _standing(device, group, cells, own, excluded=excluded, down=down)
 
@@ -125,14 +127,31 @@ def _no_verdict(device: Device, group: Sequence[Device]) -> str:
     return ""
 
 
-def _why_not(device: Device, cells: Sequence[JudgedCell], excluded: Counter[str]) -> str:
-    mine = [among for cell in cells if device.uuid in (among := cell.points_with(device.uuid))]
+def _why_not(
+    device: Device, group: Sequence[Device], cells: Sequence[JudgedCell], missing: Mapping[str, Counter[str]]
+) -> str:
+    mine = [cell for cell in cells if device.uuid in cell.points_with(device.uuid)]
     if not mine:
-        facts = "; ".join(reason for reason, _ in excluded.most_common())
+        facts = "; ".join(reason for reason, _ in missing[device.uuid].most_common())
         return f"not comparable: {facts}" if facts else "no comparable cell was measured on it"
-    if max(map(len, mine)) < LEAST_GPUS:
-        return f"fewer than {LEAST_GPUS} identical GPUs have comparable results"
+    fullest = max(mine, key=lambda cell: len(cell.points_with(device.uuid)))
+    comparable = fullest.points_with(device.uuid)
+    if len(comparable) < LEAST_GPUS:
+        have = "has" if len(comparable) == 1 else "have"
+        others = [other for other in group if other.uuid not in comparable]
+        without = ", ".join(f"{other.label} ({_obstacle(other, fullest, missing)})" for other in others)
+        return (
+            f"only {len(comparable)} of {len(group)} identical GPUs {have} comparable results, and a verdict needs "
+            f"{LEAST_GPUS}. Not comparable: {without}"
+        )
     return "one launch of each cell: no verdict. Measure again with --launches 3"
+
+
+def _obstacle(device: Device, cell: JudgedCell, missing: Mapping[str, Counter[str]]) -> str:
+    """Return why a GPU has no result in `cell` with which others can be compared. missing: UUID → reasons."""
+    if device.uuid in cell.held:
+        return THROTTLED
+    return next((reason for reason, _ in missing[device.uuid].most_common(1)), "no result")
 
 
 def _without(device: Device, group: Sequence[Device], why: str, excluded: Counter[str], down: Why | None) -> Standing:
@@ -209,7 +228,7 @@ def _standing(
 
 
 def _slowest(cells: Sequence[JudgedCell], own: Mapping[str, Sibling]) -> list[tuple[JudgedCell, Effect]]:
-    """Cells in which a GPU is slower: first those beyond the margin of the cell, then by the difference."""
+    """Return the cells in which a GPU is slower: first those beyond the cell's margin, then by the difference."""
     alone = [
         (cell, own[cell.key.mode].alone[cell.name], cell.name in own[cell.key.mode].slow_cells)
         for cell in cells
@@ -220,7 +239,7 @@ def _slowest(cells: Sequence[JudgedCell], own: Mapping[str, Sibling]) -> list[tu
 
 
 def _why_behind(device: Device, faster: frozenset[str], cells: Sequence[JudgedCell]) -> Why | None:
-    """Explain why a GPU of a SPLIT node is slower, by the cell in which it is furthest behind."""
+    """Explain why a GPU is slower than the GPUs in `faster`, by its slowest cell; None if they share no cell."""
     ratios = []
     for cell in cells:
         own = cell.points_with(device.uuid).get(device.uuid)

@@ -1,4 +1,4 @@
-"""The run as a whole: its summary, the cost of isolation, and its failures."""
+"""The run as a whole: its summary, the cost of one process per launch, and its failures."""
 
 import math
 from collections import Counter
@@ -26,7 +26,7 @@ NO_SCORE_OF_GPUS: Final = (
 
 
 def summary(archive: Archive, evidence: Evidence, results: Sequence[ModelResult]) -> Summary:
-    """The run in a few figures."""
+    """Return the few figures that describe the run as a whole."""
     return Summary(
         overall_score=None,
         rank_among_tested=None,
@@ -42,7 +42,7 @@ def summary(archive: Archive, evidence: Evidence, results: Sequence[ModelResult]
 
 
 def overhead(archive: Archive, evidence: Evidence) -> Overhead:
-    """Time that one process per launch cost, and whether the zygote saved time."""
+    """Return the time that one process per launch cost, and whether forking from the zygote saved time."""
     isolation = archive.stored.configuration.isolation
     good = [attempt for attempt in archive.attempts if attempt.start.launch in evidence.launches]
     ledgers = [(evidence.launches[attempt.start.launch].result.ledger, attempt) for attempt in good]
@@ -67,7 +67,7 @@ def overhead(archive: Archive, evidence: Evidence) -> Overhead:
 
 
 def failures(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault]) -> Iterator[FailureReport]:
-    """Every launch without a result, earliest first, because an early failure may cause later ones."""
+    """Yield every launch without a result, earliest first, because an early failure may cause later ones."""
     for attempt in sorted(archive.attempts, key=lambda attempt: attempt.started):
         if outcome_word(attempt, evidence.damaged) == "result" or batch_scans.is_an_answer(archive, evidence, attempt):
             continue
@@ -102,13 +102,15 @@ def _counts(archive: Archive, evidence: Evidence) -> CellCounts:
     slots = archive.stored.plan.slots
     planned = Counter(cell for cell, _ in slots)
     planned.subtract(cell for cell, _ in archive.dropped.keys() & slots)
-    counts = {launch for outcome in evidence.outcomes.values() for launch in outcome.counted}
+    counts = {launch for outcome in evidence.outcomes.values() for launch in outcome.valid_launches}
     made = Counter(
         attempt.start.cell
         for attempt in archive.attempts
         if attempt.start.launch in counts and (attempt.start.cell, attempt.start.round) in slots
     )
-    short = (cell for cell, outcome in evidence.outcomes.items() if outcome.counted and made[cell] < planned[cell])
+    short = (
+        cell for cell, outcome in evidence.outcomes.items() if outcome.valid_launches and made[cell] < planned[cell]
+    )
     return CellCounts(
         planned=len(archive.stored.plan.cells),
         short_of_launches=len(list(short)),
@@ -121,7 +123,7 @@ def _counts(archive: Archive, evidence: Evidence) -> CellCounts:
         dropped=states[Status.DROPPED],
         missing=states[Status.MISSING],
         throttled=sum(
-            any(validity.throttled(evidence.launches[launch].readings) for launch in outcome.counted)
+            any(validity.throttled(evidence.launches[launch].readings) for launch in outcome.valid_launches)
             for outcome in evidence.outcomes.values()
         ),
     )

@@ -16,14 +16,14 @@ _SLOWDOWN: Final = clock_events.reason_names([clock_events.SLOWDOWN])
 
 
 class Held(NamedTuple):
-    """A throttled GPU in a cell."""
+    """A cell in which a GPU was throttled, with the result of that GPU."""
 
     cell: CellKey
     point: Point
 
 
 def throttled_cells(sides: Sequence[SideBySide]) -> dict[str, list[Held]]:
-    """GPU → the cells in which it was throttled."""
+    """Return UUID → cells in which this GPU was throttled. sides: of all cells (cross_gpu.side_by_side)."""
     held: dict[str, list[Held]] = {}
     for side in sides:
         for point in side.points:
@@ -33,16 +33,16 @@ def throttled_cells(sides: Sequence[SideBySide]) -> dict[str, list[Held]]:
 
 
 def explain_throttling(held: Sequence[Held]) -> Why | None:
-    """Explain throttling by the cell in which it lasted longest; None if `held` is empty."""
+    """Explain why a GPU was throttled, by the cell with the longest throttling; None if `held` is empty."""
     if not held:
         return None
     cell, (_, metric, _) = max(held, key=lambda throttled: throttled.point.metric.slowdown_percent or 0.0)
     seen = [word for word in _SLOWDOWN if word in metric.clock_event_reasons]
-    hottest = "" if metric.temperature_max_c is None else f", up to {metric.temperature_max_c:g} degrees C"
+    hottest = "" if metric.temperature_max_c is None else f", up to {metric.temperature_max_c:g} °C"
     return Why(
         reason=_reason(seen),
-        words=f"its driver throttled it for {metric.slowdown_percent or 0.0:.0f}% of the measured time in {cell.words} "
-        f"({cell.mode}; {', '.join(seen) or 'for temperature, by its counter'}{hottest})",
+        words=f"the driver lowered its clock for {metric.slowdown_percent or 0.0:.0f}% of the measured time "
+        f"in {cell.words} ({cell.mode}; {', '.join(seen) or 'for temperature, by its counter'}{hottest})",
     )
 
 
@@ -54,7 +54,7 @@ def _reason(seen: Sequence[str]) -> Reason:
 
 
 def explain_power_limit(device: Device, group: Sequence[Device]) -> Why | None:
-    """Explain a power limit below that of most siblings; None if it is not lower or most siblings share no limit."""
+    """Explain a power limit below the one that most siblings share; None if there is no such difference."""
     own = device.power_limit_w
     ((usual, times),) = Counter(other.power_limit_w for other in group).most_common(1)
     if own is None or usual is None or own >= usual or 2 * times <= len(group):

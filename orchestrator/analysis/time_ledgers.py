@@ -22,7 +22,7 @@ _OVERHEAD: Final = attrgetter(*(name for name in Ledger.__struct_fields__ if nam
 
 
 def ledger(launches: Sequence[tuple[Ledger, Attempt]]) -> LaunchLedger | None:
-    """Medians over the launches; None without launches. A launch without a Left record has no teardown."""
+    """Return the median of each time entry over the launches; None without launches. Unknown teardowns are excluded."""
     if not launches:
         return None
     entries = {name: median(getattr(spent, name) for spent, _ in launches) for name in Ledger.__struct_fields__}
@@ -37,11 +37,11 @@ def ledger(launches: Sequence[tuple[Ledger, Attempt]]) -> LaunchLedger | None:
 
 
 def record_ms(spent: Ledger, attempt: Attempt) -> float | None:
-    """Milliseconds from START to END that the worker did not report; None if another session wrote END."""
+    """Return the milliseconds from START to END that are not in `spent`; None if another session wrote END."""
     return None if attempt.lasted_ms is None else attempt.lasted_ms - sum(msgspec.structs.astuple(spent))
 
 
 def overhead_ms(spent: Ledger, attempt: Attempt) -> float:
-    """Milliseconds of a launch beyond compiling, loading, warm-up and measuring."""
+    """Return the milliseconds of a launch that were not compiling, loading, warm-up or measurement."""
     teardown_ms = attempt.left.teardown_ms if attempt.left else 0.0
     return float(sum(_OVERHEAD(spent)) + (record_ms(spent, attempt) or 0.0) + teardown_ms)

@@ -1,4 +1,4 @@
-"""Launches of each device over time; those close together are merged, unless they failed. Pure."""
+"""Launches of each device over time. Launches close together are merged, unless they failed. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -15,7 +15,7 @@ MOST_FAILED: Final = 100
 
 
 def timeline(archive: Archive, evidence: Evidence, without_result: Collection[int]) -> Timeline:
-    """The timeline of all devices. without_result: launches that the report counts as failures."""
+    """Return the timeline of all devices. without_result: launches that the report counts as failures."""
     spans: dict[str, list[Span]] = {uuid: [] for uuid in archive.devices}
     clocks = _clocks(archive)
     for attempt in archive.attempts:
@@ -32,7 +32,7 @@ def timeline(archive: Archive, evidence: Evidence, without_result: Collection[in
 
 
 def _clocks(archive: Archive) -> Mapping[str, float]:
-    """Boot → seconds from the run's start to zero of the monotonic clock, from the boot's first session."""
+    """Return, by boot, the seconds to add to monotonic times to get seconds since the start of the run."""
     clocks: dict[str, float] = {}
     for segment in archive.segments:
         clocks.setdefault(segment.boot_id, segment.wall - archive.header.created - segment.monotonic_ns / 1e9)

@@ -1,4 +1,4 @@
-"""`python -m orchestrator.cli` runs torch-gpu-benchmark from a checkout that is not installed."""
+"""Run torch-gpu-benchmark as `python -m orchestrator.cli`, from a checkout that is not installed."""
 
 from orchestrator.cli.entry_points import benchmark
 

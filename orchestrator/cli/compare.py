@@ -1,4 +1,4 @@
-"""`compare`: compare two runs or more, cell by cell, with an exit code for CI."""
+"""`compare`: compare two or more runs, cell by cell, with an exit code for CI."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,7 +13,7 @@ from orchestrator.cli.streams import indented
 from orchestrator.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from orchestrator.compare.comparison import Comparison
     from orchestrator.stats.two_runs import ChangeVerdict
@@ -35,7 +35,7 @@ FORMATS: Final = ("text", "json", "md", "html")
     "--threshold",
     metavar="PERCENT",
     type=float,
-    help="What counts as the same, for every cell. [default: 1; loading and generation: 2; other boards: more]",
+    help="Largest change that counts as the same. [default: 1; loading and generation: 2; other boards: more]",
 )
 @click.option(
     "-f",
@@ -51,8 +51,8 @@ FORMATS: Final = ("text", "json", "md", "html")
     "--fail-on",
     cls=ListOption,
     metavar="VERDICTS",
-    help="Verdicts that end with 1: slower, probably-slower, faster, no-change-seen, inconclusive, not-comparable "
-    "(also of cells that the second run lacks), several with commas, or none. [default: slower,probably-slower]",
+    help="Verdicts that make the exit code 1: none, or slower, probably-slower, faster, no-change-seen, inconclusive, "
+    "not-comparable (also of cells that the second run lacks). [default: slower,probably-slower]",
 )
 @RUNS_FOLDER
 @run_option("history_db")
@@ -102,7 +102,7 @@ def command(
     code = comparison.exit_code(compared, failing)
     if junit is not None:
         write_durably(Path(junit), to_junit(compared, failing))
-    output_formats.deliver(_rendered(compared, chosen, code), output)
+    output_formats.deliver(_rendered(compared, chosen, code, failing), output)
     context.exit(code)
 
 
@@ -121,19 +121,23 @@ def _failing(text: str | None) -> "frozenset[ChangeVerdict]":
     return frozenset({ChangeVerdict.WRONG, *named})
 
 
-def _rendered(compared: "Sequence[Comparison]", kind: str, code: "ExitCode") -> str | bytes:
+def _rendered(
+    compared: "Sequence[Comparison]", kind: str, code: "ExitCode", failing: "Collection[ChangeVerdict]"
+) -> str | bytes:
     if kind == "json":
         return indented({"exit_code": int(code), "comparisons": compared})
+    from orchestrator.compare import comparison, wording
+    from orchestrator.compare.chapters import ended
+
+    end = ended(code, wording.failure(comparison.failing(compared, failing)), wording.next_step(compared))
     if kind == "html":
         from orchestrator.compare.as_html import to_html
 
-        return to_html(compared, code)
-    from orchestrator.compare.chapters import ended
-
+        return to_html(compared, end)
     if kind == "md":
         from orchestrator.compare.as_markdown import to_markdown
 
-        return to_markdown(compared, ended(code))
+        return to_markdown(compared, end)
     from orchestrator.compare.as_text import to_text
 
-    return to_text(compared, ended(code))
+    return to_text(compared, end)

@@ -1,4 +1,4 @@
-"""--compare-baseline, --thresholds and --price, read before anything is run."""
+"""Read --compare-baseline, --thresholds and --price, before anything is run."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -29,7 +29,7 @@ def read(
     models: Iterable[ModelSpec],
     origins: Mapping[str, str] = MappingProxyType(OPTION),
 ) -> Against:
-    """Read the references of a run. origins: key of OPTION → name in messages. Raises UserError."""
+    """Read what a run is compared with. origins: key of an option → its name in messages. Raises UserError."""
     if price is not None and not 0 < price <= MOST_PRICE:
         origin = origins["compare.price"]
         raise ConfigError(f"{origin}: expected a price above 0 and at most {MOST_PRICE:,.0f}, got {price:g}")

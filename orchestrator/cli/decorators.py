@@ -49,7 +49,7 @@ RUNS_FOLDER: Final = click.option(
 
 
 class SessionParams(TypedDict):
-    """Parameters of the table SESSION, None if not given. quiet: number of -q. full: --full; a gate has none."""
+    """Values of the options in table SESSION, None if not given. quiet: number of -q. full: absent in a gate."""
 
     full: NotRequired[bool]
     verbose: bool | None
@@ -63,14 +63,17 @@ class SessionParams(TypedDict):
 
 
 class HistoryParams(TypedDict):
-    """Parameters of HISTORY, None if not given."""
+    """Values of the options in table HISTORY, None if not given."""
 
     history: bool | None
     history_db: str | None
 
 
 class RunParams(SessionParams):
-    """Parameters of a run that are read by name. option_mapping.py reads those with a key."""
+    """Parameters of a run's command from click that the code reads by name. None: the option was not given.
+
+    option_mapping.py reads all options that have a key in the configuration file.
+    """
 
     multi_gpu: bool | None
     gpu_ids: str | None
@@ -80,7 +83,7 @@ class RunParams(SessionParams):
 
 
 def sections(names: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Sort parameters into titled sections of --help: the command's own, those most used, and SECTIONS."""
+    """Yield title and parameters of each section of --help: the command's own, those most used, SECTIONS."""
     left = list(names)
     tables = {title: [option.name for option in options] for title, options in SECTIONS.items()}
     own = [name for name in left if all(name not in table for table in tables.values())]
@@ -91,10 +94,11 @@ def sections(names: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def require_report_file(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
-    """Return the value of -o. Raises BadParameter for "-"."""
+    """Return the value of -o. Raises BadParameter for "-", because a report needs a file."""
     if value == "-":
         raise click.BadParameter(
-            "reports are files, and '-' is none. Remove -o, then `cat` the report in the folder of the run"
+            "reports are written to files, not to standard output ('-'). Remove -o, then `cat` the report in the "
+            "folder of the run"
         )
     return value
 
@@ -120,7 +124,10 @@ def _decorate(command: Command, options: Iterable[Callable[[Command], Command]])
 def offering(
     choices: Callable[[], Iterable[str]], *, several: bool
 ) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Build a shell completion from `choices`. several: complete the last item of a list. A broken file: no choices."""
+    """Return a completion function for the shell. several: the value is a list, whose last item is completed.
+
+    If `choices` fails because a file is broken, the function offers nothing.
+    """
 
     def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
         *before, word = incomplete.split(",") if several else [incomplete]
@@ -134,7 +141,7 @@ def offering(
 
 
 def _click_option(option: Option, default: str = "") -> Callable[[Command], Command]:
-    """Make the click option of a row. default: overrides the default shown in --help."""
+    """Return a decorator that adds the click option of a table row. default: replaces the one shown in --help."""
     default = default or option.default
     text = f"{option.help} [default: {default}]" if default else option.help
     extra: dict[str, Any] = {"help": text, "callback": _CALLBACKS.get(option.name), "metavar": option.metavar or None}
@@ -164,23 +171,28 @@ def _click_option(option: Option, default: str = "") -> Callable[[Command], Comm
 def add_options(
     options: Iterable[Option], defaults: Mapping[str, str] = MappingProxyType({})
 ) -> Callable[[Command], Command]:
-    """Add these options, in the order of --help. defaults: shown defaults of a preset, by parameter."""
+    """Return a decorator that adds these options, in the order of --help. defaults: shown there, by parameter."""
     made = [_click_option(option, defaults.get(option.name, "")) for option in options if option.flags]
     return functools.partial(_decorate, options=made)
 
 
-def run_options(defaults: Mapping[str, str] = MappingProxyType({})) -> Callable[[Command], Command]:
-    """Add every option of a run. defaults: as for `add_options`."""
-    return add_options(OPTIONS, defaults)
+def run_options() -> Callable[[Command], Command]:
+    """Return a decorator that adds every option of a run."""
+    return add_options(OPTIONS)
+
+
+def preset_options(defaults: Mapping[str, str]) -> Callable[[Command], Command]:
+    """Return a decorator that adds the options of a run with a preset, which is no burn-in. defaults: as above."""
+    return add_options((option for option in OPTIONS if option not in burn_in.OPTIONS), defaults)
 
 
 def run_option(name: str, default: str = "") -> Callable[[Command], Command]:
-    """Make a run's option for another command. name: its parameter. default: text for --help."""
+    """Return a decorator that adds one option of a run. name: its parameter. default: shown in --help."""
     return _click_option(next(option for option in OPTIONS if option.name == name), default)
 
 
 def which_run(command: Command) -> Command:
-    """Add RUN (run_reports/run_lookup.py) and --runs-folder. Without RUN, the command takes the newest run."""
+    """Add the argument RUN (run_reports/run_lookup.py) and --runs-folder. Without RUN: the newest run."""
     return _decorate(command, [click.argument("run", required=False, type=click.Path()), RUNS_FOLDER])
 
 

@@ -34,7 +34,7 @@ def describe(
     *,
     launches: str = "",
 ) -> str:
-    """Describe the plan in at most 80 columns, and where its files go. launches: reason for their number."""
+    """Describe the plan in at most 80 columns, and where its files go. launches: sentence about their number."""
     return "\n".join(
         (
             *_tables(plan, configuration, devices),
@@ -94,7 +94,7 @@ def _burn_in(configuration: Configuration, devices: Sequence[Device]) -> Iterabl
         when = "one device after the other" if apart else "all devices in phase"
         lines.append(f"Steps of load: {first.on_s:g} s at work, {first.off_s:g} s at rest, {when}.")
     if burn_in.max_temperature_c is not None and any(device.kind is DeviceKind.CUDA for device in devices):
-        lines.append(f"A GPU that is at {burn_in.max_temperature_c} degrees C for {HELD_S:g} s is stopped, and fails.")
+        lines.append(f"A GPU that is at {burn_in.max_temperature_c} °C for {HELD_S:g} s is stopped, and fails.")
     by_uuid = {device.uuid: device for device in devices}
     lines += [f"Injected: {injections.describe(fault, by_uuid[fault.device])}." for fault in burn_in.injections]
     if burn_in.injections:
@@ -156,7 +156,7 @@ def _about(cell: Cell, configuration: Configuration, group: Sequence[Device], de
 
 def _channels_last(cells: Sequence[Cell]) -> Iterable[str]:
     names = dict.fromkeys(cell.model for cell in cells if cell.memory_format is MemoryFormat.CHANNELS_LAST)
-    return _folded([f"Images by pixel (channels_last): {', '.join(names)}."] if names else [])
+    return _folded([f"Memory format channels_last: {', '.join(names)}."] if names else [])
 
 
 def _folded(lines: Iterable[str]) -> list[str]:
@@ -187,7 +187,7 @@ def _how(
     group: Sequence[Device],
     first: Sequence[Cell],
 ) -> tuple[list[str], list[str]]:
-    """Describe the first round on one device of `group`, and the time of a launch of each cell. first: its cells."""
+    """Return a title for the first round of `group`, and a text on each of its cells. first: these cells."""
     burn_in = configuration.burn_in
     if burn_in is None:
         number = configuration.launches
@@ -198,9 +198,9 @@ def _how(
         return [title], [_about(cell, configuration, group, devices) for cell in first]
     each = (rounds.of(plan, configuration, devices, device) for device in group)
     longest = max(each, key=lambda estimated: estimated.round_s)
-    title = f"Burn-in of {written(burn_in.duration_s)}, level {burn_in.level}, seed {configuration.seed}:"
+    title = f"Burn-in of {written(burn_in.duration_s)}, level {burn_in.level}, seed {configuration.seed}."
     cell_s = f"{burn_in.cell_s[group[0].kind]:.3g} s"
-    takes = f"about {rounds.format_round(longest.round_s)} each with start-up"
-    number_of_rounds = f"with time for about {rounds.format_count(longest.possible)}"
-    summary = f"rounds of {len(first)} cells of {cell_s}, {takes}, {number_of_rounds}. The first round:"
+    takes = f"takes about {rounds.format_round(longest.round_s)} with start-up"
+    number_of_rounds = f"about {rounds.format_count(longest.possible)} rounds fit"
+    summary = f"A round of {len(first)} cells of {cell_s} {takes}; {number_of_rounds}. The first round:"
     return [title, *_folded([summary])], [rounds.format_launch(launch_s) for launch_s in longest.launches_s]

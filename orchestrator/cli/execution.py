@@ -47,9 +47,9 @@ def work(
     history: HistoryParams | None = None,
     present: Callable[[Outcome], str] = lambda outcome: outcome.text,
 ) -> ExitCode:
-    """Start or resume the run in that folder, and keep its outcome in `ending`.
+    """Start or resume the run in that folder, show its outcome, and keep it in `ending`.
 
-    notes: shown at its start. present: turns the outcome into printed text. Raises StorageError.
+    notes: shown at the start. look: reads the GPUs. present: turns the outcome into printed text. Raises StorageError.
     """
     ending.paths = paths
     display = terminal.make(
@@ -135,7 +135,7 @@ def _shown_again(stored: StoredRun, paths: RunPaths, display: Display) -> tuple[
             f"`gpubench-orchestrate explain {paths.folder}`, fix the cause, and start a new run of those models (-m)."
         )
         display.tell(Notice(level="warning", message=message))
-    out = {gpu.gpu_uuid for gpu in report.gpu_info if gpu.taken_out}
+    out = {gpu.gpu_uuid for gpu in report.gpu_info if gpu.quarantined}
     if stored.configuration.burn_in is not None and out:
         labels = ", ".join(device.label for device in stored.devices if device.uuid in out)
         rest = "quarantined, and this burn-in is over. Fix the cause and start a new burn-in (--burn-in, --gpu-ids)."

@@ -1,8 +1,8 @@
-"""How a command that measures ends: it outlives its terminal and notifies the user's commands.
+"""End of a command that measures: it survives a closed terminal and runs --on-failure and --on-finish.
 
     signals caught (stop_signals.py) ─▶ the command, which fills an Ending in ─▶ --on-failure, --on-finish
 
-Every end is notified, also that of a run that never started.
+The user's commands are run at every end, even if the run never started.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ NAMED: Final = 3  # devices named for each verdict that is not PASS
 
 
 class Ending:
-    """The end of a command, filled in as it becomes known. report_path: the user's copy."""
+    """How a command ended, filled in while it runs. report_path: the copy of the report that the user requested."""
 
     def __init__(self, stop_signals: StopSignals) -> None:
         self.stop_signals = stop_signals
@@ -41,17 +41,17 @@ class Ending:
         self.metrics: Exporters | None = None
 
     def followed(self, stored: "StoredRun", display: "Display") -> "Display":
-        """Return the display for a run that starts now. It also updates the metrics for Prometheus."""
+        """Return the display for a run that starts now. The display also updates the metrics for Prometheus."""
         return display if self.metrics is None else self.metrics.follow(stored, display)
 
     def reported(self, report: "Report", path: Path | None, code: ExitCode, why: str) -> None:
-        """Keep the report of the run that is over, and the reason for its exit code."""
+        """Keep the report of the finished run, the path of the user's copy, the exit code and its reason."""
         self.report, self.report_path, self.code, self.why = report, path, code, why
         if self.metrics is not None:
             self.metrics.judged(report)
 
     def line(self) -> str:
-        """Describe a run with a report in one line, for standard output and --on-finish."""
+        """Describe the run in one line, for standard output and --on-finish; empty without a report."""
         if self.paths is None or self.report is None:
             return ""
         from orchestrator.report.device_labels import label_of
@@ -63,7 +63,7 @@ class Ending:
         return in_one_line(name, verdict, cells, code, self.report_path, burn_in=judged, why=self.why)
 
     def environment(self, error: BaseException | None) -> dict[str, str]:
-        """Return the variables for the user's command. error: the error that ended gpubench without a report."""
+        """Return the variables GPUBENCH_* for the user's command. error: what ended gpubench, None with a report."""
         return {
             "GPUBENCH_EXIT_CODE": str(int(self.code if error is None else exit_code_of(error))),
             "GPUBENCH_VERDICT": "" if self.report is None else self.report.verdict.word,
@@ -83,9 +83,9 @@ def in_one_line(
     burn_in: Mapping[str, str] = MappingProxyType({}),
     why: str = "",
 ) -> str:
-    """Describe how a run ended.
+    """Describe how a run ended, in one line.
 
-    run: name of its folder. burn_in: verdict by label of the device. why: reason for the exit code.
+    run: name of its folder. report: its file. burn_in: verdict by label of the device. why: reason for the exit code.
     """
     missed = {
         **{"failed": cells.failed, "missing": cells.missing},
@@ -101,7 +101,7 @@ def in_one_line(
 
 
 def _judged(burn_in: Mapping[str, str]) -> Iterator[str]:
-    """Count the devices that passed and name the others: "7 PASS, GPU 3 FAIL". Many others are counted, not named."""
+    """Yield the verdicts of the devices: "7 PASS", "GPU 3 FAIL". Devices that passed, or are many, are counted."""
     from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
 
     for verdict in (HealthVerdict.PASS, *(other for other in GRAVEST_FIRST if other is not HealthVerdict.PASS)):
@@ -114,7 +114,7 @@ def _judged(burn_in: Mapping[str, str]) -> Iterator[str]:
 
 @contextmanager
 def announced(params: SessionParams, *, rehearsal: bool = False) -> Iterator[Ending]:
-    """Catch signals and notify the user's commands of the end, unless in a rehearsal. Raises ConfigError."""
+    """Catch signals. At the end run the user's commands, except in a rehearsal (--dry-run). Raises ConfigError."""
     from orchestrator.cli import hooks
 
     on_finish = hooks.parse(params["on_finish"], "--on-finish")
@@ -178,7 +178,7 @@ def _notify(option: str, words: tuple[str, ...], environment: Mapping[str, str],
 
 
 def exit_code_of(error: BaseException) -> ExitCode:
-    """Return the exit code of an error, as in program.py."""
+    """Return the exit code that program.py gives to this error."""
     match error:
         case UserError():
             return ExitCode.USAGE

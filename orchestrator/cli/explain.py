@@ -10,6 +10,7 @@ from orchestrator.cli.streams import say
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from orchestrator.figures.report import Report
     from protocol.failure import Category
 
 EXAMPLES: Final = """\b
@@ -30,7 +31,7 @@ def command(*, words: tuple[str, ...]) -> None:
 
     WHAT is a kind of failure (out of memory), an exit code (4), a signal (SIGKILL), an Xid (79), or a run (its folder,
     its report.json, its id or a unique beginning of it, or @last, @last~1 and so on: the newest in ./runs). Of a run,
-    the root cause of its failures comes first, with evidence.
+    the gravest failure comes first, with its evidence.
     """
     from pathlib import Path
 
@@ -55,7 +56,7 @@ def command(*, words: tuple[str, ...]) -> None:
 
 
 def _guess(what: str) -> str:
-    """Suggest kinds of failure with this word or these initials, else those spelt like it."""
+    """Return a space and "Did you mean …?" with failures that have this word or initials, else similar ones."""
     from orchestrator.config.yaml_schema import did_you_mean, listed
     from protocol.failure import Category
 
@@ -111,6 +112,20 @@ def _run(run: str) -> str:
         report = report_reader.report(Path(run))
     else:
         report = reporting.make(run_lookup.find(run, "runs"))
-    lines = list(text.lines(failures(report))) or ["Every launch so far has a result.", ""]
+    stopped = not (report.metadata.finished or report.metadata.running)
+    lines = [*(_interruption(report) if stopped else ()), *text.lines(failures(report))]
+    lines = lines or [f"Every launch{' so far' if report.metadata.running else ''} has a result.", ""]
     reasons = (line for reason in report.verdict.reasons for line in text.bullet(reason))
     return "\n".join([*lines, f"Verdict: {report.verdict.word}", *reasons])
+
+
+def _interruption(report: "Report") -> "Iterator[str]":
+    from orchestrator.figures.exit_code import CauseKind
+    from orchestrator.report import text
+
+    missing = (CauseKind.STOPPED, CauseKind.CELLS, CauseKind.LAUNCHES)
+    yield "The run was interrupted:"
+    for cause in report.verdict.causes:
+        yield from text.bullet(cause.text) if cause.kind in missing else ()
+    yield from text.wrap(f"Continue it: `gpubench-orchestrate resume {report.metadata.run_id}`")
+    yield ""

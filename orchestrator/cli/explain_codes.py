@@ -12,6 +12,7 @@ from typing import Final
 
 from orchestrator.engine.launches import process_failures
 from orchestrator.gpu.health import xids
+from orchestrator.gpu.health.judges import Action
 from orchestrator.state.failure_policy import RUN
 from orchestrator.system.process_end import Exit
 from protocol.exit_codes import MEANING, ExitCode
@@ -24,11 +25,18 @@ _IGNORED: Final = frozenset(
     | {signal.SIGHUP}  # by the orchestrator (signals.py), from which it is inherited
 )
 
+_STEPS: Final = {
+    xids.XidKind.APPLICATION: "restart the application",
+    xids.XidKind.MEMORY: f"{Action.RESET} when it is idle",
+    xids.XidKind.RESET: Action.RESET,
+    xids.XidKind.MACHINE: Action.REBOOT,
+}
+"""What NVIDIA's documentation of Xid errors recommends."""
 _KILLED: Final = "the orchestrator is killed"
 
 
 def lines(what: str) -> tuple[str, ...]:
-    """Explain the code; empty if `what` is no known code."""
+    """Return lines that explain the code `what`; empty if it is unknown."""
     words = " ".join(what.lower().split())
     if match := re.fullmatch(r"(?:exit code )?([0-5])", words):
         code = ExitCode(int(match[1]))
@@ -43,7 +51,8 @@ def _xid(number: int, *, named: bool) -> Iterator[str]:
     kind = xids.kind(number)
     if kind is xids.XidKind.SUSPECT and not named:
         return
-    yield f"Xid {number}, an error number of NVIDIA's driver: {kind}"
+    step = f". What to do: {_STEPS[kind]}" if kind in _STEPS else ""
+    yield f"Xid {number}, an error number of NVIDIA's driver: {kind}{step}"
     if kind in xids.ENDS_USE:
         yield f"The run quarantines the GPU: `explain {Category.DEVICE_HARDWARE}`"
 

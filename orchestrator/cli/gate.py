@@ -33,9 +33,24 @@ _RUN: Final = (
     *SESSION,
 )
 
+DEFAULTS: Final = {
+    "models": "as BASELINE, else all",
+    "batch_sizes": "as BASELINE, else 1,8,32; training: 32; generation: 1",
+    "precision": "as BASELINE, else fp32",
+    "phases": "as BASELINE, else all but generation",
+    "profile": "as BASELINE, else quick",
+    "solo": "as BASELINE, else all at once",
+    "iterations": "as BASELINE, else by the profile",
+    "warmup": "as BASELINE, else until steady",
+    "isolation": "as BASELINE, else fork",
+    "seed": "as BASELINE, else 1",
+    "launches": "3, more until decided",
+}
+"""Defaults of kinds/gate/settings.py, for --help."""
+
 
 class GateParams(RunParams):
-    """Parameters of a gate, and those of its run that are read by name."""
+    """Options of a gate, and the options of its run that are read by name."""
 
     baseline: str | None
     ab: tuple[str, str] | None
@@ -59,17 +74,19 @@ class GateParams(RunParams):
 @click.option(
     "--set-a", multiple=True, metavar="KEY=VALUE", help="A setting of the first side, such as precision=fp32."
 )
-@click.option("--set-b", multiple=True, metavar="KEY=VALUE", help="The same of the second side.")
+@click.option("--set-b", multiple=True, metavar="KEY=VALUE", help="The same for the second side.")
 @click.option(
     "--python-a", metavar="FILE", type=click.Path(), help="Interpreter of the first side. [default: this one]"
 )
-@click.option("--python-b", metavar="FILE", type=click.Path(), help="The same of the second side.")
+@click.option("--python-b", metavar="FILE", type=click.Path(), help="The same for the second side.")
 @click.option(
     "--time-limit",
     metavar="DURATION",
-    help="End within it, decided or not, once imports are done: 90s, 5m, 1h. [default: 5m]",
+    help="End this long after the imports, decided or not: 90s, 5m, 1h. [default: 5m]",
 )
-@click.option("--threshold", metavar="PERCENT", type=float, help="What counts as the same. [default: as `compare`]")
+@click.option(
+    "--threshold", metavar="PERCENT", type=float, help="Largest change that counts as the same. [default: as `compare`]"
+)
 @click.option("--format", "kind", metavar="NAME", help="text, json or md. [default: by the suffix of -o, else text]")
 @click.option(
     *("-o", "--output", "compared"),
@@ -78,7 +95,7 @@ class GateParams(RunParams):
     help=f"Write the comparison into this file too; {output_formats.OLDER_KEPT}.",
 )
 @click.option("--junit", metavar="FILE", type=click.Path(), help="Also write JUnit XML, a test case for each cell.")
-@add_options(_RUN)
+@add_options(_RUN, DEFAULTS)
 @click.pass_context
 def command(context: click.Context, /, **params: Unpack[GateParams]) -> None:
     """Measure until every cell is known to be faster, slower or the same, or the time is up.

@@ -71,7 +71,7 @@ _SINCE: Final = click.option("--since", metavar="DATE", help="Runs that began th
 @click.option(
     "--verdict",
     metavar="WORD",
-    help="Of the run, of its health or of its burn-in: complete, incomplete, FAIL, WARN, ...",
+    help="Verdict of the run, its health or its burn-in: complete, incomplete, FAIL, WARN, ...",
 )
 @run_option("history_db")
 @_JSON
@@ -139,7 +139,7 @@ def show(*, run: str, runs_folder: str, history_db: str | None, as_json: bool) -
     "--precision",
     metavar="NAME",
     shell_complete=offering(choices.precisions, several=False),
-    help="Of this precision alone.",
+    help="Cells of this precision alone.",
 )
 @click.option(
     "--figure",
@@ -169,7 +169,7 @@ def trend(
     output: str | None,
     history_db: str | None,
 ) -> None:
-    """Plot the results for MODEL, a model or a probe, on each GPU: a line a run, with changes of the level marked."""
+    """Plot the results for MODEL, a model or a probe, on each GPU, one line of text per run. Marks changed levels."""
     from orchestrator.config import margins
     from orchestrator.history import queries
     from orchestrator.history import trend as trending
@@ -220,7 +220,7 @@ def _rendered(trends: "Sequence[Trend]", kind: str, filters: dict[str, str], out
 def export(*, kind: str | None, output: str, history_db: str | None) -> None:
     """Write all runs into a file, oldest first: CSV has a row for each cell of each run, JSON all that is recorded.
 
-    In CSV, a device without a cell that has figures, as in a burn-in, has a row with its verdicts.
+    In CSV, a device without figures, as in a burn-in, has one row with its verdicts.
     """
     from orchestrator.history import export as exporting
     from orchestrator.history import queries
@@ -247,7 +247,7 @@ def export(*, kind: str | None, output: str, history_db: str | None) -> None:
 
 @command.command("prune", cls=Command, short_help="Remove old runs.", epilog=PRUNE_EXAMPLES)
 @click.option("--before", metavar="DATE", help="Runs that began before then: 2026-01-01.")
-@click.option("--keep", metavar="N", type=click.IntRange(min=0), help="All but the newest N.")
+@click.option("--keep", metavar="N", type=click.IntRange(min=0), help="Keep the newest N, and remove the others.")
 @click.option("--dry-run", is_flag=True, help="Name the runs, remove none.")
 @run_option("history_db")
 def prune(*, before: str | None, keep: int | None, dry_run: bool, history_db: str | None) -> None:

@@ -1,4 +1,4 @@
-"""The history, run and date that a `history` command means, and suggestions if nothing matches."""
+"""Find the history, run and date that a `history` command names, and suggest others if nothing matches."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ NONE_YET: Final = "no run is recorded yet. `run` records each run, unless --no-h
 
 @contextmanager
 def existing(history_db: str | None) -> "Iterator[sqlite3.Connection | None]":
-    """Open the history for reading; None if the default one does not exist yet. Raises HistoryError."""
+    """Open the history for reading; None if it is the default file and does not exist. Raises HistoryError."""
     from orchestrator.history import location, store
 
     found = location.find(history_db, os.environ)
@@ -39,7 +39,7 @@ def opened(history_db: str | None) -> "Iterator[sqlite3.Connection]":
 
 
 def moment(text: str | None, option: str) -> str | None:
-    """Parse a date or time into the history's format. Raises ConfigError."""
+    """Parse a date or time into the history's format; None for None. option: named in the error. Raises ConfigError."""
     if text is None:
         return None
     import datetime
@@ -53,7 +53,7 @@ def moment(text: str | None, option: str) -> str | None:
 
 
 def run_id(run: str, runs_folder: str) -> str:
-    """Return the id of a run, also of a folder that was renamed. Raises UserError for a missing folder."""
+    """Return the id of a run, given as @last, a folder or an id. Raises UserError for a missing folder."""
     from orchestrator.run_reports import run_lookup
     from orchestrator.store import run_files
     from orchestrator.system import safe_read
@@ -64,10 +64,10 @@ def run_id(run: str, runs_folder: str) -> str:
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
-    """Return a blank, and a sentence with the nearest name, else with all names."""
+    """Return a space and a sentence with the most similar of `names`, else with all; "" without names."""
     from orchestrator.config.yaml_schema import did_you_mean
 
-    return did_you_mean(name, names) or (f" There is {_some(names)}." if names else "")
+    return did_you_mean(name, names) or (f" Recorded: {_some(names)}." if names else "")
 
 
 def suggest_filters(connection: "sqlite3.Connection", wanted: "Filter") -> Iterator[str]:
@@ -86,7 +86,7 @@ def suggest_filters(connection: "sqlite3.Connection", wanted: "Filter") -> Itera
 
 
 def describe_cells(connection: "sqlite3.Connection", model: str) -> str:
-    """Return a blank, and the recorded cells of a model, else all recorded models; empty if there is none."""
+    """Return a space and a sentence on the recorded cells of a model, else on recorded models; "" without any."""
     from orchestrator.history import queries
 
     kinds = queries.kinds(connection, model)

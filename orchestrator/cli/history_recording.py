@@ -1,4 +1,4 @@
-"""Record a run in the history, and read earlier findings, without delaying or failing the run."""
+"""Record a run in the history, and read what earlier runs found, without delaying or failing the run."""
 
 import os
 import threading
@@ -24,7 +24,7 @@ PATIENCE_S: Final = 20.0  # twice store.BUSY_S, which SQLite waits for another p
 
 
 def record(report: "Report", stored: "StoredRun", paths: "RunPaths", given: HistoryParams | None = None) -> None:
-    """Record the report, replacing the run's earlier one. given: options that override those of the run."""
+    """Record the report, in place of an earlier report of the run. given: options that override those of the run."""
     from orchestrator.store import report_places
 
     file = stored.configuration.history_db
@@ -58,7 +58,7 @@ def record(report: "Report", stored: "StoredRun", paths: "RunPaths", given: Hist
 
 
 def refused(configuration: "Configuration") -> tuple[str, ...]:
-    """Return why the run would not be recorded, as text: another program's file, or a newer version."""
+    """Return why the history cannot record the run: its file is of another program or newer version. () if it can."""
     if not configuration.history:
         return ()
 
@@ -76,7 +76,7 @@ def refused(configuration: "Configuration") -> tuple[str, ...]:
 
 
 def earlier(configuration: "Configuration", devices: "Sequence[Device]") -> "tuple[dict[str, str], tuple[str, ...]]":
-    """Return earlier findings against these devices by UUID, and reasons why findings are unknown, as text."""
+    """Return what earlier runs found wrong with devices, by UUID, and why this is unknown (empty if known)."""
     if not configuration.history:
         return {}, ()
 
@@ -95,7 +95,7 @@ def earlier(configuration: "Configuration", devices: "Sequence[Device]") -> "tup
 
 
 def _in_time(work: Callable[[], T]) -> T:
-    """Return the result of `work`. Raises HistoryError after PATIENCE_S: a dead file server never answers."""
+    """Return the result of `work`. Raises HistoryError after PATIENCE_S seconds, as a file server may never answer."""
     outcome: Future[T] = Future()
 
     def run() -> None:

@@ -19,7 +19,7 @@ _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 
 
 def lines(runs: Sequence[RunLine]) -> str:
-    """Make a table of runs."""
+    """Return a table with one line for each run."""
     if not runs:
         return "No such run is recorded."
     header = ("Run", "Host", "Devices", "Profile", "Verdict", "Health", "Burn-in", "Cells")
@@ -33,7 +33,7 @@ def _row(run: RunLine) -> tuple[str, ...]:
 
 
 def in_full(record: RunRecord) -> str:
-    """Describe everything recorded of a run."""
+    """Return a text with everything that is recorded of a run."""
     run = record.run
     tainted = "; tainted: faults were injected on purpose" if run.tainted else ""
     ended = "" if run.finished else "; it did not reach its end"
@@ -79,7 +79,7 @@ def _cell(cell: CellRecord, label: str, name: str) -> tuple[str, ...]:
 
 
 def plots(trends: Sequence[Trend], *, ascii_only: bool) -> str:
-    """Plot each trend: a cell on a device."""
+    """Return a bar plot of each trend: the results over time of a cell on a device."""
     return "\n".join(line for trend in trends for line in (*_trend(trend, ascii_only=ascii_only), "")).rstrip("\n")
 
 
@@ -88,19 +88,22 @@ def _trend(trend: Trend, *, ascii_only: bool) -> Iterator[str]:
     yield plain(f"{title}: {trend.figure} of {plural(len(trend.points), 'run')}")
     measured = [point for point in trend.points if point.value is not None]
     # An excluded run, such as a throttled one, would make the others look alike.
-    counted_runs = [point for point in measured if not point.left_out] or measured
+    counted_runs = [point for point in measured if not point.excluded] or measured
     values = [point.value for point in counted_runs if point.value is not None]
     longest = max(values)
+    beyond = ", an arrow beyond" if any((point.value or 0.0) > longest for point in measured) else ""
     for point in trend.points:
         shown = "-" if point.value is None else wording.figure(point.value)
         bar = _bar((point.value or 0.0) / (longest or 1.0), ascii_only=ascii_only)
         yield f"  {plain(point.run_id):22}  {shown:>10}  {bar}  {plain('; '.join(_marks(point)))}".rstrip()
     judged = wording.unjudged(trend) or f"changes beyond {trend.margin_percent:g} %"
-    yield f"  bars from 0 to {wording.figure(longest)}; {judged}"
+    yield f"  bars from 0 to {wording.figure(longest)}{beyond}; {judged}"
 
 
 def _bar(share: float, *, ascii_only: bool) -> str:
-    share = min(max(share, 0.0), 1.0)
+    if share > 1:
+        return f"{('#' if ascii_only else '█') * (BAR - 1)}{'>' if ascii_only else '▶'}"
+    share = max(share, 0.0)
     if ascii_only:
         return ("#" * round(share * BAR)).ljust(BAR)
     eighths = round(share * BAR * 8)

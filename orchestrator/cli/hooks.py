@@ -1,4 +1,4 @@
-"""The user's commands that are notified when a run ends: --on-finish and --on-failure.
+"""Run the user's commands of --on-finish and --on-failure when a run ends.
 
 They run without a shell, in their own session, with an empty standard input, a time limit, and this environment:
 
@@ -36,7 +36,7 @@ _PATIENCE_S: Final = 5.0  # after SIGTERM, and after SIGKILL
 
 
 def parse(line: str | None, option: str) -> tuple[str, ...]:
-    """Split a command into words, () if not given. Raises ConfigError, also for a missing program."""
+    """Split the user's command into words; () if not given. Raises ConfigError, also for a missing program."""
     if line is None:
         return ()
     try:
@@ -54,7 +54,7 @@ def parse(line: str | None, option: str) -> tuple[str, ...]:
 
 
 def recorded(words: Iterable[str]) -> tuple[str, ...]:
-    """Return a command line without the arguments of --on-finish and --on-failure, which may be secrets."""
+    """Return gpubench's command line without the arguments of the user's commands, which may be secrets."""
     kept: list[str] = []
     for word in words:
         option, equals, value = word.partition("=")
@@ -68,9 +68,10 @@ def recorded(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def call(words: tuple[str, ...], environment: Mapping[str, str], log: Path | None, limit_s: float = LIMIT_S) -> str:
-    """Run a command. Returns what went wrong, else an empty text.
+    """Run the user's command. Returns what went wrong, else an empty text.
 
-    environment: the table above. log: takes its output, else standard error.
+    environment: variables GPUBENCH_*, in addition to those of this process. log: file for its output; None for standard
+    error.
     """
     process = None
     try:
@@ -140,7 +141,10 @@ def _wait(process: subprocess.Popen[bytes], log: Path | None, limit_s: float) ->
 
 
 def _end(process: subprocess.Popen[bytes] | None) -> None:
-    """End a command and its process group. The command is reaped last, because its PID is not reused until then."""
+    """End a command and the other processes of its group.
+
+    The command is reaped last: until then, its PID cannot belong to a process of somebody else.
+    """
     if process is None:
         return
     with StopSignals():

@@ -41,7 +41,7 @@ def command(*, as_json: bool) -> None:
 
 
 def gather(inventory: "Inventory") -> dict[str, Any]:
-    """Return all facts by their names in the JSON."""
+    """Return all facts about GPUs and software, by their keys in the JSON."""
     return {
         "tool_version": TOOL_VERSION,
         "python_version": platform.python_version(),
@@ -60,7 +60,7 @@ def gather(inventory: "Inventory") -> dict[str, Any]:
 
 
 def installed(package: str) -> str | None:
-    """Return the version of a package from its metadata, or None. Importing torch takes seconds."""
+    """Return the version of a package from its metadata, because an import takes seconds; None if missing."""
     from importlib import metadata
 
     try:
@@ -95,7 +95,7 @@ def torch_cudnn() -> str | None:
 
 
 def describe(facts: dict[str, Any]) -> str:
-    """Describe the facts for people."""
+    """Return the facts as text for people."""
     software = ", ".join(f"{name} {version or 'not installed'}" for name, version in facts["software"].items())
     nvml = facts["nvml"]
     lines = [

@@ -8,20 +8,20 @@ import click
 
 
 class ListOption(click.Option):
-    """An option of several values: `-b 1 -b 8` is `-b 1,8`. separator: between values."""
+    """A click option with several values: `-b 1 -b 8` equals `-b 1,8`. separator: text between values."""
 
     def __init__(self, names: Sequence[str], *, separator: str = ",", **extra: Any) -> None:  # noqa: ANN401  # click's own
         super().__init__(names, **extra | {"multiple": True})
         self.separator = separator
 
     def process_value(self, ctx: click.Context, value: Any) -> str | None:  # noqa: ANN401  # as click has it
-        """Return the values joined into one text, or None."""
+        """Return the values joined into one text; None if the option is not given."""
         given = super().process_value(ctx, value)
         return self.separator.join(given) if given else None
 
 
 def meant(command: click.Command, words: Sequence[str]) -> str:
-    """Return a blank, and "Did you mean -b 1,8?" for `-b 1 8`, else "". words: those after the command's name."""
+    """Return a space and "Did you mean -b 1,8?" for `-b 1 8`, else "". words: those after the command's name."""
     if any(isinstance(parameter, click.Argument) for parameter in command.params):
         return ""
     lists = [option for option in command.params if isinstance(option, ListOption) and option.separator == ","]

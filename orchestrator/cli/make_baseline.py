@@ -28,10 +28,11 @@ MOST: Final = 8  # excluded cells named for each reason
 @RUNS_FOLDER
 @run_option("history_db")
 def command(*, runs: tuple[str, ...], output: str, runs_folder: str, history_db: str | None) -> None:
-    """Make a baseline of RUN, a report.json, the folder of a run, or its id: healthy cells, with each launch's figure.
+    """Make a baseline of RUN: the figures of its healthy cells, launch by launch.
 
-    Cells that were measured at a smaller batch, throttled, contaminated or never steady are excluded, and named.
-    Several runs are joined if their stack is the same and each cell of a device is in only one of them.
+    RUN is a report.json, the folder of a run, or its id. Cells that were measured at a smaller batch, throttled,
+    contaminated or never steady are excluded, and named. Several runs are joined if their stack is the same and each
+    cell of a device is in only one of them.
     """
     from orchestrator.compare import baselines, cell_facts, pairing
     from orchestrator.figures import keys

@@ -1,4 +1,4 @@
-"""`ops`: which implementation of an operator is fast, and is it right."""
+"""`ops`: which implementation of an operator is fast, and whether its results are right."""
 
 from typing import Final, Unpack
 
@@ -22,6 +22,7 @@ _KEYS: Final = frozenset(
     | {"benchmark.seed", "monitoring.enabled", "health.require", "benchmark.mode"}
 )
 RUN_OPTIONS: Final = (
+    *(one for one in COMPARISON if one.key != "compare.price"),
     *(
         one
         for one in MEASUREMENT
@@ -35,11 +36,9 @@ RUN_OPTIONS: Final = (
 )
 """Options of a run that have an effect on operators."""
 
-_COMPARED: Final = tuple(one for one in COMPARISON if one.key != "compare.price")
-
 
 class OpsParams(RunParams):
-    """Parameters of operators, and those of their run that are read by name."""
+    """Options for operators, and the options of their run that are read by name."""
 
     category: str | None
     op: str | None
@@ -62,10 +61,10 @@ class OpsParams(RunParams):
     "--against",
     multiple=True,
     metavar="FILE:FUNCTION=OPERATOR",
-    help="Also measure a function of yours in place of an operator; needs --allow-code.",
+    help="Also measure your function, as one more implementation of OPERATOR; needs --allow-code.",
 )
-@click.option("--fast", is_flag=True, help="Time for 10 ms in place of the profile's blocks, one launch each.")
-@add_options((*_COMPARED, *RUN_OPTIONS))
+@click.option("--fast", is_flag=True, help="Shorter measurement: 10 ms for each figure.")
+@add_options(RUN_OPTIONS, {"launches": "1"})
 @click.pass_context
 def command(context: click.Context, /, **params: Unpack[OpsParams]) -> None:
     """Measure operators in several implementations, each verified against a reference in fp64.
@@ -95,5 +94,5 @@ def command(context: click.Context, /, **params: Unpack[OpsParams]) -> None:
 
 
 def words_of(text: str | None) -> list[str]:
-    """Return the words of a list option."""
+    """Split the text of a list option at its commas; an empty list for None."""
     return [word.strip() for word in (text or "").split(",") if word.strip()]

@@ -14,7 +14,7 @@ OLDER_KEPT: Final = "an older one is kept beside it"  # of -o, for --help
 
 
 def output_option(text: str, *, required: bool = False) -> Callable[[Command], Command]:
-    """Make -o of a command. text: its help."""
+    """Return a decorator that adds -o to a command. text: help of the option."""
     path = click.Path()
     return click.option(
         "-o", "--output", metavar="FILE", type=path, callback=require_report_file, required=required, help=text
@@ -27,7 +27,7 @@ _ALSO_CALLED: Final = {"txt": "text", "markdown": "md"}
 
 
 def chosen(kind: str | None, output: str | None, formats: Sequence[str]) -> str:
-    """Return the format of --format, else of the suffix of -o, else the first. Raises ConfigError."""
+    """Return the format: `kind` (--format), else by the suffix of `output` (-o), else the first. Raises ConfigError."""
     from orchestrator.config.yaml_schema import require_known
 
     suffix = "" if output is None else Path(output).suffix
@@ -44,7 +44,7 @@ def chosen(kind: str | None, output: str | None, formats: Sequence[str]) -> str:
 
 
 def deliver(rendered: str | bytes, output: str | None) -> None:
-    """Write to standard output, or to a file, whose name is printed. Raises StorageError."""
+    """Write to standard output, or to the file `output`, whose name is then printed. Raises StorageError."""
     if output is None:
         say(rendered)
         return
@@ -53,7 +53,7 @@ def deliver(rendered: str | bytes, output: str | None) -> None:
 
 
 def write(rendered: str | bytes, output: str) -> None:
-    """Write to a file, and keep an older one beside it. Raises StorageError."""
+    """Write to the file `output`. An older file is kept under another name. Raises StorageError."""
     from orchestrator.report.files import beside_the_old
     from orchestrator.store.journal import write_durably
 

@@ -22,8 +22,8 @@ _SHOWN_CELLS: Final = 3
 
 
 def exclusions(plan: Plan, devices: Sequence[Device]) -> Iterator[str]:
-    """Yield why requested cells are excluded, with their models, and the devices unless all are affected."""
-    for why, models, concerned in by_reason((cell.why, cell.model, cell.device) for cell in plan.left_out):
+    """Yield why requested cells are excluded, with their models, and with devices unless all are affected."""
+    for why, models, concerned in by_reason((cell.why, cell.model, cell.device) for cell in plan.excluded):
         where = ", ".join(device.label for device in devices if device.uuid in concerned)
         yield f"{models}: {why}" + ("" if len(concerned) == len(devices) else f" ({where})")
 
@@ -53,11 +53,14 @@ def deadline_warnings(plan: Plan, configuration: Configuration, devices: Sequenc
 
 
 def device_conflicts(devices: Sequence[Device], cores: Sequence[int], runs: Path) -> Iterator[str]:
-    """Warn about devices that another live run uses, or that share cores. cores: usable ones."""
+    """Warn about devices that another live run uses, or that share CPU cores. cores: those of this process."""
     beyond = [device.label for device in devices if device.kind is DeviceKind.CPU and device.gpu_id >= len(cores)]
     if beyond:
-        there = plural(len(cores), "core")
-        yield f"this machine has only {there}, so {listed(beyond, 'and')} share cores with other CPU devices"
+        there, verb = plural(len(cores), "core"), "is" if len(beyond) == 1 else "are"
+        yield (
+            f"this machine has only {there}, so {listed(beyond, 'and')} {verb} just a name: the CPU devices of a run "
+            "divide the cores among them"
+        )
     with suppress(OSError):  # writing to the runs folder reports the error later
         for folder in folders.in_order(runs):
             yield from _at_work(devices, RunPaths(folder))

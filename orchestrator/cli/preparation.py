@@ -52,7 +52,7 @@ _LIMITS: Final = {presets.TRIAGE: presets.TRIAGE, gate.NAME: "--time-limit"}
 
 
 class Requested(NamedTuple):
-    """Settings, what they resolve to, and the models that they may name. against: references of the run."""
+    """What a command requests. models: those that it may name. against: what the run is compared with."""
 
     settings: LayeredSettings
     configuration: Configuration
@@ -61,7 +61,10 @@ class Requested(NamedTuple):
 
 
 def measure(command: tuple[str, ...], params: RunParams, preset: str | None, ending: Ending) -> ExitCode:
-    """Execute what the options request. Raises UserError before anything is run or written."""
+    """Configure, plan and execute a run. command: words of the command line.
+
+    Raises UserError before anything is run or written.
+    """
     loaded = None if preset is None else presets.load(preset, OPTIONS)
     settings, configuration, models = configure(params, loaded)
     against = read_references(settings, configuration, models.models)
@@ -75,7 +78,7 @@ def execute(
     ending: Ending,
     present: Callable[[Outcome], str] = lambda outcome: outcome.text,
 ) -> ExitCode:
-    """Plan and execute a run. present: as for execution.work. Raises UserError before anything is run or written."""
+    """Plan and execute a run. present: makes text of its outcome. Raises UserError before it runs or writes."""
     settings, configuration, models, against = requested
     look = inventory.once(None if params["quiet"] or params["log_format"] == "json" else complain)
     named = machine_devices.on_this_machine(configuration.gpu_ids, look, settings.origin("gpu.ids", "--gpu-ids"))
@@ -158,7 +161,7 @@ def configure(params: RunParams, preset: Preset | None) -> tuple[LayeredSettings
 
 
 def read_references(settings: LayeredSettings, configuration: Configuration, models: Iterable[ModelSpec]) -> Against:
-    """Return the references of the run. models: those that thresholds may name. Raises UserError."""
+    """Read what the run is compared with. models: those that thresholds may name. Raises UserError."""
     against = comparison_options.read(
         settings.find("compare.baseline", str),
         settings.find("compare.thresholds", str),

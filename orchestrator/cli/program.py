@@ -22,13 +22,21 @@ import click
 from orchestrator import HOW_TO_INSTALL
 from orchestrator.cli import list_options
 from orchestrator.cli.decorators import sections
-from orchestrator.cli.streams import StdoutError, as_json, complain, occupy_closed, refused, speaking
+from orchestrator.cli.streams import StdoutError, as_json, complain, occupy_closed, refused, with_log_format
 from orchestrator.errors import ConfigError, StorageError, UserError
 from orchestrator.system import plain_text, stop_signals
 from protocol.exit_codes import MEANING, ExitCode
 
 _NAME_FOLDERS: Final = ("TMPDIR", "TEMP", "TMP", "HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME")
 _FEW_COMMANDS: Final = 2
+_FIRST_COLUMN: Final = 25  # of --help: a longer option has a line of its own
+_HABITS: Final = {
+    "--device": "--gpu-ids",
+    "--devices": "--gpu-ids",
+    "--dtype": "--precision",
+    "--output-format": "--format",
+}
+"""Options of other programs → ours, where the names are not alike."""
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
@@ -43,7 +51,7 @@ class Refusal(click.ClickException):
 
 
 class Interruption(Refusal):
-    """A request to stop outside the loop that ends a run gently: exit code 4."""
+    """A request to stop while there is no run that could end in order: exit code 4."""
 
     exit_code = ExitCode.INCOMPLETE
 
@@ -55,12 +63,12 @@ class Breakdown(Refusal):
 
 
 class Command(click.Command):
-    """A command whose help names the called program. hears_signals: the command handles them itself."""
+    """A command whose help shows the program's name. hears_signals: whether the command handles signals itself."""
 
     hears_signals = False
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command. The program, a command too, leaves signals to its subcommand."""
+        """Run the command with the usual signal handlers, unless it handles signals itself. A group changes nothing."""
         if ctx.parent is not None and not self.hears_signals:
             stop_signals.settle()
         return super().invoke(ctx)
@@ -85,7 +93,7 @@ class Command(click.Command):
             raise click.exceptions.Exit from error
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words. Raises click.UsageError. A program without words shows its help, not an error."""
+        """Parse the command line. Raises click.UsageError. A program without arguments shows its help, no error."""
         if not ctx.resilient_parsing:
             if self.no_args_is_help and not args:
                 complain(ctx.get_help())
@@ -103,7 +111,7 @@ class Command(click.Command):
 
 
 class RunCommand(Command):
-    """A command that ends with any of the exit codes."""
+    """A command whose help lists all exit codes."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options in sections, those most used first."""
@@ -111,26 +119,25 @@ class RunCommand(Command):
         shown = {option.name: record for option in parameters if (record := option.get_help_record(ctx))}
         for title, names in sections(filter(None, shown)):
             with formatter.section(title):
-                formatter.write_dl([shown[name] for name in names])
+                formatter.write_dl([shown[name] for name in names], col_max=_FIRST_COLUMN)
         if isinstance(self, click.Group):
             self.format_commands(ctx, formatter)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples, then the table of protocol/exit_codes.py."""
         super().format_epilog(ctx, formatter)
-        formatter.write_paragraph()
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(int(code)), meaning) for code, meaning in MEANING.items()])
 
 
 class Program(RunCommand, click.Group):
-    """A group of commands whose errors end as in the table above. Keeps the command line for the run's record."""
+    """A group of commands whose errors become messages and exit codes. Keeps the command line for the run's record."""
 
     def main(self, *args: Any, **extra: Any) -> Any:  # noqa: ANN401  # handed on to click as they came
-        """Parse, run, and end the process."""
+        """Run the command line, and exit with its exit code."""
         occupy_closed()
         words = args[0] if args else extra.get("args")
-        with speaking(sys.argv[1:] if words is None else words):
+        with with_log_format(sys.argv[1:] if words is None else words):
             try:
                 return super().main(*args, **extra)
             finally:
@@ -140,7 +147,7 @@ class Program(RunCommand, click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
     ) -> click.Context:
-        """Keep the words as given: click consumes them."""
+        """Store the command line before click removes words from it while parsing."""
         words = (info_name or "", *args)
         context = super().make_context(info_name, args, parent, **extra)
         context.meta["command"] = words
@@ -149,7 +156,7 @@ class Program(RunCommand, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command. Raises Refusal with the nearest names."""
+        """Find the command. Raises Refusal with the most similar names."""
         name = args[0]
         if name in self.commands or name.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
@@ -160,8 +167,8 @@ class Program(RunCommand, click.Group):
         if any(f"--{name}" in option.opts for option in self.params):
             raise Refusal(f"{wrong} Did you mean --{name}? `{ctx.command_path} --help` explains it.")
         if not near and (hint := list_options.meant(self, ctx.meta["command"][1:])):
-            raise Refusal(f"{wrong}{hint} `{ctx.command_path} --help` shows what there is.")
-        raise Refusal(f"{wrong}{near} There is {listed(names, 'and')}.")
+            raise Refusal(f"{wrong}{hint} See `{ctx.command_path} --help`.")
+        raise Refusal(f"{wrong}{near} The commands are {listed(names, 'and')}.")
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command. Raises only click's exceptions, each with its exit code."""
@@ -200,7 +207,7 @@ def _require_text(words: Sequence[str]) -> None:
 
 
 class MeasuringCommand(RunCommand):
-    """A command with launches: requests to stop end those first, and it outlives its terminal."""
+    """A command with launches. A request to stop ends these first. The command survives a closed terminal."""
 
     hears_signals = True
 
@@ -209,8 +216,7 @@ def _usage(error: click.UsageError, program: str, hint: str = "") -> str:
     command = program if error.ctx is None else error.ctx.command_path
     match error:
         case click.NoSuchOption(option_name=name, possibilities=near):
-            guess = f" Did you mean {' or '.join(near)}?" if near else ""
-            problem = f"there is no option {name}.{_of_another(error.ctx, name) or guess}"
+            problem = f"there is no option {name}.{_meant(error.ctx, name, near or ())}"
         case click.MissingParameter(param=click.Option() as option):
             problem = f"{'/'.join(option.opts)} {option.metavar or ''}".rstrip() + " is missing."
         case click.MissingParameter(param=click.Parameter() as parameter):
@@ -220,7 +226,7 @@ def _usage(error: click.UsageError, program: str, hint: str = "") -> str:
         case _:
             problem = error.message[:1].lower() + error.message[1:]
     problem = f"{problem.rstrip('.')}.{hint}" if hint else problem
-    return f"{problem.rstrip('.?')}{'?' if problem.endswith('?') else '.'} `{command} --help` shows what there is."
+    return f"{problem.rstrip('.?')}{'?' if problem.endswith('?') else '.'} See `{command} --help`."
 
 
 def _refuse_missing_value(command: click.Command, ctx: click.Context, words: Sequence[str]) -> None:
@@ -240,17 +246,41 @@ def _refuse_missing_value(command: click.Command, ctx: click.Context, words: Seq
             raise click.BadOptionUsage(word, problem, ctx)
 
 
-def _of_another(context: click.Context | None, option: str) -> str:
-    """Return a blank, and the other commands that have the option; empty if there are none or many."""
-    program = context if context is None or isinstance(context.command, click.Group) else context.parent
+def _meant(context: click.Context | None, option: str, near: Sequence[str]) -> str:
+    """Return a space and "Did you mean …?" with the option, or the command, that was probably meant; else ""."""
+    if context is None:
+        return ""
+    own = [one for parameter in context.command.params for one in parameter.opts]
+    alike = [one for one in own if one.startswith("--") and (one.startswith(option) or option.startswith(one))]
+    alike = [_HABITS[option]] if _HABITS.get(option) in own else alike
+    if alike:
+        return f" Did you mean {min(alike, key=len)}?"
+    return _of_another(context, option) or (f" Did you mean {' or '.join(near)}?" if near else "")
+
+
+def _of_another(context: click.Context, option: str) -> str:
+    """Return a space and "Did you mean …?" with other commands that have the option; "" if none or many do."""
+    program = context if isinstance(context.command, click.Group) else context.parent
     if program is None or not isinstance(program.command, click.Group):
         return ""
-    having = [
-        f"`{program.command_path} {name} {option}`"
+    having = {
+        name: command
         for name, command in program.command.commands.items()
         if any(option in (*parameter.opts, *parameter.secondary_opts) for parameter in command.params)
-    ]
-    return f" Did you mean {' or '.join(having)}?" if 0 < len(having) <= _FEW_COMMANDS else ""
+    }
+    measures = _measures(context.command)
+    having = {name: one for name, one in having.items() if _measures(one) is measures} or having
+    shown = [f"`{_with_arguments(program, name, command)} {option}`" for name, command in having.items()]
+    return f" Did you mean {' or '.join(shown)}?" if 0 < len(shown) <= _FEW_COMMANDS else ""
+
+
+def _measures(command: click.Command) -> bool:
+    return any(parameter.name == "dry_run" for parameter in command.params)
+
+
+def _with_arguments(program: click.Context, name: str, command: click.Command) -> str:
+    arguments = (one.human_readable_name for one in command.params if isinstance(one, click.Argument))
+    return " ".join((program.command_path, name, *(one.partition(" [")[0].strip("[]") for one in arguments)))
 
 
 def refuse_misplaced(context: click.Context) -> None:
@@ -262,7 +292,7 @@ def refuse_misplaced(context: click.Context) -> None:
 
 
 def wrapped(text: str) -> str:
-    """Fold to the terminal's width below "error: ". Unchanged in files and JSON, for grep."""
+    """Wrap a message to the terminal's width, indented below "error: ". Not wrapped in files and JSON, for grep."""
     if as_json() or not sys.stderr.isatty():
         return text
     width = min(shutil.get_terminal_size().columns, 120)
@@ -270,7 +300,7 @@ def wrapped(text: str) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: frozenset[int] = frozenset()) -> str:
-    """Align columns two blanks apart, those in `numbers` to the right."""
+    """Return rows as aligned text, with two spaces between columns. numbers: columns aligned to the right."""
     widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
     line = "  ".join(f"{{:{'>' if column in numbers else '<'}{width}}}" for column, width in enumerate(widths))
     return "\n".join(line.format(*row).rstrip() for row in (header, *rows))

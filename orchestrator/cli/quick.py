@@ -5,7 +5,7 @@ from typing import Final, Unpack
 import click
 
 from orchestrator.cli import run
-from orchestrator.cli.decorators import RunParams, run_options
+from orchestrator.cli.decorators import RunParams, preset_options
 from orchestrator.cli.program import MeasuringCommand
 
 EXAMPLES: Final = """\b
@@ -21,12 +21,14 @@ DEFAULTS: Final = {
     "batch_sizes": "light: 8; standard: 1,32, training: 32; extensive: 1,8,32, training: 8,32; generation: 1",
     "precision": "fp32; extensive: fp32,bf16",
     "profile": "quick",
+    "launches": "1",
+    "load_window": "1",
     "phases": "light: inference; standard: inference,training,generation; extensive: all four",
 }
 
 
 class QuickParams(RunParams):
-    """Parameters of a run, and the presets."""
+    """Options of a run, and the flags that choose a preset."""
 
     light: bool
     standard: bool
@@ -37,12 +39,13 @@ class QuickParams(RunParams):
 @click.option("--light", is_flag=True, help="End within one minute.")
 @click.option("--standard", is_flag=True, help="End within three minutes. This is the default.")
 @click.option("--extensive", is_flag=True, help="End within ten minutes.")
-@run_options(DEFAULTS)
+@preset_options(DEFAULTS)
 @click.pass_context
 def command(context: click.Context, /, **params: Unpack[QuickParams]) -> None:
     """Measure the most important cells first, and end within one, three or ten minutes, reports included.
 
-    Cells without time are dropped, and the report names them. Options change what is measured, not how long.
+    Cells for which no time is left are dropped, and the report names them. Options change what is measured, not how
+    long.
     """
     from orchestrator.config import presets
 

@@ -158,7 +158,7 @@ def _render_file(
     *,
     full: bool,
 ) -> None:
-    """Render a report that was given without its run. needs_run: given options that need a run. Raises UserError."""
+    """Render a report given without its run. needs_run: given options that need a run. Raises UserError."""
     from orchestrator import report as reports
     from orchestrator.cli.shown_report import places, shown
     from orchestrator.errors import ConfigError
@@ -209,7 +209,7 @@ def _find(run: str, runs_folder: str, history_db: str | None, *, every_sample: b
 
 
 def _place(output: str, formats: str | None) -> tuple[Path, tuple[ReportFormat, ...]]:
-    """Return the path and formats of -o, as for `run`. Makes a missing folder. Raises ConfigError."""
+    """Return path and formats of the report for -o, as `run` does. Creates a missing folder. Raises ConfigError."""
     from orchestrator.config import resolution as config
     from orchestrator.config.settings import LayeredSettings
     from orchestrator.store import folders

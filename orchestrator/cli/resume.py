@@ -25,7 +25,7 @@ Examples:
 
 
 class _Resume(MeasuringCommand):
-    """Command that distinguishes an option of new runs from a mistyped option."""
+    """Command that explains why it does not take an option of new runs."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:

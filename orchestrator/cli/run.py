@@ -25,13 +25,13 @@ Examples:
 def command(context: click.Context, /, **params: Unpack[RunParams]) -> None:
     """Measure models on GPUs, each cell in a new process, and merge the results into one report.
 
-    Items of a list are separated by commas.
+    Separate the items of a list by commas.
     """
     context.exit(measure(context, params))
 
 
 def measure(context: click.Context, params: RunParams, preset: str | None = None) -> ExitCode:
-    """Execute what the options request. Raises UserError before anything is run or written."""
+    """Execute the run that the options request. Raises UserError before anything is run or written."""
     require_one_volume(params)
     with announced(params, rehearsal=params["dry_run"]) as ending:
         from orchestrator.cli import preparation

@@ -1,4 +1,4 @@
-"""`selftest`: inject faults, and show whether gpubench names them."""
+"""`selftest`: inject faults, and show whether gpubench recognises them."""
 
 import sys
 from typing import TYPE_CHECKING, Final

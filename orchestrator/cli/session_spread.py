@@ -1,4 +1,4 @@
-"""The spread between sessions of this machine, by its history, for `compare`."""
+"""How much results vary between sessions on this machine, learned from its history, for `compare`."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def learned(before: "Side", after: "Side", margins: "Margins", history_db: str | None) -> "SessionSpread | None":
-    """Learn from runs like `after`, else like `before`. None if there are too few, or the history is unreadable."""
+    """Return the spread learned from runs like `after`, else like `before`; None if too few can be read."""
     from orchestrator.history import queries, sessions
     from orchestrator.history.records import Filter
 

@@ -1,4 +1,4 @@
-"""A report on standard output: its answer for a terminal, or all of it as text."""
+"""A report on standard output: brief for a terminal, or the full text."""
 
 import os
 import shutil
@@ -25,8 +25,6 @@ def shown(report: Report, layout: Layout, details: Sequence[str], *, full: bool,
 
 
 def places(reports: Sequence[Path], folder: Path | None) -> Iterator[str]:
-    """Yield lines that say where the rest of a report is. folder: the run's; None for a report without its run."""
+    """Yield lines that say where the rest of a report is. folder: of the run; None for a report without its run."""
     yield from (f"Report: {path}" for path in reports)
-    if folder is not None:
-        yield f"Run:    {folder}"
     yield f"All:    gpubench-orchestrate report {folder or reports[0]} --full"

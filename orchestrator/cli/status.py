@@ -1,4 +1,4 @@
-"""`status`: the state of a run in another terminal, from its folder alone."""
+"""`status`: show the state of a run that another terminal started, from its folder alone."""
 
 from datetime import datetime
 from pathlib import Path
@@ -14,7 +14,9 @@ from orchestrator.config.naming import plural
 from orchestrator.system.plain_text import plain
 
 if TYPE_CHECKING:
+    from orchestrator.config.run_configuration import StoredRun
     from orchestrator.engine.status_types import Status
+    from protocol.paths import RunPaths
 
 EXAMPLES: Final = """\b
 Examples:
@@ -38,8 +40,21 @@ def command(*, run: str | None, runs_folder: str, as_json: bool) -> None:
     from orchestrator.store import run_files
 
     paths = run_lookup.find(run, runs_folder)
-    status, _ = run_status.look(run_files.load(paths), paths)
-    say(indented(status) if as_json else describe(status))
+    stored = run_files.load(paths)
+    status, _ = run_status.look(stored, paths)
+    say(indented(status) if as_json else describe(status, so_far(status, stored, paths)))
+
+
+def so_far(status: "Status", stored: "StoredRun", paths: "RunPaths") -> str:
+    """Return the faults that a running burn-in has found; "" for another run. Makes its report, which takes a while."""
+    from orchestrator.engine.status_types import GOES_ON
+    from orchestrator.figures.exit_code import CauseKind
+    from orchestrator.run_reports import reporting
+
+    if stored.configuration.burn_in is None or status.standing not in GOES_ON:
+        return ""
+    causes = reporting.make(paths, stored).verdict.causes
+    return "; ".join(cause.text for cause in causes if cause.kind is CauseKind.FAULT) or "no fault found"
 
 
 def _launches(status: "Status") -> str:
@@ -47,7 +62,7 @@ def _launches(status: "Status") -> str:
 
     total = "" if status.planned is None else f" of {status.planned}"
     dropped = f", {status.dropped} dropped for lack of time" if status.dropped and status.planned is not None else ""
-    timed = status.share is not None and status.limit_s is not None and status.stop_asked_s is None
+    timed = status.share is not None and status.limit_s is not None and status.stop_requested_s is None
     share = f"; {status.share:.0%} of the time is over" if timed else ""
     remaining = "" if status.eta_s is None else f"; about {duration(status.eta_s)} left"
     return f"{status.measured}{total} measured, {status.failed} failed{dropped}{share}{remaining}"
@@ -64,32 +79,33 @@ def _damaged(status: "Status") -> str:
     )
 
 
-def describe(status: "Status") -> str:
-    """Describe the status for people, and what to do next."""
+def describe(status: "Status", so_far: str = "") -> str:
+    """Describe the status for people, and what to do next. so_far: the faults that a running burn-in has found."""
     from orchestrator.engine.status_types import STOPPING, WHAT_NEXT, Standing
     from orchestrator.terminal.wording import duration
 
     reason = f" ({plain(status.reason)})" if status.reason else ""
-    stops = status.stop_asked_s is not None
+    stops = status.stop_requested_s is not None
     lines = [f"{status.folder}: {status.standing}{reason}{', stop requested' if stops else ''}"]
     if status.pid is not None:
         lines.append(f"Process   {status.pid} on {status.host}")
     if status.started is not None:
         lines.append(f"Started   {datetime.fromtimestamp(status.started):%Y-%m-%d %H:%M:%S}")
-    if status.stop_asked_s is not None:
+    if status.stop_requested_s is not None:
         patience = "are ended now (second request)" if status.stops_now else "get up to 20 s"
-        lines.append(f"Stopping  for {duration(status.stop_asked_s)}: no cell starts, running cells {patience}")
+        lines.append(f"Stopping  for {duration(status.stop_requested_s)}: no cell starts, running cells {patience}")
     if status.limit_s is not None:
         # The limit of a run that stops has no meaning any more.
         rest = "" if status.limit_left_s is None or stops else f"; {duration(status.limit_left_s)} of that left"
         lines.append(f"Limit     {status.preset or 'it'} ends within {status.limit_s:g} s, reports included{rest}")
     lines.append(f"Launches  {_launches(status)}")
+    lines += [f"So far    {plain(so_far)}"] if so_far else []
     if status.importing_s is not None:
         lines.append(f"Now       starting: importing torch and the models, for {duration(status.importing_s)}")
     for work in status.working:
         launch = f"{work.cell} b{work.batch_size} #{work.attempt}, for {duration(work.for_s)}"
         lines.append(f"Now       {work.device}  {plain(launch)}")
-    lines += [f"Excluded  {device}, quarantined: {plain(why)}" for device, why in status.taken_out.items()]
+    lines += [f"Excluded  {device}, quarantined: {plain(why)}" for device, why in status.quarantined.items()]
     lines += [f"Skipped   {plain(model)}: {plain(why)}" for model, why in status.skipped.items()]
     if status.last_failure:
         lines.append(f"Failed    {plain(status.last_failure)}")

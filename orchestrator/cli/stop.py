@@ -1,4 +1,4 @@
-"""`stop`: end a run in another terminal, as Ctrl-C there would."""
+"""`stop`: end a run that another terminal started, as Ctrl-C there would."""
 
 import signal
 from typing import TYPE_CHECKING, Final
@@ -66,11 +66,11 @@ def command(*, run: str | None, runs_folder: str) -> None:
 
 
 def _has_stop_request(paths: "RunPaths") -> bool:
-    """Whether the process has received an earlier request. The journal need not be readable."""
+    """Whether the run has received an earlier request to stop. False if the journal is unreadable."""
     from orchestrator.engine import run_status
     from orchestrator.store import journal
 
     try:
-        return bool(run_status.stops_asked(journal.read(paths.journal)))
+        return bool(run_status.stop_requests_ns(journal.read(paths.journal)))
     except RunFolderError:
         return False

@@ -4,7 +4,7 @@ closed    messages to standard error are dropped; output to standard output is a
 full      an error with the system's reason
 left      (`| head`) no error
 
-With --log-format json, each complaint is a JSON object on a line of standard error.
+With --log-format json, each message on standard error is one line with a JSON object.
 """
 
 import itertools
@@ -56,14 +56,14 @@ def indented(value: object) -> str:
 
 
 def refused(error: OSError) -> None:
-    """Mute standard output after an error. Raises StdoutError unless its reader has left."""
+    """Mute standard output after an error. Raises StdoutError unless the reader has closed the pipe."""
     _mute(sys.stdout)
     if not isinstance(error, BrokenPipeError):
         raise StdoutError(f"standard output cannot be written: {error.strerror}") from error
 
 
 def complain(text: str) -> None:
-    """Print to standard error if possible."""
+    """Print a message to standard error; without effect if that is impossible."""
     try:
         click.echo(_in_json(text) if as_json() else _printable(text), err=True)
     except OSError:
@@ -71,8 +71,8 @@ def complain(text: str) -> None:
 
 
 @contextmanager
-def speaking(words: Iterable[str]) -> Iterator[None]:
-    """Complain in the format of --log-format, also if the command line is wrong."""
+def with_log_format(words: Iterable[str]) -> Iterator[None]:
+    """Print errors in the format of --log-format, even if parsing fails. words: the command line."""
     json_requested = False
     for word, following in itertools.pairwise((*words, "")):
         if word == "--log-format":
@@ -87,7 +87,7 @@ def speaking(words: Iterable[str]) -> Iterator[None]:
 
 
 def as_json() -> bool:
-    """Whether complaints are JSON."""
+    """Whether messages on standard error are printed as JSON."""
     return _AS_JSON.get()
 
 
@@ -112,7 +112,7 @@ def _printable(text: str) -> str:
 
 
 def _mute(stream: TextIO) -> None:
-    """Send the rest of `stream` to /dev/null: Python's flush at exit would change the exit code."""
+    """Send further output of `stream` to /dev/null: Python's flush at exit would change the exit code."""
     descriptor = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     with suppress(OSError):  # a test runner's stream has no descriptor
         os.dup2(descriptor, stream.fileno())

@@ -20,7 +20,7 @@ Examples:
 
 
 class StudyParams(RunParams):
-    """Parameters of a study, and those of its run that are read by name."""
+    """Options of a study, and the options of its run that are read by name."""
 
     study: str
     implementations: str | None
@@ -43,16 +43,15 @@ def _names() -> list[str]:
     "--implementations", cls=ListOption, metavar="NAMES", help="Only these of the study. [default: all of its own]"
 )
 @click.option("--size", multiple=True, metavar="NAME=SIZES", help="Other sizes of a dimension, such as h=32,64.")
-@click.option("--fast", is_flag=True, help="Time for 10 ms in place of the profile's blocks, one launch each.")
-@add_options(RUN_OPTIONS, {"precision": "of the study"})
+@click.option("--fast", is_flag=True, help="Shorter measurement: 10 ms for each figure.")
+@add_options(RUN_OPTIONS, {"precision": "of the study", "launches": "1"})
 @click.pass_context
 def command(context: click.Context, /, **params: Unpack[StudyParams]) -> None:
     """Measure a study: a grid of operations, implementations, sizes and precisions, a process for each cell.
 
     STUDY is `conv`, `attention`, or a YAML file of yours (docs/studies.md). Ends with 1 where a result is wrong.
     """
-    from orchestrator.cli.preparation import Requested, configure, execute
-    from orchestrator.compare.references import Against
+    from orchestrator.cli.preparation import Requested, configure, execute, read_references
     from orchestrator.config import operator_runs, own_code
     from orchestrator.kinds.study import grid, kind
     from orchestrator.store import folders
@@ -65,7 +64,8 @@ def command(context: click.Context, /, **params: Unpack[StudyParams]) -> None:
     pythonpath = own_code.folders(places, current, "--pythonpath")
     entries = grid.entries(found, own_code.Search(found.base, pythonpath, params["allow_code"]))
     configuration = operator_runs.configured(configuration, entries, study=found.name, fast=params["fast"])
+    against = read_references(settings, configuration, configuration.models)
     words = context.find_root().meta["command"]
     with announced(params, rehearsal=params["dry_run"]) as ending:
-        code = execute(words, params, Requested(settings, configuration, models, Against()), ending)
+        code = execute(words, params, Requested(settings, configuration, models, against), ending)
     context.exit(code)

@@ -5,7 +5,7 @@ from typing import Final, Unpack
 import click
 
 from orchestrator.cli import run
-from orchestrator.cli.decorators import RunParams, run_options
+from orchestrator.cli.decorators import RunParams, preset_options
 from orchestrator.cli.program import MeasuringCommand
 
 EXAMPLES: Final = """\b
@@ -18,19 +18,21 @@ Examples:
 # The defaults of configs/presets.yaml, for --help.
 DEFAULTS: Final = {
     "models": "gemm,hbm,h2d,d2h,resnet50,bert-base",
-    "batch_sizes": "training: 256",
+    "batch_sizes": "256; CPU devices: 1",
     "precision": "bf16",
     "profile": "triage",
     "phases": "training",
-    "solo": "both: all at once, and one device at a time",
+    "solo": "both ways",
+    "launches": "3, more for a SUSPECT",
+    "load_window": "1",
 }
 
 
 @click.command("triage", short_help="Say which GPU is slow, and why.", cls=MeasuringCommand, epilog=EXAMPLES)
-@run_options(DEFAULTS)
+@preset_options(DEFAULTS)
 @click.pass_context
 def command(context: click.Context, /, **params: Unpack[RunParams]) -> None:
-    """Find which GPU is slower than its identical siblings, why, and in which slot. Ends within ten minutes.
+    """Find which GPU is slower than its siblings, why, and in which slot. Ends within ten minutes.
 
     Probes and two models, three launches each, all GPUs at once and one GPU at a time. The report begins with a verdict
     on each GPU, which needs four identical GPUs. Options change what is measured, not how long.

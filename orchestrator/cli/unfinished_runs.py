@@ -1,7 +1,7 @@
 """The run that `resume` continues if none is named.
 
     the newest run is not over            the newest run; the command refuses it if another process works on it
-    the newest is over, an older not      the newest unfinished run that this user can resume, with a note
+    the newest is over, an older is not   the newest unfinished run that this user can resume, with a note
     all are over                          the newest run, whose report is shown again
 
 A burn-in with remaining time is not over.
@@ -19,7 +19,7 @@ from protocol.paths import RunPaths
 
 
 def choose(name: str | None, runs: str, history_db: str | None = None) -> tuple[RunPaths, str]:
-    """Return the run named `name`, else one in `runs`, and a note on the choice. Raises UserError."""
+    """Return the run named `name`, else the one to resume in `runs`, with a note on the choice. Raises UserError."""
     newest = run_lookup.find(name, runs, history_db)
     if name is not None or not _is_over(newest) or _lacks_time(newest):
         return newest, ""

@@ -1,4 +1,4 @@
-"""`watch`: follow a run in another terminal until it is over, from its folder alone."""
+"""`watch`: follow a run that another terminal started until it is over, from its folder alone."""
 
 import os
 import select
@@ -11,7 +11,7 @@ import click
 
 from orchestrator.cli.decorators import which_run
 from orchestrator.cli.program import RunCommand
-from orchestrator.cli.status import describe
+from orchestrator.cli.status import describe, so_far
 from orchestrator.cli.streams import say
 from protocol.exit_codes import ExitCode
 
@@ -63,7 +63,7 @@ def command(context: click.Context, /, run: str | None, runs_folder: str) -> Non
 
 
 def _follow(stored: "StoredRun", paths: "RunPaths") -> "Status":
-    """Print events until the run is over or the reader has left. Returns its last status."""
+    """Print events until the run is over or the reader of standard output has left. Returns the last status."""
     from orchestrator.engine import run_status
     from orchestrator.engine.display_events import Notice
     from orchestrator.engine.status_types import GOES_ON, Standing
@@ -73,7 +73,7 @@ def _follow(stored: "StoredRun", paths: "RunPaths") -> "Status":
     status, attempts = run_status.look(stored, paths)
     if status.standing not in GOES_ON:
         return status
-    say(describe(status))
+    say(describe(status, so_far(status, stored, paths)))
     outlet = Outlet(sys.stdout)
     display = Plain(outlet, quiet=False, verbose=False)
     shown = {attempt.start.launch for attempt in attempts if attempt.end is not None}
@@ -104,7 +104,7 @@ def _follow(stored: "StoredRun", paths: "RunPaths") -> "Status":
 def _stops(status: "Status") -> str:
     if status.stops_now:
         return "stop requested again: running cells are ended now"
-    return "" if status.stop_asked_s is None else "stop requested: no cell starts, running cells get up to 20 s"
+    return "" if status.stop_requested_s is None else "stop requested: no cell starts, running cells get up to 20 s"
 
 
 def _wait(pid: int | None, patience_s: float) -> None:
@@ -118,7 +118,7 @@ def _wait(pid: int | None, patience_s: float) -> None:
 
 
 def _news(stored: "StoredRun", attempts: "tuple[Attempt, ...]", shown: set[int]) -> "Iterator[CellEnded]":
-    """Yield the attempts that ended and are not in `shown`, and add their launch numbers to it."""
+    """Yield the attempts that ended and are not in `shown`, and add their launch numbers to `shown`."""
     from orchestrator.engine import progress
     from orchestrator.engine.display_events import CellEnded
 

@@ -1,12 +1,13 @@
 """Comparisons as one HTML file, with the verdict and exit code first."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from orchestrator.compare import wording
 from orchestrator.compare.cell_facts import shown
-from orchestrator.compare.chapters import TONES, ended, worst
+from orchestrator.compare.chapters import TONES, Ended, slower_cells, worst
 from orchestrator.compare.comparison import ComparedCell, Comparison, Mean
 from orchestrator.compare.run_figures import BESIDE
 from orchestrator.compare.wording import LEGEND
@@ -24,6 +25,7 @@ from orchestrator.report.sections import (
     Chart,
     Column,
     Entry,
+    Finding,
     Section,
     Table,
     numbers,
@@ -32,7 +34,6 @@ from orchestrator.report.sections import (
     texts,
 )
 from orchestrator.stats.two_runs import ChangeVerdict
-from protocol.exit_codes import ExitCode
 
 MOST_DRAWN: Final = 60
 """Cells of one chart, the gravest first."""
@@ -44,37 +45,46 @@ _CONSTANT: Final = ("Second run", "GPU", "Mode")
 _FILTERED: Final = ("Second run", "GPU", "Phase", "Implementation", "Shape", "Time", "Mode", "Verdict")
 
 
-def to_html(comparisons: Sequence[Comparison], code: ExitCode) -> bytes:
+def to_html(comparisons: Sequence[Comparison], end: Ended) -> bytes:
     """Render one or several comparisons as HTML."""
-    return fitted(page(comparisons, code))
+    return fitted(page(comparisons, end))
 
 
-def page(comparisons: Sequence[Comparison], code: ExitCode) -> Page:
+def page(comparisons: Sequence[Comparison], end: Ended) -> Page:
     """Build the page of one or several comparisons."""
     first = comparisons[0]
     several = len(comparisons) > 1
-    title = first.title[:1].upper() + first.title[1:]
-    heading = f"{len(comparisons)} runs against {first.before}" if several else title
-    end = ended(code)
+    counts = wording.headline(comparisons)
+    heading = f"{len(comparisons)} runs against {first.before}" if several else counts
+    what = counts if several else f"{first.before} -> {first.after}: {first.title}"
     return Page(
         title=f"{end.badge}: {heading}",
         heading=heading,
         verdict=end.badge,
-        meaning=f"{wording.headline(comparisons)}. {end.meaning}",
-        reasons=tuple(
-            f"{_runs(comparison)}: {words}" for comparison in comparisons for words in wording.unjudged(comparison)
-        ),
+        meaning=". ".join(filter(None, (what, end.meaning, end.step))),
+        reasons=tuple(_unjudged(comparisons)),
         notices=tuple(dict.fromkeys(words for one in comparisons for words in one.notes)),
         elsewhere=_ELSEWHERE,
         facts_title="Runs and margins",
         facts=tuple(_facts(comparisons)),
         cards=tuple(_card_of_run(one) for one in comparisons) if several else tuple(_cards(first)),
-        worst=worst(comparisons),
+        findings=tuple(_worst(comparisons)),
         sections=tuple(filter(None, (_speed(comparisons), _changes(comparisons), _remarks(comparisons)))),
         cells=_cells(comparisons),
         file_name="gpubench-comparison.csv",
         footer=f"Made by gpubench from the runs named here. Every value is in {_ELSEWHERE}.",
     )
+
+
+def _worst(comparisons: Sequence[Comparison]) -> Iterator[Finding]:
+    if found := worst(comparisons):
+        yield replace(found, lines=(*slower_cells(comparisons), *found.lines))
+
+
+def _unjudged(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    several = len(comparisons) > 1
+    for one in comparisons:
+        yield from (f"{one.after}: {words}" if several else words for words in wording.unjudged(one))
 
 
 def _runs(comparison: Comparison) -> str:
@@ -90,10 +100,10 @@ def _facts(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, str]]:
 
 
 def _cards(comparison: Comparison) -> Iterator[Card]:
-    yield from (Card(f"Geometric mean, {mean.phase}", *_mean(mean)) for mean in comparison.means)
     for verdict in wording.GRAVEST_FIRST:
         if count := comparison.counts.get(verdict, 0):
             yield Card(verdict, str(count), f"of {plural(len(comparison.cells), 'cell')}", TONES[verdict])
+    yield from (Card(f"Geometric mean, {mean.phase}", *_mean(mean)) for mean in comparison.means)
 
 
 def _card_of_run(comparison: Comparison) -> Card:
@@ -140,7 +150,7 @@ def _speed(comparisons: Sequence[Comparison]) -> Section:
         "Speed of the second run over the first",
         Kind.RATIOS,
         "Each cell with its 95 % interval; the band is the margin, within which it counts as the same. What matters "
-        "comes first. An interval without an end goes beyond the chart.",
+        "comes first. An interval without an end mark continues beyond the chart.",
         plots,
         "ratios",
         "Runs" if len(comparisons) > 1 else "",
@@ -244,12 +254,12 @@ def _gpu(_one: Comparison, cell: ComparedCell) -> str:
 
 
 def _percent(ratio: float | None) -> str:
-    """A change as a number that spreadsheets read."""
+    """Return the change in percent for spreadsheets, "-5.0"; "" if the ratio is unknown."""
     return "" if ratio is None else f"{wording.percent(ratio):+z.1f}"
 
 
 def _both(name: str, _one: Comparison, cell: ComparedCell) -> str:
-    """Return the figure `name` of both runs: "1.2 -> 1.3", or ""."""
+    """Return the figure `name` of both runs as "1.2 -> 1.3"; "" if the cell does not have this figure."""
     if name not in cell.figures:
         return ""
     before, after = cell.figures[name]

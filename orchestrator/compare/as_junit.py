@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring  # XML is writte
 
 from orchestrator.compare import wording
 from orchestrator.compare.comparison import UNJUDGED, ComparedCell, Comparison
-from orchestrator.figures.run_verdict import CODES, Cause
+from orchestrator.figures.exit_code import CODES, Cause
 from orchestrator.stats.two_runs import ChangeVerdict
 from orchestrator.system.plain_text import plain
 from protocol.exit_codes import ExitCode
@@ -29,7 +29,7 @@ class _Case(NamedTuple):
 def to_junit(
     comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict], of_run: Sequence[Cause] = ()
 ) -> bytes:
-    """Render comparisons as JUnit XML. of_run: causes of a gate's exit code, as test cases."""
+    """Render comparisons as JUnit XML. fail_on: verdicts that fail. of_run: a gate's causes, as test cases."""
     root = Element("testsuites", name="gpubench compare")
     for comparison in comparisons:
         suite = SubElement(

@@ -1,4 +1,4 @@
-"""Comparisons as Markdown for a pull request: the verdict, a table of what changed, the rest as numbers."""
+"""Comparisons as Markdown for a pull request: the verdict, a table of changed cells, the number of other cells."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -2,11 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Final
 
-from orchestrator.compare.chapters import Ended, answer, compared_cells
+from orchestrator.compare.chapters import UNCHANGED, Ended, answer, compared_cells
 from orchestrator.compare.comparison import Comparison
 from orchestrator.report import text
 from orchestrator.stats.two_runs import ChangeVerdict
+
+MOST_ROWS: Final = 15
+"""Rows of the table of cells. Those of changed cells are all shown."""
 
 
 def to_text(comparisons: Sequence[Comparison], end: Ended) -> str:
@@ -30,5 +34,7 @@ def _section(comparison: Comparison, *, several: bool) -> Iterator[str]:
     yield from (text.RULE, "")
     for words in section.summary:
         yield from (*text.wrap(words, "", "  "), "")
-    rest = replace(section, summary=())
+    changed = sum(cell.verdict not in UNCHANGED for cell in comparison.cells)
+    tables = tuple(replace(one, most=max(MOST_ROWS, changed)) for one in section.tables)
+    rest = replace(section, summary=(), tables=tables)
     yield from (line for part in text.paragraphs(rest, heading=False) for line in part.lines)

@@ -29,9 +29,10 @@ NOT_THERE: Final = "not in the baseline"
 
 @dataclass(frozen=True)
 class Held:
-    """A run compared with a baseline. unwatched: cells without throttling telemetry.
+    """A run compared with a baseline. unwatched: cells of the baseline without telemetry on throttling.
 
-    by_device: (UUID, cell) → rate of the device divided by the baseline's rate.
+    by_device: (UUID, cell) → rate of the device divided by the baseline's rate. excluded: (UUID, cell) → why it is not
+    compared.
     """
 
     comparison: BaselineComparison
@@ -41,7 +42,7 @@ class Held:
 
 
 def hold(run: Side, baseline: Side) -> Held:
-    """Compare the run with the baseline. Several devices of one side are combined by their median."""
+    """Compare the run with the baseline. Devices of one side that measured the same cell count by their median."""
     stored = pairing.by_key(baseline)
     reference = {
         key: sound
@@ -98,7 +99,7 @@ def reduced(side: Side, name: str) -> Side:
 
 
 def unsound(side: Side) -> dict[str, list[Place]]:
-    """Return the cells of a run that cannot be part of a baseline, by text of fault and remedy."""
+    """Return the cells of a run that cannot be part of a baseline, by a text with the fault and its remedy."""
     found: dict[str, list[Place]] = {}
     for place in pairing.places(side).values():
         if advice := cell_facts.advice(place):
@@ -112,7 +113,8 @@ def _why_not(place: Place, partners: Sequence[Place], reference: Container[CellK
     if not partners and stored:
         return f"in the baseline: {cell_facts.fault(stored[0])}"
     if not partners:
-        return unpaired_cells.other_mode(place.cell.key, reference, unpaired_cells.BASELINE) or NOT_THERE
+        names = unpaired_cells.THIS_RUN, unpaired_cells.BASELINE
+        return unpaired_cells.other_mode(place.cell.key, reference, *names) or NOT_THERE
     return cell_facts.difference(partners[0], place, any_device=True)
 
 
@@ -147,13 +149,13 @@ def _comparison(
 
 
 def _note(run: Side, baseline: Side, unknown: int, cells: int) -> str:
-    """Return remarks on the score. unknown: number of cells in the score without throttling telemetry."""
+    """Return remarks on the score, or "". cells: number of cells in it. unknown: those with unknown throttling."""
     others = {device.gpu_name for device in baseline.devices} - {device.gpu_name for device in run.devices}
     notes = ["the baseline is of another GPU model"] if others else []
     if run.run_ids & baseline.run_ids:
         notes.append("the baseline was made of this run, so the run cannot be slower")
     if unknown:
-        notes.append(f"unknown if the run or the baseline was throttled in {unknown} of {plural(cells, 'cell')}")
+        notes.append(f"throttling of the run or the baseline is unknown in {unknown} of {plural(cells, 'cell')}")
     return "; ".join(notes)
 
 

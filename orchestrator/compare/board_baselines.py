@@ -29,7 +29,7 @@ _ALIKE: Final = "all GPUs of this node are: look at what they share first: cooli
 
 
 def judge(standings: Sequence[Standing], run: Side, sides: Iterable[Side]) -> tuple[Standing, ...]:
-    """Return the standings, judged by the first baseline of each GPU's board. sides: the given baseline first."""
+    """Return the standings, judged by the first side with the GPU's board. sides: baselines, the given one first."""
     usable = [one for one in sides if not one.run_ids & run.run_ids and _software(one) == _software(run)]
     found: dict[str, tuple[Side, BaselineEffect]] = {}
     for side in usable:
@@ -58,7 +58,7 @@ def _has(side: Side, device: SideDevice) -> bool:
 
 
 def _ratios(run: Side, side: Side) -> Mapping[str, list[float]]:
-    """Return, by GPU, the ratios of its rates to the baseline's, in cells with sibling verdicts."""
+    """Return by GPU the rates of `run` divided by those of `side`, in cells of workloads with sibling verdicts."""
     ratios: dict[str, list[float]] = {}
     for (uuid, key), ratio in baselines.hold(run, side).by_device.items():
         if WORKLOADS[key.phase].sibling_verdict:

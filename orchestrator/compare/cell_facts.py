@@ -1,9 +1,9 @@
-"""What must agree before two cells are compared, and what may differ and is named.
+"""Facts that must agree before two cells are compared, and facts that may differ and are reported.
 
 identity facts   must agree, or the cell is NOT COMPARABLE
 faults           keep a cell out of limits, scores, baselines, trends; in `compare` NOT COMPARABLE or a doubt
 doubts           a cell that was not steady is judged by the prior standard deviation, or by its own if that is larger
-not watched      prevents SAME, NO CHANGE SEEN and FASTER, and is a remark on every other verdict
+not watched      throttling is unknown: prevents SAME, NO CHANGE SEEN and FASTER, and is a remark on other verdicts
 stack facts      are what people compare, so the title names those that differ
 """
 
@@ -21,7 +21,7 @@ _FEW: Final = {1: "one launch", 2: "two launches"}
 _READ_BY_LAUNCHES: Final = frozenset({"torch", "CUDA", "cuDNN", "torchvision", "transformers", "python"})
 """Stack facts that a run without any result does not know."""
 _ABSENT: Final = dict.fromkeys(("iterations", "warm-up iterations"), "adaptive")
-UNWATCHED: Final = "unknown if it was throttled"
+UNWATCHED: Final = "throttling unknown"
 
 
 class Place(NamedTuple):
@@ -37,7 +37,7 @@ class _Fact(NamedTuple):
 
 
 class _Fault(NamedTuple):
-    """A fault that keeps a cell from being compared.
+    """A fault that keeps a cell from being compared. words: its name. found: whether a cell has it.
 
     same_work: `compare` shows the change. judged: `compare` also shows a verdict, by the prior standard deviation.
     """
@@ -70,12 +70,19 @@ STEADIER: Final = (
 )
 _FAULTS: Final = (
     _Fault("without a result", lambda one: not one.cell.values, with_status=True),
+    _Fault("wrong", lambda one: bool(one.cell.wrong), remedy="fix the result: it has no speed while it is wrong"),
     _Fault("measured at a smaller batch than requested", lambda one: one.cell.status != Status.OK),
     _Fault(
-        "throttled", lambda one: one.cell.throttled is True, remedy="let it cool, and measure again", same_work=True
+        "throttled",
+        lambda one: one.cell.throttled is True,
+        remedy="let the GPU cool, and measure again",
+        same_work=True,
     ),
     _Fault(
-        "contaminated by another process", lambda one: one.cell.contaminated, remedy="measure it alone", same_work=True
+        "contaminated by another process",
+        lambda one: one.cell.contaminated,
+        remedy="end the other process, and measure again",
+        same_work=True,
     ),
     _Fault(
         "times were not steady after warm-up",
@@ -88,13 +95,13 @@ _FAULTS: Final = (
 
 
 def fault(place: Place) -> str:
-    """Return the fault of a cell, because of which no limit, score or verdict uses it, or ""."""
+    """Return the gravest fault, which excludes the cell from limits, scores and verdicts; "" without a fault."""
     found = _gravest(_FAULTS, place)
     return "" if found is None else _fault_words(found, (place,))
 
 
 def advice(place: Place) -> str:
-    """Return `fault` with its remedy."""
+    """Return the fault of a cell and what to do about it; "" without a fault."""
     found = _gravest(_FAULTS, place)
     if found is None:
         return ""
@@ -111,8 +118,8 @@ def _varies(place: Place) -> bool:
 def difference(before: Place, after: Place, *, any_device: bool = False) -> str:
     """Return the fact that prevents a comparison of two cells, or "". any_device: another GPU model is allowed."""
     if (found := _gravest((one for one in _FAULTS if not one.judged), before, after)) is not None:
-        who = {name: one for name, one in (("the first", before), ("the second", after)) if found.found(one)}
-        return f"{' and '.join(who)} {'are' if len(who) > 1 else 'is'} {_fault_words(found, who.values())}"
+        who = {name: one for name, one in _sides(before, after) if found.found(one)}
+        return f"{_fault_words(found, who.values())} in {' and '.join(who)}"
     return _differing_fact(before, after, any_device=any_device)
 
 
@@ -143,13 +150,13 @@ def _fault_words(fault: _Fault, places: Iterable[Place]) -> str:
 
 
 def doubt(before: Place, after: Place) -> str:
-    """Return the fault because of which a cell is judged by the prior standard deviation, or ""."""
+    """Return the fault because of which a cell is judged by the prior standard deviation; "" without one."""
     found = _gravest((one for one in _FAULTS if one.judged), before, after)
     return "" if found is None else found.words
 
 
 def measures_host(before: Place, after: Place) -> bool:
-    """Whether the launches of a cell scatter like those of host cells, and not like those of GPU cells."""
+    """Whether times of a cell vary as those of cells limited by the host, not as those limited by the GPU."""
     launches = min(len(before.cell.values), len(after.cell.values))
     # An unsteady cell of several launches shows its own scatter; the prior of the host would hide a GPU's change.
     unknown = launches < LEAST_LAUNCHES and doubt(before, after)
@@ -170,14 +177,17 @@ def not_watched(kind: str, throttled: bool | None) -> bool:  # noqa: FBT001  # a
 
 
 def unwatched(before: Place, after: Place) -> str:
-    """Return which side has no throttling telemetry, or ""."""
-    sides = {"the first": before, "the second": after}
-    who = [name for name, one in sides.items() if not_watched(one.device.kind, one.cell.throttled)]
-    return f"unknown if {' and '.join(who)} {'were' if len(who) > 1 else 'was'} throttled" if who else ""
+    """Return which run has no telemetry on throttling; "" if both have it."""
+    who = [name for name, one in _sides(before, after) if not_watched(one.device.kind, one.cell.throttled)]
+    return f"{UNWATCHED} in {' and '.join(who)}" if who else ""
+
+
+def _sides(before: Place, after: Place) -> tuple[tuple[str, Place], ...]:
+    return ("the first run", before), ("the second run", after)
 
 
 class Change(NamedTuple):
-    """A stack fact that differs; "" where it is unknown."""
+    """A fact of the software or a device that differs between two runs. before, after: "" if unknown."""
 
     name: str
     before: str
@@ -185,17 +195,19 @@ class Change(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Return "driver 570 -> 580"."""
+        """Return the name with both values: "driver 570 -> 580"."""
         return f"{self.name} {shown(self.name, self.before)} -> {shown(self.name, self.after)}"
 
 
 def shown(name: str, value: str | None) -> str:
-    """Return the value of a stack fact, or what its absence means."""
-    return value or ("not set" if name in EFFECTS else _ABSENT.get(name, "unknown"))
+    """Return the value of the fact `name` about software or device; for None, words such as "unknown"."""
+    if name in EFFECTS:
+        return value or "not set"
+    return value.replace(", ", " and ") if value else _ABSENT.get(name, "unknown")  # a run may have several drivers
 
 
 def changes(before: Side, after: Side, paired: Iterable[tuple[SideDevice, SideDevice]]) -> Iterator[Change]:
-    """Yield the differences of the stacks, then of the paired devices."""
+    """Yield the differences between the software of two runs, then those between paired devices."""
     yield from differences(before.stack, after.stack)
     seen: dict[Change, None] = {}
     for old, new in paired:
@@ -207,7 +219,7 @@ def changes(before: Side, after: Side, paired: Iterable[tuple[SideDevice, SideDe
 
 
 def differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:
-    """Yield the differences between two stacks, of runs or of devices. Unknown versions have not changed."""
+    """Yield the differences between two stacks, of runs or of devices. An unknown version counts as unchanged."""
     for name in dict.fromkeys([*before, *after]):
         old, new = before.get(name, ""), after.get(name, "")
         if old != new and ((old and new) or name not in _READ_BY_LAUNCHES):

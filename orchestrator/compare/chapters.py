@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from orchestrator.compare import wording
-from orchestrator.compare.comparison import Comparison
+from orchestrator.compare.comparison import ComparedCell, Comparison
 from orchestrator.report.sections import Badge, Finding, Section, Tone, numbers, table, texts
 from orchestrator.stats.two_runs import ChangeVerdict
 from protocol.exit_codes import ExitCode
@@ -24,40 +24,55 @@ _ENDS: Final[Mapping[int, Badge]] = {
     ExitCode.PASSED: Badge("PASSED", Tone.GOOD),
     ExitCode.INCOMPLETE: Badge("INCOMPLETE", Tone.WARN),
 }
+_SLOWER: Final = Badge(ChangeVerdict.SLOWER, TONES[ChangeVerdict.SLOWER])
 _FAILED: Final = Badge("FAILED", Tone.BAD)
-_WELL: Final = (ChangeVerdict.FASTER, ChangeVerdict.SAME, ChangeVerdict.NO_CHANGE)
+UNCHANGED: Final = (ChangeVerdict.SAME, ChangeVerdict.NO_CHANGE)
 _ROWS: Final = 300
 _REMARKS: Final = 20
 
 
 class Ended(NamedTuple):
-    """How a comparison ended: a word, and the meaning of the exit code."""
+    """How a comparison ended: a word, the meaning of the exit code, and what to do next, or ""."""
 
     badge: Badge
     meaning: str
+    step: str
 
 
-def ended(code: int, why: str = "") -> Ended:
+def ended(code: int, why: str = "", step: str = "") -> Ended:
     """Return how a comparison ends with this code. why: reason for the exit code; empty for its usual meaning."""
-    return Ended(_ENDS.get(code, _FAILED), f"Exit code {code:d}: {why or wording.MEANS[ExitCode(code)]}")
+    meaning = f"Exit code {code:d}: {why or wording.MEANS[ExitCode(code)]}"
+    return Ended(_ENDS.get(code, _FAILED), meaning, step and f"Next: {step}")
 
 
 def answer(comparisons: Sequence[Comparison], end: Ended) -> Section:
-    """Return the verdict with its counts, the worst cell, and the meaning of the exit code."""
+    """Return a section: the verdict with counts, the slower cells or else the worst, the meaning of the exit code."""
     gravest = worst(comparisons)
-    lines = (gravest.title if gravest else "", end.meaning)
+    slower = slower_cells(comparisons)
+    first = () if gravest is None or (slower and gravest.badge == _SLOWER) else (gravest.title,)
+    lines = (*first, *slower, end.meaning, end.step)
     title = f"{end.badge}: {wording.headline(comparisons)}"
     return Section("answer", title, tuple(f"{line}." for line in lines if line))
 
 
+def slower_cells(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
+    """Return a line with the SLOWER cells for each comparison that has any."""
+    lines = ((comparison, wording.slower(comparison)) for comparison in comparisons)
+    several = len(comparisons) > 1
+    return tuple(f"{comparison.after}: {words}" if several else words for comparison, words in lines if words)
+
+
 def worst(comparisons: Sequence[Comparison]) -> Finding | None:
-    """Return the gravest cell of all comparisons, unless all cells are well."""
-    gravest = [(comparison, cell) for comparison in comparisons for cell in wording.ordered(comparison.cells)[:1]]
+    """Return a finding on the cell with the gravest verdict; None if every cell is faster or unchanged."""
+    gravest = [
+        (comparison, cell)
+        for comparison in comparisons
+        for cell in wording.ordered(comparison.cells)
+        if not _is_well(cell)
+    ]
     if not gravest:
         return None
     of, cell = min(gravest, key=lambda each: (wording.GRAVEST_FIRST.index(each[1].verdict), each[1].ratio or 1.0))
-    if cell.verdict in _WELL:
-        return None
     where = f", {of.after}" if len(comparisons) > 1 else ""
     name = f"Worst cell: {wording.naming(of)(cell)}{where}"
     return Finding(
@@ -67,8 +82,14 @@ def worst(comparisons: Sequence[Comparison]) -> Finding | None:
     )
 
 
+def _is_well(cell: ComparedCell) -> bool:
+    """Whether a cell has a good verdict, or no verdict and no loss of speed."""
+    no_loss = cell.verdict is not ChangeVerdict.WRONG and cell.ratio is not None and cell.ratio >= 1
+    return no_loss or cell.verdict in (ChangeVerdict.FASTER, *UNCHANGED)
+
+
 def compared_cells(comparison: Comparison, without: Collection[ChangeVerdict], *, several: bool) -> Section:
-    """Return means, unjudged cells, cells of verdicts not in `without`, and remarks. several: adds the counts."""
+    """Return the section of a comparison. without: verdicts of unlisted cells. several: begin with counts."""
     name = wording.naming(comparison)
     shown = [cell for cell in wording.ordered(comparison.cells) if cell.verdict not in without]
     rows = [(name(cell), wording.change(cell), wording.interval(cell), str(cell.verdict)) for cell in shown]

@@ -30,11 +30,12 @@ from protocol.exit_codes import ExitCode
 
 _Names = Mapping[CellKey, str]
 FAIL_ON: Final = frozenset({ChangeVerdict.WRONG, ChangeVerdict.SLOWER, ChangeVerdict.PROBABLY_SLOWER})
+MISSING: Final = "missing cells"
 UNJUDGED: Final = frozenset({ChangeVerdict.PROBABLY_SLOWER, ChangeVerdict.INCONCLUSIVE, ChangeVerdict.NOT_COMPARABLE})
 
 
 class SessionSpread(NamedTuple):
-    """Standard deviations between sessions, as shares, in place of configs/margins.yaml. runs: runs learned from."""
+    """Standard deviations between sessions, as shares, instead of configs/margins.yaml. runs: number of runs used."""
 
     device: float
     host: float
@@ -45,9 +46,10 @@ class ComparedCell(Part, frozen=True, kw_only=True):
     """A compared cell. ratio: second rate over first rate, with 95 % (low, high) and 90 % intervals.
 
     before, after: medians over the launches. p: p-value, Holm-corrected over the cells. reason: the fact that differs,
-    or a remark. launches_needed: per side for a verdict; null if none, or if 100 would not suffice (needed_beyond).
-    excluded_percent: a larger slow-down is excluded with 95 % confidence; null unless SAME or NO CHANGE SEEN.
-    implementation, shape, time: of an operator, else "". figures: name with unit → shown figure of both runs.
+    or a remark. launches_needed: on each side for a verdict; null if no more are needed, or if 100 would not suffice
+    (needed_beyond). excluded_percent: a larger slow-down is excluded with 95 % confidence; null unless SAME or NO
+    CHANGE SEEN. implementation, shape, time: of an operator, else "". figures: name with unit → shown figure of both
+    runs.
     """
 
     cell: str
@@ -88,7 +90,7 @@ class ComparedCell(Part, frozen=True, kw_only=True):
 
 
 class LoneCell(Part, frozen=True, kw_only=True):
-    """A cell without a partner in the other run. why: on which device or in which mode it was measured there; or ""."""
+    """A cell without a partner. why: on which other device or in which mode the other run has it, or ""."""
 
     cell: str
     model_name: str
@@ -97,7 +99,7 @@ class LoneCell(Part, frozen=True, kw_only=True):
 
 
 class StackChange(Part, frozen=True, kw_only=True):
-    """A stack fact that differs. Null where it is unknown."""
+    """A fact of the software or a device that differs between the runs. before, after: null if unknown."""
 
     name: str
     before: str | None
@@ -105,7 +107,7 @@ class StackChange(Part, frozen=True, kw_only=True):
 
 
 class Mean(Part, frozen=True, kw_only=True):
-    """Geometric mean of the ratios of a phase. verdict: SLOWER or FASTER, for all its cells together; else null."""
+    """Geometric mean of the ratios of a phase's cells. verdict: SLOWER or FASTER if they are so together; else null."""
 
     phase: str
     ratio: float
@@ -149,7 +151,7 @@ def compare(
     *,
     named: Mapping[CellKey, str] = MappingProxyType({}),
 ) -> Comparison:
-    """Compare `after` with `before`. percent: margin of every cell. named: names that replace those of the keys."""
+    """Compare `after` with `before`. percent: margin of every cell. named: names to show for keys of cells."""
     found = pairing.beside(before, after)
     places = found.pairs
     reasons = [cell_facts.difference(*pair) for pair in places]
@@ -184,8 +186,8 @@ def compare(
         cells=cells,
         counts=dict(Counter(cell.verdict for cell in cells)),
         means=tuple(_means(compared, pairs)),
-        only_before=tuple(_lone(found.only_before, names, Other(after, is_first=False))),
-        only_after=tuple(_lone(found.only_after, names, Other(before, is_first=True))),
+        only_before=tuple(_lone(found.only_before, names, Other(after, before, is_first=False))),
+        only_after=tuple(_lone(found.only_after, names, Other(before, after, is_first=True))),
         notes=tuple(_notes(before, after, found, changes, spread, boards=percent is None and _boards(compared))),
         against_baseline=before.is_baseline,
         unheld=tuple(device.label for device in found.alone_after) if before.is_baseline else (),
@@ -194,17 +196,33 @@ def compare(
 
 def exit_code(comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict]) -> ExitCode:
     """Return MISSED for a verdict of fail_on, PASSED if every cell of the first runs was judged, else INCOMPLETE."""
-    codes = {_exit_code(comparison, fail_on) for comparison in comparisons}
-    return next((code for code in (ExitCode.MISSED, ExitCode.INCOMPLETE) if code in codes), ExitCode.PASSED)
-
-
-def _exit_code(comparison: Comparison, fail_on: Collection[ChangeVerdict]) -> ExitCode:
-    seen = {cell.verdict for cell in comparison.cells if cell.must_be_judged}
-    if comparison.only_before or comparison.unheld:
-        seen.add(ChangeVerdict.NOT_COMPARABLE)
-    if (seen | {mean.verdict for mean in comparison.means}) & set(fail_on):
+    if failing(comparisons, fail_on):
         return ExitCode.MISSED
-    return ExitCode.PASSED if seen and not seen & UNJUDGED else ExitCode.INCOMPLETE
+    return ExitCode.PASSED if all(map(_all_judged, comparisons)) else ExitCode.INCOMPLETE
+
+
+def failing(comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict]) -> list[str]:
+    """Return the verdicts of fail_on that were found, and "missing cells"; empty if nothing fails."""
+    found = {
+        verdict
+        for comparison in comparisons
+        for verdict in (*_judgements(comparison), *(mean.verdict for mean in comparison.means))
+    }
+    missing = ChangeVerdict.NOT_COMPARABLE in fail_on and any(map(_lacks_cells, comparisons))
+    return [*(verdict for verdict in ChangeVerdict if verdict in found & set(fail_on)), *([MISSING] if missing else [])]
+
+
+def _all_judged(comparison: Comparison) -> bool:
+    found = _judgements(comparison)
+    return bool(found) and not found & UNJUDGED and not _lacks_cells(comparison)
+
+
+def _judgements(comparison: Comparison) -> set[ChangeVerdict]:
+    return {cell.verdict for cell in comparison.cells if cell.must_be_judged}
+
+
+def _lacks_cells(comparison: Comparison) -> bool:
+    return bool(comparison.only_before or comparison.unheld)
 
 
 def _pair(before: Place, after: Place, margins: Margins, percent: float | None, session: SessionSpread) -> Pair:
@@ -220,7 +238,7 @@ def _pair(before: Place, after: Place, margins: Margins, percent: float | None, 
 
 
 def _margin(before: Place, after: Place, margins: Margins) -> float:
-    """Return the margin as a share. For two boards, the spread between boards is added."""
+    """Return the tolerated slow-down as a share. Between two boards it includes the spread between boards."""
     key = before.cell.key
     share = (margins.runs.end_to_end if WORKLOADS[key.phase].end_to_end else margins.runs.cell).share
     if before.device.gpu_uuid == after.device.gpu_uuid:
@@ -253,9 +271,9 @@ def _compared(pair: tuple[Place, Place], names: _Names, rates: Pair, judged: Jud
 
 
 def _not_comparable(pair: tuple[Place, Place], names: _Names, reason: str) -> ComparedCell:
-    """Return the cell: WRONG if only the second result is wrong; else NOT COMPARABLE, with the change for same work."""
+    """Return the cell: WRONG if only `after` is wrong, else NOT COMPARABLE, but with a ratio if work is the same."""
     before, after = pair
-    if after.cell.wrong and before.cell.values:
+    if after.cell.wrong and before.cell.values and not before.cell.wrong:
         return _cell(*pair, names, ChangeVerdict.WRONG, after.cell.wrong)
     cell = _cell(*pair, names, ChangeVerdict.NOT_COMPARABLE, reason)
     if not cell_facts.is_same_work(*pair):
@@ -320,7 +338,7 @@ def _title(changes: Sequence[Change]) -> str:
     boards = sum(change.name == "board" for change in changes)
     if boards:
         words.append("another board" if boards == 1 else f"{boards} other boards")
-    return ", ".join(words) or "nothing of the stack differs"
+    return "; ".join(words) or "nothing of the stack differs"
 
 
 def _notes(
@@ -336,7 +354,7 @@ def _notes(
         yield "several facts of the stack differ, so a change is their joint effect"
     if before.run_ids != after.run_ids and (both := before.run_ids & after.run_ids):
         yield f"both were made of {', '.join(sorted(both))}: its cells are compared with themselves"
-    yield from (f"{side.name} ended as {side.ended}" for side in (before, after) if side.ended)
+    yield from (f"verdict of {side.name}: {side.ended}" for side in (before, after) if side.ended)
     for side, other, alone in ((before, after, paired.alone_before), (after, before, paired.alone_after)):
         if names := ", ".join(device.label for device in alone[:8]):
             have = "has" if len(alone) == 1 else "have"

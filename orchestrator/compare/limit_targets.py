@@ -16,7 +16,7 @@ from protocol.cell import CompileMode, Workload
 
 
 class Relative(NamedTuple):
-    """Speed of a cell in percent of a reference; why_not: why the speed is None. blind: throttling is unknown."""
+    """Speed of a cell in percent of a reference. why_not: why speed is None. blind: throttling is unknown."""
 
     speed: float | None
     why_not: str
@@ -31,7 +31,7 @@ _NO_RELATIVES: Final = {LimitName.OF_SIBLINGS: _NO_SIBLINGS, LimitName.OF_SOLO: 
 
 
 class Cell(NamedTuple):
-    """A cell of the report. relative: speed relative to a reference. fault, advice: "" without a fault."""
+    """A cell of the report. relative: its speed in percent of each reference. fault, advice: "" without a fault."""
 
     key: CellKey
     metric: Metric
@@ -42,7 +42,7 @@ class Cell(NamedTuple):
 
 
 class Target(NamedTuple):
-    """A figure that can be limited. read: its value, given the samples per epoch; None if not measured."""
+    """A figure that can be limited. read: its value in a cell, given the samples per epoch; None if not measured."""
 
     limit: Limit
     phases: tuple[Workload, ...]
@@ -78,7 +78,7 @@ TARGETS: Final = {name: _TARGETS[name] for name in LimitName}
 
 
 def cells(report: Report, held: Held | None) -> Iterator[Cell]:
-    """Yield every cell of a model, and every time of an operator. held: the comparison with a baseline."""
+    """Yield every cell of a model or study, and every time of an operator. held: the comparison with a baseline."""
     gpus = {gpu.gpu_uuid: gpu for gpu in report.gpu_info}
     places = pairing.places(run_figures.of_report(report, "this run"))
     siblings = dict(_of_siblings(report, places))
@@ -97,12 +97,10 @@ def cells(report: Report, held: Held | None) -> Iterator[Cell]:
                 ),
             }
             yield Cell(key, metric, gpus[uuid], cell_facts.fault(place), cell_facts.advice(place), relative)
-    for row in report.operators.rows if report.operators else ():
-        uuid = row.gpu_uuid
-        for key, time in keys.of_operator(row):
-            place = places[uuid, key]
-            relative = _NO_RELATIVES | {LimitName.OF_BASELINE: _of_baseline(uuid, key, held)}
-            yield Cell(key, time, gpus[uuid], cell_facts.fault(place), cell_facts.advice(place), relative)
+    for uuid, key, time in keys.of_operators(report):
+        place = places[uuid, key]
+        relative = _NO_RELATIVES | {LimitName.OF_BASELINE: _of_baseline(uuid, key, held)}
+        yield Cell(key, time, gpus[uuid], cell_facts.fault(place), cell_facts.advice(place), relative)
 
 
 def _of_baseline(gpu_uuid: str, key: CellKey, held: Held | None) -> Relative:
@@ -122,7 +120,7 @@ def _of_solo(alone: FullNode | None) -> Relative:
 def _of_siblings(
     report: Report, places: Mapping[tuple[str, CellKey], Place]
 ) -> Iterator[tuple[tuple[object, ...], Relative]]:
-    """Yield (UUID, cell) and its speed relative to identical devices; None if their median includes a fault."""
+    """Yield UUID and cell, with the speed relative to identical devices, unknown if one of these has a fault."""
     named = {_among_siblings(uuid, key): place for (uuid, key), place in places.items()}
     for spread in report.cross_gpu:
         key = (

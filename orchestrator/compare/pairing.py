@@ -1,7 +1,7 @@
 """Pair the devices and cells of two runs. Pure.
 
-Two runs pair devices by UUID, else by GPU model in order, else in order. A baseline pairs every device of the run with
-cells of the same device, else of its GPU model (pooling.py).
+Devices of two runs are paired by UUID, else in order among those of a GPU model, else in order. With a baseline, every
+device of the run is paired with cells of the same device, else of its GPU model (pooling.py).
 """
 
 from collections import deque
@@ -23,7 +23,7 @@ _Devices = list[SideDevice]
 
 
 class Beside(NamedTuple):
-    """Paired cells and devices, and those without a partner. Cells without a partner have a result."""
+    """Paired cells and devices, and those without a partner. Of the latter, only cells with a result are listed."""
 
     pairs: list[tuple[Place, Place]]
     only_before: list[Place]
@@ -34,12 +34,12 @@ class Beside(NamedTuple):
 
 
 def beside(before: Side, after: Side) -> Beside:
-    """Pair cells in the order of the first run, or of the second if the first is a baseline."""
+    """Pair two sides. Cells are in the order of the first run, or of the second if the first is a baseline."""
     return _with_baseline(before, after) if before.is_baseline else _of_runs(before, after)
 
 
 def places(side: Side) -> _Places:
-    """Return every cell of a run on its device."""
+    """Return every cell of a run with its device, by UUID and key."""
     known = {device.gpu_uuid: device for device in side.devices}
     return {
         (cell.gpu_uuid, cell.key): Place(known[cell.gpu_uuid], cell) for cell in side.cells if cell.gpu_uuid in known
@@ -47,7 +47,7 @@ def places(side: Side) -> _Places:
 
 
 def by_key(side: Side) -> dict[CellKey, list[Place]]:
-    """Return the cells of all devices by key."""
+    """Return the cells of all devices, with their devices, by key."""
     found: dict[CellKey, list[Place]] = {}
     for place in places(side).values():
         found.setdefault(place.cell.key, []).append(place)
@@ -86,7 +86,10 @@ def _paired(before: Sequence[SideDevice], after: Sequence[SideDevice]) -> list[t
 
 
 def _with_baseline(baseline: Side, run: Side) -> Beside:
-    """Pair every device with cells of the baseline, which has one cell per GPU model, on however many devices."""
+    """Pair the cells of a run with those of a baseline, whose devices of one GPU model are combined into one.
+
+    A run with a GPU of the baseline was made on its node: there each GPU stands for itself, and a lost one is named.
+    """
     known = by_key(baseline)
     pairs: list[tuple[Place, Place]] = []
     only_run: list[Place] = []
@@ -100,10 +103,12 @@ def _with_baseline(baseline: Side, run: Side) -> Beside:
         elif place.cell.values:
             only_run.append(place)
     lacking: dict[tuple[str, CellKey], list[Place]] = {}
+    compared = {uuid for devices in stood.values() for uuid in devices}
+    own_node = not compared.isdisjoint(stood)
     taken: _Devices = []
     for place in places(baseline).values():
         if (kind := (place.device.gpu_name, place.cell.key)) in held:
-            taken.append(place.device)
+            taken += [place.device] if place.device.gpu_uuid in compared or not own_node else []
         elif place.cell.values:
             lacking.setdefault(kind, []).append(place)
     mine = [device for device in run.devices if device.gpu_uuid in stood]

@@ -1,6 +1,7 @@
 """Combine a baseline's cell from several devices into one. Pure.
 
-The same board is preferred, else the median device (of an even number, the middle two): one bad board changes nothing.
+The same board is preferred, else the median device (of an even number, the middle two), so that one bad board does not
+change the result.
 """
 
 import math
@@ -18,10 +19,10 @@ _DOUBTS: Final[dict[str, Callable[[Sequence[bool]], bool]]] = {"steady": all, "c
 
 
 def partners(candidates: Sequence[Place], place: Place, *, any_device: bool = False) -> Sequence[Place]:
-    """Return the baseline's cells to compare with; if none is comparable, the most similar one.
+    """Return the baseline's measurements to compare `place` with; the most similar one if none is comparable.
 
-    candidates: this cell on each device of the baseline. any_device: another GPU model is allowed, and the same board
-    is not preferred, as for a score of machines.
+    candidates: measurements of the same cell, one for each device of the baseline. any_device: another GPU model is
+    allowed. The board of `place` is then not preferred, because a score compares machines.
     """
     compare = [one for one in candidates if not cell_facts.difference(one, place, any_device=any_device)]
     if not compare:
@@ -34,7 +35,7 @@ def partners(candidates: Sequence[Place], place: Place, *, any_device: bool = Fa
 
 
 def combined(places: Sequence[Place]) -> Place:
-    """Combine at least one place into one cell with all launches."""
+    """Combine the same cell of one or more devices into one cell with all launches."""
     first = places[0]
     if len(places) == 1:
         return first
@@ -53,10 +54,11 @@ def combined(places: Sequence[Place]) -> Place:
 
 
 def _launches(cells: Sequence[SideCell]) -> tuple[float, ...]:
-    """Return all launches, shifted (as logarithms) to the mean of the boards, whose spread is in the margin already.
+    """Return the values of all launches, without the differences between boards, which the margin already includes.
 
-    Distances from the board's mean are stretched to the variance within boards, which has one degree of freedom less
-    per board. One launch per board stays unchanged.
+    The logarithms of each board are shifted to a common mean. Their distances from it are stretched, so that their
+    sample variance is the variance within boards, despite one mean per board. With one launch per board, returns the
+    values unchanged.
     """
     logs = [[math.log(value) for value in cell.values] for cell in cells]
     launches = sum(map(len, logs))
@@ -70,7 +72,7 @@ def _launches(cells: Sequence[SideCell]) -> tuple[float, ...]:
 
 
 def device(devices: Sequence[SideDevice]) -> SideDevice:
-    """Combine at least one device into one."""
+    """Combine one or more devices into one that has all their UUIDs, labels and versions."""
     first = devices[0]
     if len(devices) == 1:
         return first

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec.structs import replace
 
-from orchestrator.analysis import exit_code
+from orchestrator.analysis import exit_causes
 from orchestrator.compare import baselines, board_baselines, costs, run_figures, thresholds
 from orchestrator.compare.comparison import SessionSpread
 from orchestrator.compare.run_figures import Side
@@ -15,9 +15,9 @@ from orchestrator.compare.thresholds import Threshold
 from orchestrator.config.naming import plural
 from orchestrator.errors import ConfigError, RunFolderError
 from orchestrator.figures.comparisons import BaselineComparison, ThresholdResult
+from orchestrator.figures.exit_code import RunVerdict, run_verdict
 from orchestrator.figures.parts import Part
 from orchestrator.figures.report import Report, Summary
-from orchestrator.figures.run_verdict import RunVerdict, run_verdict
 from orchestrator.store.journal import write_durably
 from protocol.paths import RunPaths
 
@@ -27,7 +27,7 @@ _WITHOUT: Final = "Delete the file to compare the run with nothing."
 
 
 class Against(Part, frozen=True, kw_only=True):
-    """References of a run, null or empty if not given. session: spread between sessions, at the start of a gate."""
+    """What a run is compared with, null or empty if not given. session: spread between sessions, set by a gate."""
 
     baseline: Side | None = None
     session: SessionSpread | None = None
@@ -38,7 +38,7 @@ class Against(Part, frozen=True, kw_only=True):
         return self != NOTHING
 
     def beside(self, given: "Against") -> "Against":
-        """Return these references, with those of `given` in place of them where `given` is set."""
+        """Return these references. Those that are set in `given` replace them."""
         return Against(
             baseline=given.baseline or self.baseline,
             session=given.session or self.session,
@@ -53,25 +53,25 @@ NOTHING: Final = Against()
 def store(against: Against, paths: RunPaths) -> None:
     """Write the references into the run folder, if there are any. Raises StorageError."""
     if against:
-        write_durably(paths.held_against, msgspec.json.format(msgspec.json.encode(against), indent=2) + b"\n")
+        write_durably(paths.compared_with, msgspec.json.format(msgspec.json.encode(against), indent=2) + b"\n")
 
 
 def stored(paths: RunPaths) -> Against:
     """Read the references from the run folder. Raises RunFolderError for a damaged file."""
-    if not paths.held_against.exists():
+    if not paths.compared_with.exists():
         return NOTHING
     try:
-        found = decode(contents(paths.held_against), Against, str(paths.held_against))
+        found = decode(contents(paths.compared_with), Against, str(paths.compared_with))
     except ConfigError as error:
         raise RunFolderError(f"{error}. {_WITHOUT}") from error
     for one in found.thresholds:
         if problem := thresholds.mistake(one):
-            raise RunFolderError(f"{paths.held_against}: {one.name}: {problem}. {_WITHOUT}")
+            raise RunFolderError(f"{paths.compared_with}: {one.name}: {problem}. {_WITHOUT}")
     return found
 
 
 def hold(report: Report, against: Against, shipped: Sequence[Side] = ()) -> Report:
-    """Add the comparison with the references to the report. shipped: baselines that judge GPUs where none is given."""
+    """Return the report with its comparisons. shipped: baselines for GPUs that the given baseline does not judge."""
     run = run_figures.of_report(report, "this run") if against.baseline or shipped else None
     if run is not None:
         report = _beside_baselines(report, run, [one for one in (against.baseline, *shipped) if one is not None])
@@ -94,9 +94,9 @@ def _beside_baselines(report: Report, run: Side, sides: Sequence[Side]) -> Repor
     found = board_baselines.judge(report.stragglers, run, sides)
     if found == report.stragglers:
         return report
-    before = set(exit_code.describe_slow_gpus(report.stragglers))
+    before = set(exit_causes.describe_slow_gpus(report.stragglers))
     reasons = [reason for reason in report.verdict.reasons if reason not in before]
-    verdict = replace(report.verdict, reasons=(*reasons, *exit_code.describe_slow_gpus(found)))
+    verdict = replace(report.verdict, reasons=(*reasons, *exit_causes.describe_slow_gpus(found)))
     return replace(report, stragglers=found, verdict=verdict)
 
 

@@ -8,11 +8,10 @@ import msgspec
 from orchestrator.config.naming import plural
 from orchestrator.figures import keys
 from orchestrator.figures.cells import Status
+from orchestrator.figures.exit_code import COMPARED, run_verdict
 from orchestrator.figures.keys import CellKey
-from orchestrator.figures.operators import OperatorMetric
 from orchestrator.figures.parts import Part
 from orchestrator.figures.report import GpuInfo, Report
-from orchestrator.figures.run_verdict import COMPARED, run_verdict
 from orchestrator.figures.table import BY_FIELD, Metric, main_figure
 from orchestrator.stats.slowdown_reasons import CAPPED_SHARE
 from protocol.cell import device_label
@@ -32,7 +31,7 @@ class SideCell(Part, frozen=True, kw_only=True, omit_defaults=True):
     """A cell on one device. values: the figure of each launch. throttled: None without telemetry.
 
     host_bound: whether the GPU waited for the host; None if unknown, as in older baselines. wrong: what is
-    wrong with the result of an operator. figures: name with unit → further figure, only shown.
+    wrong with the result of an operator or a compiled model. figures: name with unit → further figure, only shown.
     """
 
     gpu_uuid: str
@@ -52,17 +51,17 @@ class SideCell(Part, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_time(self) -> bool:
-        """Whether less is better."""
+        """Whether the values are times, so that a lower value is faster."""
         return self.metric.endswith("_ms")
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """The launches as rates: more is faster."""
+        """The values of the launches as rates: a higher rate is faster."""
         return tuple(1 / value for value in self.values) if self.is_time else self.values
 
 
 class SideDevice(Part, frozen=True, kw_only=True):
-    """A device of the run. label: "GPU 0". stack: its facts that may differ between runs."""
+    """A device of the run. label: "GPU 0". stack: facts about the device that may differ between two runs."""
 
     gpu_uuid: str
     label: str
@@ -74,7 +73,10 @@ class SideDevice(Part, frozen=True, kw_only=True):
 
 
 class Side(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """A run. stack: {"driver": "580.95.05"}. baseline_version: None for a run. ended: "" if it ended well."""
+    """A run or a baseline. baseline_version: None for a run. ended: "" if it ended well.
+
+    stack: versions and settings of the software and the host, {"driver": "580.95.05"}.
+    """
 
     baseline_version: int | None
     name: str
@@ -93,10 +95,10 @@ class Side(Part, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def label(self) -> str:
-        """The name with run id and date, because @last or a file may be another run tomorrow."""
-        day = self.test_date.partition("T")[0]
-        named = self.is_baseline or self.run_id in self.name
-        return f"{self.name} ({day})" if named else f"{self.name} ({self.run_id}, {day})"
+        """The name with run id, host and date, because @last or a file may be another run tomorrow."""
+        run_id = "" if self.is_baseline or self.run_id in self.name else self.run_id
+        facts = (run_id, self.stack.get("host", ""), self.test_date.partition("T")[0])
+        return f"{self.name} ({', '.join(filter(None, facts))})"
 
     @property
     def run_ids(self) -> frozenset[str]:
@@ -105,7 +107,7 @@ class Side(Part, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def impossible(report: Report) -> Iterator[str]:
-    """Yield the figures outside of LEAST to MOST: "1e+308 of resnet50 inference fp32 b8 on GPU-1"."""
+    """Yield values below LEAST or above MOST, in words: "1e+308 of resnet50 inference fp32 b8 on GPU-1"."""
     for uuid, key, metric, _ in _metrics(report):
         for value in metric.launch_values:
             if not LEAST <= value <= MOST:
@@ -113,7 +115,7 @@ def impossible(report: Report) -> Iterator[str]:
 
 
 def of_report(report: Report, name: str) -> Side:
-    """Reduce a report, without `impossible` figures. name: the given file or folder."""
+    """Reduce a report to a side without its `impossible` values. name: the given file or folder."""
     return Side(
         baseline_version=None,
         name=name,
@@ -128,7 +130,7 @@ def of_report(report: Report, name: str) -> Side:
 
 
 def _ended(report: Report) -> str:
-    """Return how the run ended badly, thresholds and baselines ignored, or ""."""
+    """Return why the run did not end well, thresholds and baselines ignored; "" if it did."""
     verdict, cells = report.verdict, report.summary.cells
     if verdict.causes:
         verdict = run_verdict((cause for cause in verdict.causes if cause.kind not in COMPARED), verdict.remarks)
@@ -185,8 +187,7 @@ def _metrics(report: Report) -> Iterator[tuple[str, CellKey, Metric, int | None]
             yield result.gpu_uuid, key, metric, result.parameters_count
     for probe in report.probes:
         yield probe.gpu_uuid, keys.of_probe(probe), probe, None
-    for row in report.operators.rows if report.operators else ():
-        yield from ((row.gpu_uuid, key, metric, None) for key, metric in keys.of_operator(row))
+    yield from ((uuid, key, metric, None) for uuid, key, metric in keys.of_operators(report))
 
 
 def _cell(gpu_uuid: str, key: CellKey, metric: Metric, parameters: int | None) -> SideCell:
@@ -203,7 +204,7 @@ def _cell(gpu_uuid: str, key: CellKey, metric: Metric, parameters: int | None) -
         contaminated=metric.contaminated,
         power_capped=(metric.power_capped_percent or 0) > 100 * CAPPED_SHARE,
         host_bound=metric.launch_bound,
-        wrong=metric.wrong if isinstance(metric, OperatorMetric) else "",
+        wrong=metric.wrong,
         figures=dict(_figures(metric)),
     )
 

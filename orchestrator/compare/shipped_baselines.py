@@ -10,12 +10,12 @@ from orchestrator.config.catalogue import configs_folder
 
 
 def files() -> dict[str, Path]:
-    """The shipped files by name."""
+    """Return the files of the shipped baselines by name."""
     return {path.stem: path for path in sorted((configs_folder() / "baselines").glob("*.json"))}
 
 
 def of_boards(names: Collection[str]) -> tuple[Side, ...]:
-    """The baselines that measured a GPU of one of these names. Raises ConfigError for a broken file."""
+    """Return the shipped baselines of GPUs with one of these names. Raises ConfigError for a broken file."""
     return tuple(side for side in _all() if any(device.gpu_name in names for device in side.devices)) if names else ()
 
 

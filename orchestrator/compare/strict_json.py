@@ -1,4 +1,4 @@
-"""Read JSON from users strictly: typed, complete, and within memory."""
+"""Read JSON from users strictly: with the right types, without missing keys, and of limited size."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Thresholds: limits from a file, each compared with each matching cell. A missing figure is no pass."""
+"""Thresholds: limits from a file, each compared with each matching cell. Without a figure, a limit is not met."""
 
 import enum
 import math
@@ -17,23 +17,23 @@ from orchestrator.config.yaml_schema import did_you_mean, listed
 from orchestrator.errors import ConfigError
 from orchestrator.figures.cells import Status
 from orchestrator.figures.comparisons import Met, ThresholdResult
+from orchestrator.figures.exit_code import Cause, CauseKind
 from orchestrator.figures.keys import CellKey
 from orchestrator.figures.operators import TimeName
 from orchestrator.figures.parts import Part
 from orchestrator.figures.report import Report
-from orchestrator.figures.run_verdict import Cause, CauseKind
 from orchestrator.figures.table import LimitName
 from protocol.cell import CompileMode, Mode, Precision, Workload
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
-_SHOWS: Final = "`torch-gpu-benchmark list-models` shows those that ship."
-BLIND_BASELINE: Final = "unknown if the baseline was throttled"
-BLIND_SIBLINGS: Final = "unknown if its siblings were throttled"
+_SHOWS: Final = "`gpubench-orchestrate list-models` shows those that ship."
+BLIND_BASELINE: Final = "throttling of the baseline unknown"
+BLIND_SIBLINGS: Final = "throttling of its siblings unknown"
 _BLIND: Final = {LimitName.OF_BASELINE: BLIND_BASELINE, LimitName.OF_SIBLINGS: BLIND_SIBLINGS}
 
 
 class Bound(enum.StrEnum):
-    """Kind of limit."""
+    """How a figure must compare with the value of a threshold."""
 
     BELOW = "below"
     AT_MOST = "at_most"
@@ -72,7 +72,7 @@ class Threshold(Part, frozen=True, kw_only=True):
 
     @property
     def limit(self) -> tuple[Bound, float]:
-        """The given bound and its value."""
+        """The bound that is given, and its value."""
         return next((bound, value) for bound in Bound if (value := getattr(self, bound)) is not None)
 
     def means(self, key: CellKey) -> bool:
@@ -95,11 +95,14 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load(path: Path, models: Collection[str], probes: Collection[str]) -> tuple[Threshold, ...]:
-    """Read at least one threshold. Raises ConfigError with line and key, also for one of the `probes`."""
+    """Read one threshold or more. models: names that they may use. Raises ConfigError with line and key.
+
+    probes: names that a threshold must not use.
+    """
     document = yaml_file.read(path)
     found = document.convert(_File).thresholds
     if not found:
-        raise ConfigError(f"{path}: there is no threshold in it")
+        raise ConfigError(f"{path}: the file contains no threshold")
     for index, one in enumerate(found):
         problem = mistake(one) or pointless(one)
         if not problem and one.name in {other.name for other in found[:index]}:
@@ -134,7 +137,7 @@ def mistake(threshold: Threshold) -> str:
 
 
 def pointless(threshold: Threshold) -> str:
-    """Return why a valid threshold proves nothing, or "". Accepted in run folders of older versions."""
+    """Return why a valid threshold proves nothing, or "". Run folders of older versions may contain such thresholds."""
     return _another_phase(threshold) or _never_missed(threshold)
 
 
@@ -144,7 +147,7 @@ def _another_phase(threshold: Threshold) -> str:
     there = [figure for figure, target in TARGETS.items() if threshold.phase in target.phases]
     phases = listed(TARGETS[threshold.figure].phases, "and")
     near = did_you_mean(threshold.figure, there)
-    return f"figure: {threshold.figure} is one of {phases}. Of {threshold.phase} there is {listed(there, 'and')}.{near}"
+    return f"{threshold.figure} is a figure of {phases}. Figures of {threshold.phase}: {listed(there, 'and')}.{near}"
 
 
 def _never_missed(threshold: Threshold) -> str:
@@ -162,7 +165,7 @@ def judge(report: Report, thresholds: Sequence[Threshold], held: Held | None) ->
     for threshold in thresholds:
         meant = [cell for cell in cells if threshold.means(cell.key)]
         if not meant:
-            yield _result(threshold, None, None, "no cell of the run is meant by it")
+            yield _result(threshold, None, None, "no cell of the run matches it")
         for cell in meant:
             note = _why_not(threshold, cell)
             actual = None if note else TARGETS[threshold.figure].read(cell, threshold.samples_per_epoch)
@@ -176,21 +179,21 @@ _COUNTS: Final = {
 
 
 def causes(results: Sequence[ThresholdResult]) -> Iterator[Cause]:
-    """Describe missed and unmeasured thresholds, which count against the run."""
+    """Yield causes of the exit code: missed thresholds, and thresholds without a figure to compare."""
     for status, (kind, words) in _COUNTS.items():
         names = [result.threshold for result in results if result.status is status]
         if names:
             different = list(dict.fromkeys(names))
             more = f" and {len(different) - 3} more" if len(different) > 3 else ""
-            why = _whys(results, status)
-            text = f"{plural(len(names), 'threshold')} {words}: {', '.join(different[:3])}{more}{why}"
-            yield Cause(kind=kind, text=text)
+            text = f"{plural(len(names), 'threshold')} {words}: {', '.join(different[:3])}{more}"
+            yield Cause(kind=kind, text=". ".join((text, *_whys(results, status))))
 
 
-def _whys(results: Sequence[ThresholdResult], status: Met) -> str:
+def _whys(results: Sequence[ThresholdResult], status: Met) -> Iterator[str]:
     notes = list(dict.fromkeys(result.note for result in results if result.status is status and result.actual is None))
-    more = f"; and {plural(len(notes) - 2, 'other reason')}" if len(notes) > 2 else ""
-    return f" ({'; '.join(notes[:2])}{more})" if notes else ""
+    yield from (f"{note[:1].upper()}{note[1:]}" for note in notes[:2])
+    if len(notes) > 2:
+        yield f"The tables of the thresholds have {plural(len(notes) - 2, 'more reason')}"
 
 
 def _why_not(threshold: Threshold, cell: Cell) -> str:

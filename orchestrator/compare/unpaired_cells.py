@@ -16,23 +16,26 @@ _HOW: Final[Mapping[str, str]] = {
     Mode.LOADED: "measure on several GPUs, without --solo",
 }
 BASELINE: Final = "the baseline"
-OTHER: Final = "the other run"
+THIS_RUN: Final = "this run"
 
 
-def other_mode(key: CellKey, cells: Container[CellKey], side: str, *, wanted: str | None = None) -> str:
-    """Describe the mode in which `side` has the cell, if only the mode differs; else "". wanted: mode to recommend."""
+def other_mode(key: CellKey, cells: Container[CellKey], own: str, side: str, *, wanted: str | None = None) -> str:
+    """Describe the mode in which `side` has a cell of `own`, if only the mode differs; else "".
+
+    own, side: names of the two runs. wanted: mode to recommend.
+    """
     for mode in Mode:
         if mode != key.mode and replace(key, mode=mode.value) in cells:
             how = f" ({_HOW[wanted or mode]})" if (wanted or mode) in _HOW else ""
-            return f"{key.mode}; {side} has {mode}{how}"
+            return f"{key.mode} in {own}, {mode} in {side}{how}"
     return ""
 
 
 class Other:
-    """The other run, searched for a cell on the same GPU model. is_first: `side` is the first run."""
+    """The other run, searched for cells of `own` on the same GPU model. is_first: it is the comparison's first run."""
 
-    def __init__(self, side: Side, *, is_first: bool) -> None:
-        self._side = BASELINE if side.is_baseline else OTHER
+    def __init__(self, side: Side, own: Side, *, is_first: bool) -> None:
+        self._side, self._own = (BASELINE if one.is_baseline else one.name for one in (side, own))
         self._is_first = is_first
         self._labels: dict[str, dict[CellKey, list[str]]] = {}
         for place in pairing.places(side).values():
@@ -41,8 +44,8 @@ class Other:
                 of_model.setdefault(place.cell.key, []).append(place.device.label)
 
     def why(self, place: Place) -> str:
-        """Return why a cell has no partner, or "" if it was not measured at all."""
+        """Return why a cell has no partner: where the other run measured it; "" if it did not."""
         known, key = self._labels.get(place.device.gpu_name, {}), place.cell.key
         if labels := known.get(key):
-            return f"{self._side} has it on {', '.join(labels)}"
-        return other_mode(key, known, self._side, wanted=None if self._is_first else key.mode)
+            return f"measured in {self._side} on {', '.join(labels)}"
+        return other_mode(key, known, self._own, self._side, wanted=None if self._is_first else key.mode)

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from orchestrator.compare.comparison import UNJUDGED, ComparedCell, Comparison, LoneCell, Mean
+from orchestrator.compare.comparison import MISSING, UNJUDGED, ComparedCell, Comparison, LoneCell, Mean
 from orchestrator.config.naming import plural
+from orchestrator.config.yaml_schema import listed
 from orchestrator.report.numbers import difference
 from orchestrator.stats.two_runs import MOST_LAUNCHES, ChangeVerdict
 from protocol.exit_codes import ExitCode
@@ -20,6 +21,7 @@ GRAVEST_FIRST: Final = (
     ChangeVerdict.SAME,
 )
 _MOST_LONE: Final = 10
+_MOST_SLOWER: Final = 5
 LEGEND: Final = "Change of the speed since the first run; above 0% is faster."
 MEANS: Final = {
     ExitCode.PASSED: "every cell was judged, and no verdict fails the comparison",
@@ -29,8 +31,14 @@ MEANS: Final = {
 NOTHING: Final = "no cell was measured in both runs"
 
 
+def failure(failing: Sequence[str]) -> str:
+    """Return "SLOWER and WRONG fail the comparison (--fail-on)"; "" if nothing fails. failing: as `failing` has it."""
+    verb = "fail" if len(failing) > 1 or MISSING in failing else "fails"
+    return f"{listed(failing, 'and')} {verb} the comparison (--fail-on)" if failing else ""
+
+
 def ordered(cells: Sequence[ComparedCell]) -> list[ComparedCell]:
-    """Sort by verdict, gravest first, then by distance of the ratio from one."""
+    """Return the cells sorted by verdict, gravest first, then by distance of the ratio from one, largest first."""
     return sorted(
         cells, key=lambda cell: (GRAVEST_FIRST.index(cell.verdict), -abs((cell.ratio or 1.0) - 1.0), cell.cell)
     )
@@ -60,7 +68,7 @@ def verdicts(comparisons: Sequence[Comparison]) -> str:
 
 
 def means(comparison: Comparison) -> str:
-    """Return the geometric mean of each phase with its interval, or ""."""
+    """Return the mean change of speed of each phase, with its interval; empty without means."""
     return f"Geometric mean: {', '.join(map(mean, comparison.means))}" if comparison.means else ""
 
 
@@ -105,7 +113,7 @@ def interval(cell: ComparedCell | Mean) -> str:
 
 
 def percent(ratio: float) -> float:
-    """Return the change in percent that a ratio means."""
+    """Convert a ratio of rates to the change in percent: 0.95 to -5."""
     return (ratio - 1) * 100
 
 
@@ -115,22 +123,36 @@ def margin(cell: ComparedCell) -> str:
 
 
 def judged(cell: ComparedCell) -> str:
-    """Return the change with its interval and the margin, or ""."""
+    """Return the change in percent with its interval and the margin; "" if there is no change to show."""
     between = f" (95% interval {interval(cell)}, {margin(cell)})" if cell.low is not None else ""
     return f"{change(cell)}{between}"
 
 
 def excluded(cells: Sequence[ComparedCell]) -> str:
-    """Return the slow-down in percent that is excluded in cells with NO CHANGE SEEN, or ""."""
+    """Say which slow-down is ruled out in cells with NO CHANGE SEEN; "" if none of the cells has that verdict."""
     found = [cell.excluded_percent for cell in cells if cell.verdict is ChangeVerdict.NO_CHANGE]
-    known = sorted({f"{one:.2g}" for one in found if one is not None}, key=float)
-    if not known:
-        return ""
-    return f"a slow-down of more than {' to '.join(dict.fromkeys((known[0], known[-1])))} % is excluded"
+    known = [one for one in found if one is not None]
+    return f"a slow-down of more than {max(known):.2g} % is ruled out" if known else ""
+
+
+def slower(comparison: Comparison, most: int = _MOST_SLOWER) -> str:
+    """Return the SLOWER cells with devices and change: "SLOWER: lstm training fp32 b1 -4.8% (GPU 0, GPU 1)", or ""."""
+    found: dict[str, list[ComparedCell]] = {}
+    for cell in ordered(comparison.cells):
+        if cell.verdict is ChangeVerdict.SLOWER:
+            found.setdefault(cell.cell, []).append(cell)
+    several = _on_several(comparison)
+    names = []
+    for name, cells in found.items():
+        changes = " to ".join(dict.fromkeys(change(cell) for cell in (cells[0], cells[-1])))
+        devices = sorted(cell.gpu_after if comparison.against_baseline else cell.gpu_before for cell in cells)
+        names.append(f"{name} {changes} ({', '.join(devices)})" if several else f"{name} {changes}")
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"SLOWER: {', '.join(names[:most])}{more}" if names else ""
 
 
 def unjudged(comparison: Comparison, most: int = _MOST_LONE) -> Iterator[str]:
-    """Yield the cells that are probably slower, not judged, or missing, with their change, the slowest first."""
+    """Yield texts on the cells that are probably slower, not judged, or missing, the slowest first."""
     name = naming(comparison)
     probably = frozenset({ChangeVerdict.PROBABLY_SLOWER})
     for verdicts, words in ((probably, ChangeVerdict.PROBABLY_SLOWER), (UNJUDGED - probably, "could not be judged")):
@@ -138,9 +160,23 @@ def unjudged(comparison: Comparison, most: int = _MOST_LONE) -> Iterator[str]:
         cells.sort(key=lambda cell: (cell.ratio is None, cell.ratio, cell.cell))
         if cells:
             more = f" and {len(cells) - most} more" if len(cells) > most else ""
-            names = ", ".join(f"{name(cell)} ({change(cell) or 'no change known'})" for cell in cells[:most])
+            names = ", ".join(f"{name(cell)} ({change(cell) or 'change unknown'})" for cell in cells[:most])
             yield f"{plural(len(cells), 'cell')} {words}: {names}{more}"
     yield from _alone(comparison, comparison.only_before, comparison.before, most)
+
+
+def next_step(comparisons: Sequence[Comparison]) -> str:
+    """Return the command that decides the inconclusive and the probably slower cells, or "" without such cells."""
+    undecided = (ChangeVerdict.INCONCLUSIVE, ChangeVerdict.PROBABLY_SLOWER)
+    cells = [cell for one in comparisons for cell in one.cells if cell.must_be_judged and cell.verdict in undecided]
+    if not cells:
+        return ""
+    if any(cell.needed_beyond for cell in cells):
+        return f"`--threshold` with a larger margin: {MOST_LAUNCHES} launches would not decide every cell"
+    needed = max((cell.launches_needed for cell in cells if cell.launches_needed is not None), default=None)
+    if needed is not None:
+        return f"measure each run again with `--launches {needed}`, then compare those"
+    return f"`gpubench-orchestrate gate {comparisons[0].before}` measures here until each cell is decided"
 
 
 def remark(cell: ComparedCell) -> str:
@@ -152,14 +188,14 @@ def _remark(cell: ComparedCell) -> str:
     """Return what prevents or weakens a verdict, and the needed launches, or ""."""
     words = [cell.reason] if cell.reason else []
     if cell.launches_needed is not None:
-        words.append(f"{cell.launches_needed} launches a side would be needed")
+        words.append(f"needs {cell.launches_needed} launches per side")
     if cell.needed_beyond:
-        words.append(f"more than {MOST_LAUNCHES} launches a side would be needed: too near the margin")
+        words.append(f"needs more than {MOST_LAUNCHES} launches per side: the change is too near the margin")
     return "; ".join(words)
 
 
 def remarks(comparison: Comparison, verdict: ChangeVerdict) -> Iterator[str]:
-    """Yield each remark of one verdict once, with its cells."""
+    """Yield each remark on cells with this verdict once, with the names of its cells."""
     for words, names in grouped(comparison, verdict).items():
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         yield f"{verdict}: {words}: {', '.join(names[:3])}{more}"
@@ -168,7 +204,7 @@ def remarks(comparison: Comparison, verdict: ChangeVerdict) -> Iterator[str]:
 
 
 def grouped(comparison: Comparison, verdict: ChangeVerdict) -> dict[str, list[str]]:
-    """Return remark → names of its cells, for one verdict."""
+    """Return the remarks on cells with this verdict, each with the names of its cells."""
     name, found = naming(comparison), dict[str, list[str]]()
     for cell in comparison.cells:
         if cell.verdict is verdict and (words := _remark(cell)):
@@ -177,7 +213,7 @@ def grouped(comparison: Comparison, verdict: ChangeVerdict) -> dict[str, list[st
 
 
 def new(comparison: Comparison, most: int = _MOST_LONE) -> Iterator[str]:
-    """Yield the cells that only the second run has, grouped by reason."""
+    """Yield texts on the cells that only the second run has, grouped by reason."""
     yield from _alone(comparison, comparison.only_after, comparison.after, most)
 
 
@@ -186,8 +222,8 @@ def _alone(comparison: Comparison, cells: Sequence[LoneCell], side: str, most: i
     for cell in cells:
         reasons.setdefault(cell.why, []).append(cell)
     for why, alike in reasons.items():
-        were = "was" if len(alike) == 1 else "were"
-        words = f"without a partner: {why}" if why else f"{were} not measured in the other run"
+        have, were = ("has", "was") if len(alike) == 1 else ("have", "were")
+        words = f"{have} no partner: {why}" if why else f"{were} not measured in the other run"
         more = f" and {len(alike) - most} more" if len(alike) > most else ""
         names = ", ".join(name(cell) for cell in alike[:most])
         yield f"{plural(len(alike), 'cell')} of {side} {words}: {names}{more}"

@@ -1,4 +1,4 @@
-"""The models and profiles in configs/, typed. Only the orchestrator reads configs/."""
+"""Load the models and profiles in configs/ as typed objects. Only the orchestrator reads configs/."""
 
 import functools
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ MODEL_TYPES: Final = ("transformer", "cnn", "generative", "other", "probe")  # o
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Duration and accuracy of the measurement of a cell. *_s and load_window: seconds."""
+    """How long and how accurately a cell is measured. load_window and names with _s: in seconds."""
 
     relative_half_width: float
     block_s: float
@@ -33,7 +33,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def measurement(
         self, *, iterations: int | None, warm_up_iterations: int | None, load_window: float | None = None
     ) -> Measurement:
-        """Return the worker's settings. Iterations None: the worker decides. load_window (s) None: the profile's."""
+        """Return the worker's settings. iterations: the worker decides if None. load_window: the profile's if None."""
         return Measurement(
             relative_half_width=self.relative_half_width,
             block_s=self.block_s,
@@ -53,7 +53,7 @@ class _Models(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Models in the order of the file, and profiles by name."""
+    """Models in the order of the file, and profiles by name. wrong: errors of unusable models, by name."""
 
     models: tuple[ModelSpec, ...]
     profiles: dict[str, Profile]
@@ -65,14 +65,14 @@ class Catalogue:
         return tuple(filter(is_probe, self.models))
 
     def model(self, name: str) -> ModelSpec:
-        """Return the model. Raises ConfigError with its error, or with the nearest names."""
+        """Return the model `name`. Raises ConfigError, which says why it is unusable, or gives similar names."""
         if name in self.wrong:
             raise self.wrong[name]
         for model in self.models:
             if model.name == name:
                 return model
         near = did_you_mean(name, [model.name for model in self.models])
-        shows = f"`torch-gpu-benchmark list-models` shows all {len(self.models)}."
+        shows = f"`gpubench-orchestrate list-models` shows all {len(self.models)}."
         raise ConfigError(f"no model named '{name}'.{near} {shows}")
 
 

@@ -1,4 +1,4 @@
-"""Possible values of options, for shell completion. Every import here is deferred."""
+"""Possible values of options, for shell completion. Functions import what they need, so that --help is fast."""
 
 import importlib
 import os
@@ -22,28 +22,28 @@ memory_formats = _deferred("protocol.cell", "MemoryFormat")
 
 
 def models() -> Iterable[str]:
-    """Models and probes that ship, and "all". Raises ConfigError for a broken catalogue."""
+    """Return the names of shipped models and probes, and "all". Raises ConfigError for a broken catalogue."""
     from orchestrator.config import catalogue
 
     return ["all", *(model.name for model in catalogue.load().models)]
 
 
 def profiles() -> Iterable[str]:
-    """Profiles. Raises ConfigError for a broken catalogue."""
+    """Return the names of the profiles. Raises ConfigError for a broken catalogue."""
     from orchestrator.config import catalogue
 
     return catalogue.load().profiles
 
 
 def health_signals() -> Iterable[str]:
-    """Health signals of a GPU, and names of groups."""
+    """Return the names of a GPU's health signals and of their groups."""
     from orchestrator.config.health_signals import names
 
     return names()
 
 
 def devices() -> Iterable[str]:
-    """Indices of GPUs as in --gpu-ids, CPU devices, and "all"."""
+    """Return indices of GPUs as --gpu-ids takes them, names of CPU devices, and "all"."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         count = len([word for word in visible.split(",") if word.strip()])

@@ -15,7 +15,7 @@ _OPERATIONS: Final[dict[type[ast.operator], Callable[[int, int], int]]] = {
 
 
 def evaluate(text: str, names: Mapping[str, int], origin: str) -> int:
-    """Return the value of a formula. names: dimension → size. Raises ConfigError, with `origin`."""
+    """Return the value of a formula. names: dimension → size. origin: place of the formula. Raises ConfigError."""
     try:
         return _value(ast.parse(text, mode="eval").body, names)
     except (SyntaxError, KeyError, TypeError) as error:

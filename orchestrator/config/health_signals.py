@@ -18,7 +18,7 @@ _CONSUMER: Final = ("GeForce", "TITAN")
 
 
 class BoardClass(enum.StrEnum):
-    """The market of a board."""
+    """Class of a board: for consumers, for professional use, or a slice (MIG instance) of a GPU."""
 
     CONSUMER = "consumer"
     PROFESSIONAL = "professional"
@@ -27,7 +27,7 @@ class BoardClass(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Board:
-    """The facts that decide which signals apply."""
+    """Facts about a GPU board that decide which health signals apply to it."""
 
     name: str
     architecture: str | None  # None if unknown
@@ -36,7 +36,7 @@ class Board:
     bridged: bool = False  # a link of this board, or of another of its kind, was up
 
     def since(self, architecture: str) -> bool:
-        """Whether the board is of this architecture or a newer one."""
+        """Whether the board is of this architecture or a newer one. True if its architecture is unknown."""
         if self.architecture not in _GENERATIONS:
             return True
         return _GENERATIONS.index(self.architecture) >= _GENERATIONS.index(architecture)
@@ -48,7 +48,7 @@ class Board:
 
 
 def board_class(name: str, uuid: str) -> BoardClass:
-    """Return the class of a board from NVML's name, and of a slice from its UUID."""
+    """Return the class of a board. name: as NVML gives it. uuid: shows whether the board is a slice."""
     if uuid.startswith("MIG-"):
         return BoardClass.SLICE
     return BoardClass.CONSUMER if any(word in name for word in _CONSUMER) else BoardClass.PROFESSIONAL
@@ -56,7 +56,7 @@ def board_class(name: str, uuid: str) -> BoardClass:
 
 @dataclass(frozen=True)
 class Signal:
-    """A health signal."""
+    """A health signal. reads: names of the values that decide it. applies: whether a board has the signal."""
 
     name: str
     title: str
@@ -90,7 +90,7 @@ def _switched(board: Board) -> bool:
 
 SIGNALS: Final = (
     Signal("gpu", "the GPU answers", (), _always),
-    Signal("xid", "errors that the driver reports (Xid)", (), _always),
+    Signal("xid", "driver errors", (), _always),
     Signal("launches", "launches ended by the hardware", (), _always),
     Signal("recovery_action", "recovery action requested by the driver", ("recovery_action",), _remaps),
     Signal("ecc_uncorrected", "memory errors, uncorrected", ("ecc_uncorrected",), _professional),
@@ -124,10 +124,10 @@ FAMILIES: Final = {
 
 
 def names() -> tuple[str, ...]:
-    """Every name of a signal or a group."""
+    """Return the names of all signals and groups."""
     return (*(signal.name for signal in SIGNALS), *FAMILIES)
 
 
 def signals_of_word(word: str) -> tuple[str, ...]:
-    """Return the signals behind a name."""
+    """Return the signals of a group; for the name of a signal, only that signal."""
     return FAMILIES.get(word, (word,))

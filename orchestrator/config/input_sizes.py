@@ -1,4 +1,4 @@
-"""Input sizes of a model: requested, possible, and in words. Pure."""
+"""Input sizes of a model: which are requested, which are possible, and how to describe them. Pure."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from protocol.cell import Sizes, SizeUnit
 
 
 def requested(sizes: Sizes, configuration: Configuration) -> tuple[int, ...]:
-    """Return the requested sizes of models that count in this unit; empty if there are none."""
+    """Return the requested sizes in the model's unit (tokens or pixels); empty if none are requested."""
     return {
         SizeUnit.TOKENS: configuration.sequence_lengths,
         SizeUnit.PIXELS: configuration.input_sizes,

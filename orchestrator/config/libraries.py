@@ -1,4 +1,4 @@
-"""The installed torch, and missing libraries of models (docs/adr/0004). Found as files, without an import."""
+"""Find the installed torch and missing libraries of models as files, without an import (docs/adr/0004)."""
 
 import functools
 import re
@@ -30,7 +30,7 @@ class Torch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def torch_cuda(search: list[str] | None = None) -> Torch | None:
-    """Read torch/version.py; None if torch is not installed. search: replaces sys.path."""
+    """Return the installed torch, by torch/version.py; None without torch. search: replaces sys.path."""
     spec = PathFinder.find_spec("torch", search)
     if spec is None or spec.origin is None:
         return None
@@ -49,7 +49,7 @@ def measured_models(cells: Iterable[Cell], models: Iterable[ModelSpec]) -> list[
 
 
 def missing(models: Iterable[ModelSpec], search: list[str] | None = None) -> dict[str, tuple[str, ...]]:
-    """Return missing libraries with the models that need them. search: replaces sys.path."""
+    """Return the missing libraries, each with the names of models that need it. search: replaces sys.path."""
     needed: dict[str, tuple[str, ...]] = {}
     for model in models:
         for library in dict.fromkeys(_BEHIND.get(module, module.partition(".")[0]) for module in model.preload):
@@ -67,7 +67,7 @@ def describe_missing(lacking: dict[str, tuple[str, ...]]) -> Iterator[str]:
 
 
 def require(cells: Sequence[Cell], models: Iterable[ModelSpec]) -> None:
-    """Refuse a burn-in whose cells would fail in each round. Raises ConfigError."""
+    """Refuse a burn-in that lacks libraries, because its cells would fail in each round. Raises ConfigError."""
     lacking = missing(measured_models(cells, models))
     if lacking:
         names = listed([name for names in lacking.values() for name in names], "and")

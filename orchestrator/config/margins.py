@@ -13,7 +13,7 @@ from orchestrator.stats.siblings import Bound
 
 
 class Margin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A tolerated slowdown."""
+    """A tolerated slowdown. source: where the number comes from."""
 
     percent: Annotated[float, msgspec.Meta(gt=0, lt=100)]  # of the reference's rate
     source: str  # origin of the figure
@@ -31,13 +31,13 @@ class _SiblingMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A standard deviation: of cells that the device limits, and of cells that the host limits."""
+    """Standard deviations. device: of cells that the device limits. host: of cells that the host limits."""
 
     device: Margin
     host: Margin  # bound by the host, not steady, or on a CPU device
 
     def of(self, *, host: bool) -> float:
-        """The standard deviation as a share, 0 to 1."""
+        """Return the standard deviation as a share, 0 to 1. host: of cells that the host limits."""
         return (self.host if host else self.device).share
 
 
@@ -59,12 +59,12 @@ class Margins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def shares(self) -> Mapping[Bound, float]:
-        """Margins between siblings as shares, for siblings.judge."""
+        """Margins between siblings as shares, by what limits a cell. siblings.judge takes them."""
         return {bound: margin.share for bound, margin in self.of_siblings.items()}
 
     @property
     def of_siblings(self) -> Mapping[Bound, Margin]:
-        """Margins between siblings, by bound."""
+        """Margins between siblings, by what limits a cell."""
         margins = self.siblings
         return {Bound.POWER: margins.power, Bound.CLOCK: margins.clock, Bound.BANDWIDTH: margins.bandwidth}
 

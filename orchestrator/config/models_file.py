@@ -45,7 +45,7 @@ class Dtype(enum.StrEnum):
 
     @property
     def floating(self) -> bool:
-        """Whether numbers are normally distributed unless a range is given."""
+        """Whether this is a floating-point type. Its values are normally distributed unless a range is given."""
         return self in {Dtype.FLOAT, Dtype.FLOAT32}
 
 
@@ -54,7 +54,7 @@ _EXPONENT: Final = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+|[-+]?[0-9]*\.[0-9]*[e
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"class_": "class"}):
-    """One model. config, args and input_shape are checked by hand: they may hold any value."""
+    """One model of the file. config, args and input_shape are checked by hand: they may hold any value."""
 
     name: str
     class_: str
@@ -87,7 +87,10 @@ KNOWN_INPUTS: Final = {
 def read(
     path: Path, pythonpath: tuple[str, ...], *, allowed: bool, chosen: Collection[str] | None = None
 ) -> tuple[tuple[ModelSpec, ...], dict[str, ConfigError]]:
-    """Read the models, and the errors of unusable ones by name. chosen: None for all. Raises ConfigError."""
+    """Return the models, and the errors of unusable models by name. Raises ConfigError.
+
+    chosen: names of the models to read, None for all. allowed: whether --allow-code permits the user's own code.
+    """
     document = yaml_file.read(path)
     entries = document.convert(_File).models
     search = Search(Path(path).absolute().parent, pythonpath, allowed)
@@ -137,7 +140,7 @@ def _model(described: Value, at: KeyPath, document: Document, search: Search) ->
 def spec(
     name: str, own: OwnModel, inputs: tuple[InputSpec, ...] = (), *, kind: str = "other", title: str | None = None
 ) -> ModelSpec:
-    """Make a model of the user's own. Its size and cost are unknown until its code runs."""
+    """Return the catalogue entry of the user's own model. Its size and cost are unknown until its code runs."""
     return ModelSpec(
         name=name,
         title=title or name,
@@ -153,7 +156,7 @@ def spec(
 
 
 def require_inputs(model: ModelSpec, origin: str) -> None:
-    """Refuse a library's model without inputs. Other code may have get_example_inputs."""
+    """Refuse a library's model without inputs. Other code may define get_example_inputs. Raises ConfigError."""
     if model.preload and not model.inputs:
         raise ConfigError(
             f"{origin}: the inputs of {model.name} are unknown. Describe the model in a file of --models-file, with "
@@ -169,7 +172,7 @@ def _require_name(name: str, before: list[str], origin: str) -> None:
 
 
 def _require_values(value: Value, at: KeyPath, document: Document) -> None:
-    """Refuse what YAML reads differently from what people mean."""
+    """Refuse values that YAML reads differently from what people mean. Raises ConfigError."""
     for path, scalar in _scalars(value, at):
         if document.nulls.get(path) == "":
             raise ConfigError(f"{document.where(path)}: the key has no value. Give a value, or remove the key")
@@ -191,7 +194,7 @@ def _scalars(value: Value, at: KeyPath) -> Iterator[tuple[KeyPath, Value]]:
 
 
 def _with_point(number: str) -> str:
-    """Rewrite 1e-12 for YAML 1.1: 1.0e-12. A positive exponent needs its sign."""
+    """Rewrite a number so that YAML 1.1 reads it as a number: 1e12 becomes 1.0e+12."""
     mantissa, _, exponent = number.lower().partition("e")
     whole = mantissa if "." in mantissa else f"{mantissa}.0"
     return f"{whole}e{exponent if exponent[0] in '+-' else '+' + exponent}"
@@ -201,7 +204,7 @@ def _with_point(number: str) -> str:
 
 
 def _inputs(value: Value, at: KeyPath, document: Document) -> tuple[tuple[InputSpec, ...], bool]:
-    """Return the inputs, and whether they have names. A list of lists is several inputs by position."""
+    """Return the model's inputs, and whether they have names. A list of lists means inputs by position."""
     if value is None:
         return (), False
     if isinstance(value, dict) and value and "shape" not in value:
@@ -234,7 +237,10 @@ def _shape(lengths: list[int | str], where: str) -> tuple[int | str, ...]:
 
 
 def _range(name: str, described: _Input, where: str) -> tuple[float, float]:
-    """Return [low, high). Both 0: normal distribution, any bool, or the model's own vocabulary. Raises ConfigError."""
+    """Return the range of random values: low included, high excluded. Raises ConfigError.
+
+    Both are 0 for a normal distribution, any bool, or the model's own vocabulary.
+    """
     dtype, low, high = described.dtype, described.low, described.high
     if dtype is Dtype.BOOL and (low is not None or high is not None):
         raise ConfigError(f"{where}: a bool has no range. Remove low and high")

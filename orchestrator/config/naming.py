@@ -1,11 +1,16 @@
 """Names of models and numbers of things, as people read them. Pure."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 
 def sized(name: str, size: int | None, sizes: Collection[int | None]) -> str:
     """Add the input size to the name if `sizes` differ. sizes: input sizes of otherwise equal cells."""
     return f"{name}@{size}" if size is not None and len(set(sizes)) > 1 else name
+
+
+def sizes_of(sizes: Mapping[str, int]) -> str:
+    """Write the dimensions of an operator as "h=32 k=3"."""
+    return " ".join(f"{name}={size}" for name, size in sizes.items())
 
 
 def shortened(name: str, columns: int, sign: str = "…") -> str:
@@ -19,14 +24,14 @@ def plural(number: int, noun: str, more: str = "") -> str:
 
 
 def kind_of_run(profile: str, preset: str | None, level: str | None) -> str:
-    """Return the level of a burn-in, else the preset, else the profile."""
+    """Return the level of a burn-in, else the preset, else the profile: "burn-in quick", "triage", "standard"."""
     return f"burn-in {level}" if level is not None else preset or profile
 
 
-def by_reason(left_out: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str, set[str]]]:
-    """Group (reason, model, device) of exclusions: each reason once, with its models and its devices."""
+def by_reason(excluded: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str, set[str]]]:
+    """Group exclusions, given as (reason, model, device). Yields each reason once, with its models and devices."""
     reasons: dict[str, dict[str, set[str]]] = {}
-    for reason, model, device in left_out:
+    for reason, model, device in excluded:
         reasons.setdefault(reason, {}).setdefault(model, set()).add(device)
     for reason, models in reasons.items():
         yield reason, ", ".join(models), set().union(*models.values())

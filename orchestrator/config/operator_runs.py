@@ -1,4 +1,4 @@
-"""Preset, entries and measurement that all runs of operators share."""
+"""Preset, catalogue entries and measurement settings that all runs of operators share."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -17,7 +17,7 @@ FAST_S: Final = 0.01
 
 
 def preset(name: str, options: tuple[Option, ...], precisions: Sequence[str] = ()) -> Preset:
-    """Return a preset with one launch of each cell. precisions: replace the general default."""
+    """Return a preset with one launch of each cell. precisions: replace the default precisions."""
     values: dict[str, object] = {"benchmark.launches": 1}
     if precisions:
         values["benchmark.precision"] = list(precisions)
@@ -43,7 +43,7 @@ def entry(operator: OperatorSpec, name: str, code: OwnModel | None = None) -> Mo
 def configured(
     configuration: Configuration, entries: Sequence[ModelSpec], *, study: str = "", fast: bool
 ) -> Configuration:
-    """Return the configuration that measures these entries. fast: short windows and one launch."""
+    """Return the configuration that measures these entries. study: its name. fast: short blocks of measurement."""
     measurement = replace(configuration.measurement, load_s=0.0)
     if fast:
         measurement = replace(measurement, block_s=FAST_S)
@@ -53,6 +53,5 @@ def configured(
         workloads=(Workload.OPERATOR,),
         study=study,
         measurement=measurement,
-        launches=1 if fast else configuration.launches,
         adds_launches=False,
     )

@@ -51,7 +51,7 @@ def load() -> dict[str, OperatorSpec]:
 
 
 def variants(name: str) -> tuple[str, ...]:
-    """Return the further implementations of an operator."""
+    """Return the names of an operator's implementations in addition to eager and JAX."""
     return _read().operators[name].variants
 
 
@@ -62,7 +62,10 @@ def dimensions(name: str) -> tuple[str, ...]:
 
 
 def sized(name: str, sizes: Mapping[str, int], label: str, origin: str) -> OperatorSpec:
-    """Return an operator with one shape, called `label`, on every kind of device. Raises ConfigError, with `origin`."""
+    """Return an operator with one shape, called `label`, for every kind of device. Raises ConfigError.
+
+    sizes: dimension → size. origin: place of the sizes, for errors.
+    """
     known, entry = load()[name], _read().operators[name]
     shape = _shape(label, sizes, entry, tuple(known.tolerance), origin)
     return msgspec.structs.replace(known, shapes=dict.fromkeys(DeviceKind, (shape,)))

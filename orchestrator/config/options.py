@@ -100,18 +100,18 @@ class Option:
 
     @property
     def off(self) -> str:
-        """The negative flag; empty if there is none."""
+        """The flag that switches it off, "--no-history"; empty if there is none."""
         return self.spec.partition("/")[2]
 
     @property
     def metavar(self) -> str:
-        """Name of the value; empty for a flag without one."""
+        """Placeholder of the value in --help, "NAMES"; empty for a flag without a value."""
         last = self.spec.rpartition(" ")[2]
         return "" if last.startswith("-") else last
 
     @property
     def name(self) -> str:
-        """Name of its parameter: models_file for --models-file."""
+        """Name of its parameter in Python: models_file for --models-file."""
         return self.flags[-1].lstrip("-").replace("-", "_") if self.spec else ""
 
     @property
@@ -125,7 +125,7 @@ MEASUREMENT: Final = (
         "-m, --models NAMES",
         "models",
         Kind.WORDS,
-        "Models, or your own as file.py:Class or package.module:function.",
+        "Models, or your own (net.py:Net).",
         default="all",
         choices=choices.models,
     ),
@@ -133,14 +133,14 @@ MEASUREMENT: Final = (
         "--models-file FILE",
         "models_file",
         Kind.FILE,
-        "Models of your own, in YAML; without -m, these alone are measured.",
+        "Your own models, in YAML (docs/own-models.md).",
         needs=Need.OWN_MODEL,
     ),
     Option(
         "--pythonpath FOLDERS",
         "pythonpath",
         Kind.WORDS,
-        "Where Python looks first for packages of your own; separated by colons.",
+        "Folders of your packages, separated by colons.",
         needs=Need.OWN_MODEL,
         separator=os.pathsep,
     ),
@@ -148,7 +148,7 @@ MEASUREMENT: Final = (
         "--allow-code",
         "",
         Kind.SWITCH,
-        "Run code of yours: files, and packages that are not installed.",
+        "Allow files and packages of your own to run.",
         needs=Need.OWN_MODEL,
     ),
     Option(
@@ -174,7 +174,7 @@ MEASUREMENT: Final = (
         "--seq-len LENGTHS",
         "sequence_lengths",
         Kind.NUMBERS,
-        "Tokens a sequence, or of the prompt.",
+        "Tokens per sequence.",
         default="each model's own",
         needs=Need.TOKENS,
     ),
@@ -182,7 +182,7 @@ MEASUREMENT: Final = (
         "--input-size SIZES",
         "input_sizes",
         Kind.NUMBERS,
-        "Pixels a side, for models of images: 224,512.",
+        "Image side in pixels.",
         default="each model's own",
         needs=Need.PIXELS,
     ),
@@ -191,7 +191,7 @@ MEASUREMENT: Final = (
         "benchmark.memory_format",
         Kind.TEXT,
         "channels_last or contiguous.",
-        default="channels_last if convolutional",
+        default="by model",
         needs=Need.IMAGES,
         choices=choices.memory_formats,
     ),
@@ -208,22 +208,21 @@ MEASUREMENT: Final = (
         "--dynamic",
         "benchmark.dynamic",
         Kind.SWITCH,
-        "Compile for any size, not for the measured one alone.",
+        "Compile for any size, not just the measured one.",
         needs=Need.COMPILING,
     ),
     Option(
         "--compile-shapes SIZES",
         "benchmark.compile_shapes",
         Kind.NUMBERS,
-        "Sizes that compiled inference meets in random order.",
-        default="none",
+        "Sizes that compiled inference meets at random.",
         needs=Need.COMPILED_INFERENCE,
     ),
     Option(
         "--buckets N",
         "benchmark.buckets",
         Kind.NUMBER,
-        "Pad the sizes of --compile-shapes to multiples of N.",
+        "Pad --compile-shapes to multiples.",
         default="64",
         needs=Need.SHAPES,
     ),
@@ -231,23 +230,23 @@ MEASUREMENT: Final = (
         "-i, --iterations N",
         "benchmark.iterations",
         Kind.NUMBER,
-        "Measure exactly N iterations a launch.",
-        default="as the profile needs",
+        "Iterations per launch.",
+        default="by the profile",
         needs=Need.ITERATIONS,
     ),
     Option(
         "-w, --warmup N",
         "benchmark.warmup",
         Kind.NUMBER,
-        "Warm up for exactly N iterations.",
-        default="until times are steady",
+        "Warm-up iterations.",
+        default="until steady",
         needs=Need.WARM_UP,
     ),
     Option(
         "-o, --output FILE",
         "output.path",
         Kind.FILE,
-        "The report's file; an older one is kept.",
+        "The report.",
         default="./benchmark_report.json",
     ),
     Option(
@@ -262,7 +261,7 @@ MEASUREMENT: Final = (
         "--gpu-ids IDS",
         "gpu.ids",
         Kind.DEVICES,
-        "GPUs by index or UUID, slices by UUID, or cpu:0,cpu:1.",
+        "GPUs (index, UUID), or cpu:0,cpu:1.",
         default="all",
         choices=choices.devices,
     ),
@@ -276,7 +275,7 @@ MEASUREMENT: Final = (
         "--solo",
         "benchmark.mode",
         Kind.WORDS,
-        "One device at a time, the others idle.",
+        "One device at a time.",
         default="all at once",
         constant="solo",
         needs=Need.SEVERAL_DEVICES,
@@ -285,7 +284,7 @@ MEASUREMENT: Final = (
         "--allow-busy",
         "gpu.allow_busy",
         Kind.SWITCH,
-        "Measure beside other processes; results are marked contaminated.",
+        "Also measure GPUs that other processes use.",
         needs=Need.GPUS,
     ),
     Option(
@@ -309,8 +308,8 @@ MEASUREMENT: Final = (
         "--launches N",
         "benchmark.launches",
         Kind.NUMBER,
-        "Processes for each cell, one after another.",
-        default="1 to 5, in 5 min",
+        "Processes per cell.",
+        default="1 to 5, as many as fit into 5 min",
         needs=Need.FIXED_BATCH,
         most=MOST_LAUNCHES,
     ),
@@ -318,8 +317,8 @@ MEASUREMENT: Final = (
         "--load-window SECONDS",
         "benchmark.load_window",
         Kind.SECONDS,
-        "How long power is read at the largest batch; 0: not at all.",
-        default="1 or 5, by the profile",
+        "Read power this long.",
+        default="by the profile",
         needs=Need.MONITORING,
         least=0,
     ),
@@ -327,7 +326,7 @@ MEASUREMENT: Final = (
         "--isolation NAME",
         "benchmark.isolation",
         Kind.TEXT,
-        "fork from a process with torch, or exec a new one.",
+        "fork or exec each launch.",
         default="fork",
         choices=choices.isolations,
     ),
@@ -335,7 +334,7 @@ MEASUREMENT: Final = (
         "--seed N",
         "benchmark.seed",
         Kind.NUMBER,
-        "Decides the order of the cells, weights and inputs.",
+        "Seed of order, weights and inputs.",
         default="1",
         least=0,
     ),
@@ -343,7 +342,7 @@ MEASUREMENT: Final = (
         "--monitor-gpu/--no-monitor-gpu",
         "monitoring.enabled",
         Kind.SWITCH,
-        "Read temperature, power and clocks during the run.",
+        "Read power, temperature, clocks.",
         default="yes",
         needs=Need.READ_GPUS,
     ),
@@ -352,7 +351,7 @@ MEASUREMENT: Final = (
         "--require SIGNALS",
         "health.require",
         Kind.WORDS,
-        "Signals of health without which the run ends with 4: xid,ecc.",
+        "Health signals that must be readable: xid,ecc.",
         needs=Need.WHOLE_GPUS,
         choices=choices.health_signals,
     ),
@@ -364,19 +363,19 @@ COMPARISON: Final = (
         "--compare-baseline FILE",
         "compare.baseline",
         Kind.FILE,
-        "A report, run or baseline to compare with, or the name of one that ships.",
+        "A report, run or baseline to compare with.",
     ),
     Option(
         "--thresholds FILE",
         "compare.thresholds",
         Kind.FILE,
-        "Limits in YAML, as configs/thresholds/example.yaml; a missed one ends with 1.",
+        "Limits in YAML; a missed one ends with 1.",
     ),
     Option(
         "--price PRICE",
         "compare.price",
         Kind.AMOUNT,
-        "Price of a device for an hour; adds the cost of a million samples or tokens.",
+        "Price of a device per hour, to report costs.",
     ),
 )
 """What a run is compared with; also of `report`."""
@@ -386,11 +385,9 @@ PLACES: Final = (
         "--config FILE",
         "",
         Kind.FILE,
-        "Settings in YAML, as configs/default.yaml; the command line wins.",
+        "Settings in YAML; the command line wins.",
     ),
-    Option(
-        "--runs-folder FOLDER", "run.folder", Kind.FILE, "Each run gets a folder of its own in it.", default="./runs"
-    ),
+    Option("--runs-folder FOLDER", "run.folder", Kind.FILE, "Folder of all runs.", default="./runs"),
     Option("", "run.cache", Kind.FILE, default="$XDG_CACHE_HOME/gpubench or ~/.cache/gpubench", needs=Need.LOADING),
     *(
         Option("", f"deadlines.{step}", Kind.SECONDS, default=default)
@@ -425,11 +422,11 @@ REHEARSAL: Final = (
         "--dry-run",
         "",
         Kind.SWITCH,
-        "Show the plan, cell by cell, with an estimate of the time; run and write nothing.",
+        "Show the plan and its time; run nothing.",
     ),
 )
 
-SHOWN: Final = (Option("--full", "", Kind.SWITCH, "Print the whole report in place of the answer."),)
+SHOWN: Final = (Option("--full", "", Kind.SWITCH, "Print the whole report, not just the answer."),)
 """How much of the report is printed; of `run`, `resume` and `report`."""
 
 SESSION: Final = (
@@ -438,35 +435,35 @@ SESSION: Final = (
         "-q, --quiet",
         "",
         Kind.REPEATED,
-        "Show failures, warnings, one line of progress and the end; -qq: nothing.",
+        "Show warnings, progress, the end; -qq: nothing.",
     ),
     Option(
         "--log-format text|json",
         "",
         Kind.TEXT,
-        "Messages as text, or as a JSON object a line.",
+        "Text, or a JSON object a line.",
         default="text",
         choices=lambda: ("text", "json"),
     ),
-    Option("--strict", "", Kind.SWITCH, "End with 1 for a straggler, WARN, and results degraded or that do not fit."),
+    Option("--strict", "", Kind.SWITCH, "Exit code 1 for slow GPUs, WARN, degraded results."),
     Option(
         "--on-finish COMMAND",
         "",
         Kind.TEXT,
-        "Run this at the end, without a shell; $GPUBENCH_EXIT_CODE and others have the result.",
+        "Run this at the end, with $GPUBENCH_EXIT_CODE.",
     ),
-    Option("--on-failure COMMAND", "", Kind.TEXT, "The same, only if the exit code is not 0."),
+    Option("--on-failure COMMAND", "", Kind.TEXT, "Run this if the exit code is not 0."),
     Option(
         "--metrics-file FILE.prom",
         "",
         Kind.FILE,
-        "Metrics for Prometheus, for node_exporter's textfile collector.",
+        "Metrics for node_exporter's textfile collector.",
     ),
     Option(
         "--metrics-port PORT",
         "",
         Kind.NUMBER,
-        "Metrics for Prometheus at this port of 127.0.0.1.",
+        "Port of 127.0.0.1 for Prometheus.",
         most=65535,
     ),
 )

@@ -2,12 +2,13 @@
 
     "net.py:Net" ──▶ /home/me/net.py:Net                        a file: --allow-code
     "pkg.module:build" ──▶ pkg, in a folder of --pythonpath     a folder of the user's: --allow-code
-    "transformers.BertModel" ──▶ transformers, installed        free
+    "transformers.BertModel" ──▶ transformers, installed        no permission needed
 
 A configuration may come from somebody else, so only the command line gives the permission, never a file.
 """
 
 import ast
+import builtins
 import os
 import re
 import site
@@ -27,18 +28,20 @@ from protocol.own import OwnModel
 ROOMS: Final = frozenset({"protocol", "worker", "orchestrator"})
 _LISTS: Final = (".yaml", ".yml")
 _INPUTS: Final = "get_example_inputs"
+_INSTALL: Final = "Install it, or name its folder with --pythonpath."
+_NO_MODULES: Final = (ast.Constant, ast.Dict, ast.JoinedStr, ast.Lambda, ast.List, ast.Tuple)
 _ONLY_RUNNING_TELLS: Final = frozenset({"*", "__getattr__"})
-"""Names after which a file may define any other."""
+"""Imported or defined names with which a file may provide any name: only an import can find out."""
 _DOTTED: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 class NotAllowedError(ConfigError):
-    """Own code without the permission to run it."""
+    """The user's own code, without the permission (--allow-code) to run it."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """Where to look for code."""
+    """Where to look for code. base: folder that relative paths start from. allowed: whether --allow-code is given."""
 
     base: Path  # folder of relative paths
     pythonpath: tuple[str, ...]  # absolute folders
@@ -66,12 +69,15 @@ class Search:
         path = Path(os.path.normpath(self.base / Path(where).expanduser()))
         if path.suffix != ".py":
             raise ConfigError(f"{origin}: {where} is not a Python file: its name does not end in .py")
-        defined, imported = _names_in(path, origin)
-        names = defined | imported
+        tree = _tree(path, origin)
+        defined, imported = _names_of(tree)
+        names = {*defined, *imported}
         if name.partition(".")[0] not in names and not names & _ONLY_RUNNING_TELLS:
-            near = did_you_mean(name, names) or f" It defines {', '.join(sorted(defined)) or 'nothing'}."
+            near = did_you_mean(name, names) or f" It defines {', '.join(sorted({*defined})) or 'nothing'}."
             raise ConfigError(f"{origin}: {path} defines no {name}.{near}")
-        _refuse_our_rooms(_package_of(path), text, origin)
+        package, root = _package_of(path)
+        _refuse_our_rooms(package, text, origin)
+        _require_imports(tree, (str(root), *self.pythonpath), f"{origin}: {path}")
         self._require_permission(text, str(path), origin)
         return OwnModel(target=f"{path}:{name}", pythonpath=self.pythonpath, allowed=True)
 
@@ -83,7 +89,7 @@ class Search:
             hint = (
                 f"It is in {self.base}: add --pythonpath {self.base}."
                 if safe_read.is_folder(here) or safe_read.is_there(here.with_suffix(".py"))
-                else "Install it, or name its folder with --pythonpath."
+                else _INSTALL
             )
             raise ConfigError(f"{origin}: {text}: there is no package '{package}'. {hint}")
         place = _place(spec)
@@ -118,7 +124,7 @@ def is_own(word: str) -> bool:
 
 
 def in_a_folder_of_the_users(package: str, pythonpath: tuple[str, ...]) -> bool:
-    """Whether a child would import `package` from a folder where pip did not install it."""
+    """Whether a process of a launch would import `package` from a folder where pip did not install it."""
     spec = _find(package, pythonpath)
     if spec is None or _installed(place := _place(spec)):
         return False
@@ -127,27 +133,64 @@ def in_a_folder_of_the_users(package: str, pythonpath: tuple[str, ...]) -> bool:
 
 
 def require_buildable(own: OwnModel, origin: str) -> None:
-    """Raise ConfigError if code of -m certainly needs arguments or has no inputs, as its text shows."""
+    """Raise ConfigError if the source of a model of -m shows that it is no model, needs arguments or has no inputs.
+
+    Code that may change the model while the file is imported is not judged: only running it could tell.
+    """
     where, _, name = own.target.rpartition(":")
     if not where.endswith(".py"):
         return
     tree = _tree(Path(where), origin)
-    nodes = [one for one in _at_the_top(tree) if isinstance(one, ast.ClassDef | ast.FunctionDef) and one.name == name]
-    if len(nodes) != 1 or nodes[0].decorator_list or getattr(nodes[0], "keywords", []):
+    code, node = ast.unparse(tree), _only_binding(tree, name)
+    if node is None or any(_runs_code(one) for one in tree.body if isinstance(one, ast.Expr)):
         return
-    own_methods = {one.name: one for one in nodes[0].body if isinstance(one, ast.FunctionDef)}
-    made_by = own_methods.get("__init__") if isinstance(nodes[0], ast.ClassDef) else nodes[0]
-    if made_by is not None and (needed := _needed(made_by, bound=made_by is not nodes[0])):
+    if isinstance(node, ast.Assign):
+        if isinstance(node.value, _NO_MODULES):
+            raise _no_module(own, origin)
+        return
+    if node.decorator_list or getattr(node, "keywords", []):
+        return
+    own_methods = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
+    made_by = own_methods.get("__init__") if isinstance(node, ast.ClassDef) else node
+    if made_by is not None and (needed := _needed(made_by, bound=made_by is not node)):
         raise ConfigError(
-            f"{origin}: {own.target} needs {listed(needed, 'and')}. Give {name} defaults, or give the values as "
-            "`args` or `config` in a file for --models-file."
+            f"{origin}: {own.target} needs {listed(needed, 'and')}, and is called without arguments to make a model. "
+            f"Give {name} defaults, or give the values as `args` or `config` in a file for --models-file."
         )
-    code = ast.unparse(tree)
-    if _is_plain_module(nodes[0]) and not any(word in code for word in (_INPUTS, "setattr", "import *")):
+    if _makes_no_module(node):
+        raise _no_module(own, origin)
+    if not _is_plain_module(node, tree) or any(word in code for word in ("setattr", "import *")):
+        return
+    if _INPUTS not in code:
         raise ConfigError(
             f"{origin}: {own.target} has no {_INPUTS}(batch_size), so its inputs are unknown. Write this method, or "
             "describe the model with `input_shape` in a file for --models-file."
         )
+
+
+def _no_module(own: OwnModel, origin: str) -> ConfigError:
+    return ConfigError(
+        f"{origin}: {own.target} makes no torch.nn.Module. Name a class that inherits from torch.nn.Module, or a "
+        "function that returns one."
+    )
+
+
+def _only_binding(tree: ast.Module, name: str) -> ast.ClassDef | ast.FunctionDef | ast.Assign | None:
+    """Return the class, function or assignment that alone defines `name`; None if there is another definition."""
+    defined, imported = _names_of(tree)
+    if (defined + imported).count(name) != 1:
+        return None
+    for node in _at_the_top(tree):
+        match node:
+            case ast.ClassDef() | ast.FunctionDef() if node.name == name:
+                return node
+            case ast.Assign(targets=[ast.Name(id=target)]) if target == name:
+                return node
+    return None
+
+
+def _runs_code(node: ast.stmt) -> bool:
+    return any(isinstance(one, ast.Call) for one in ast.walk(node))
 
 
 def _needed(function: ast.FunctionDef, *, bound: bool) -> list[str]:
@@ -158,11 +201,33 @@ def _needed(function: ast.FunctionDef, *, bound: bool) -> list[str]:
     return [one.arg for one in (*needed, *named)]
 
 
-def _is_plain_module(node: ast.ClassDef | ast.FunctionDef) -> bool:
+def _makes_no_module(node: ast.ClassDef | ast.FunctionDef) -> bool:
+    """Whether the node is a class without foreign bases, or a function that returns nothing or only literals."""
+    if isinstance(node, ast.ClassDef):
+        creates = any(isinstance(one, ast.FunctionDef) and one.name == "__new__" for one in node.body)
+        return not creates and all(ast.unparse(base) in vars(builtins) for base in node.bases)
+    returned = [one.value for one in _at_the_top(node) if isinstance(one, ast.Return)]
+    return all(value is None or isinstance(value, _NO_MODULES) for value in returned)
+
+
+def _is_plain_module(node: ast.ClassDef | ast.FunctionDef, tree: ast.Module) -> bool:
     """Whether the node is a class that inherits only from torch.nn.Module, so all its methods are in its text."""
     if not isinstance(node, ast.ClassDef) or len(node.bases) != 1:
         return False
-    return ast.unparse(node.bases[0]) in {"torch.nn.Module", "nn.Module", "Module"}
+    head, dot, rest = ast.unparse(node.bases[0]).partition(".")
+    return f"{_origins(tree).get(head, '')}{dot}{rest}" == "torch.nn.Module"
+
+
+def _origins(tree: ast.Module) -> dict[str, str]:
+    """Return what each imported name stands for, such as "torch.nn" for "nn"."""
+    found: dict[str, str | None] = {}
+    for node in _at_the_top(tree):
+        match node:
+            case ast.Import(names=aliases):
+                found |= {one.asname or one.name.partition(".")[0]: one.asname and one.name for one in aliases}
+            case ast.ImportFrom(module=str(module), names=aliases, level=0):
+                found |= {one.asname or one.name: f"{module}.{one.name}" for one in aliases}
+    return {name: origin or name for name, origin in found.items()}
 
 
 def _refuse_our_rooms(package: str, text: str, origin: str) -> None:
@@ -170,15 +235,36 @@ def _refuse_our_rooms(package: str, text: str, origin: str) -> None:
         raise ConfigError(f"{origin}: {text}: gpubench has a package {package} too. Rename yours")
 
 
-def _package_of(path: Path) -> str:
+def _package_of(path: Path) -> tuple[str, Path]:
+    """Return the outermost package of a file, "" if it is in none, and the folder that a launch searches first."""
     package, folder = "", path.parent
     while (folder / "__init__.py").is_file():
         package, folder = folder.name, folder.parent
-    return package
+    return package, folder
 
 
-def _names_in(path: Path, origin: str) -> tuple[set[str], set[str]]:
-    return _names_of(_tree(path, origin))
+def _require_imports(tree: ast.Module, searched: tuple[str, ...], origin: str) -> None:
+    """Refuse a missing package that the file imports, unless code that runs before may extend the search."""
+    for node in tree.body:
+        match node:
+            case ast.Import(names=aliases):
+                modules = [alias.name for alias in aliases]
+            case ast.ImportFrom(module=str(module), level=0):
+                modules = [module]
+            case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Expr(value=ast.Constant()):
+                continue
+            case ast.Assign(targets=[ast.Name()]) if not _runs_code(node):
+                continue
+            case _:
+                return
+        for package in (module.partition(".")[0] for module in modules):
+            if package in sys.stdlib_module_names or package in sys.modules:
+                continue
+            spec = _find(package, searched)
+            if spec is None:
+                raise ConfigError(f"{origin}, line {node.lineno}: there is no package '{package}'. {_INSTALL}")
+            if not _installed(_place(spec)):
+                return
 
 
 def _tree(path: Path, origin: str) -> ast.Module:
@@ -193,15 +279,18 @@ def _tree(path: Path, origin: str) -> ast.Module:
         raise ConfigError(f"{origin}: {path}{line}: not valid Python: {words}") from error
 
 
-def _names_of(tree: ast.Module) -> tuple[set[str], set[str]]:
-    defined: set[str] = set()
-    imported: set[str] = set()
+def _names_of(tree: ast.Module) -> tuple[list[str], list[str]]:
+    """Return the defined and the imported names, each as often as it is bound."""
+    defined: list[str] = []
+    imported: list[str] = []
     for node in _at_the_top(tree):
         match node:
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
-                defined.add(name)
+                defined.append(name)
+            case ast.Name(id="globals"):
+                imported.append("*")
             case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
-                imported |= {(alias.asname or alias.name).partition(".")[0] for alias in aliases}
+                imported += [(alias.asname or alias.name).partition(".")[0] for alias in aliases]
     return defined, imported
 
 
@@ -213,8 +302,8 @@ def _at_the_top(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _find(package: str, pythonpath: tuple[str, ...]) -> ModuleSpec | None:
-    """Find a package without importing it. Children run with -P: the first entry of sys.path is not theirs."""
-    found = PathFinder.find_spec(package, [*pythonpath, *sys.path[1:]])
+    """Find a package without importing it; None if missing. Ignores the folder of the program, as launches do (-P)."""
+    found = PathFinder.find_spec(package, [*pythonpath, *sys.path[not sys.flags.safe_path :]])
     if found is not None or package in sys.modules:
         return found
     for finder in sys.meta_path:  # those of editable installs

@@ -31,7 +31,7 @@ _LIBRARIES: Final = {
 def extended(
     catalogue: Catalogue, settings: LayeredSettings, current: Path, *, allowed: bool
 ) -> tuple[Catalogue, LayeredSettings]:
-    """Return the catalogue with the user's models, and settings that name them unless -m does. Raises ConfigError."""
+    """Return the catalogue with the user's models. The settings select these unless -m is given. Raises ConfigError."""
     given = settings.items("pythonpath", os.pathsep) if "pythonpath" in settings.values else ()
     pythonpath = own_code.folders(
         (folder for folder, _ in given), current, settings.origin("pythonpath", "--pythonpath")
@@ -81,7 +81,7 @@ def _along_with(module: str) -> tuple[str, ...]:
 
 
 def _require_no_probe(mine: tuple[ModelSpec, ...], catalogue: Catalogue, origin: str) -> None:
-    """Refuse a model named as a probe. Shipped models may be replaced, probes are references."""
+    """Refuse a model with the name of a probe. Shipped models may be replaced, but probes are references."""
     probes = {probe.name for probe in catalogue.probes}
     for model in mine:
         if model.name in probes:

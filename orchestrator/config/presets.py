@@ -1,4 +1,4 @@
-"""The presets of `quick` and `triage`: defaults ← preset with a time limit ← file of --config ← command line."""
+"""The presets of `quick` and `triage`. They override the defaults; --config and the command line override them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,13 +29,13 @@ class Preset:
     on_cpus: LayeredSettings | None = None
 
     def settings_on(self, devices: str) -> LayeredSettings:
-        """Return the settings for devices, in the words of --gpu-ids."""
+        """Return the settings for these devices. devices: value of --gpu-ids."""
         if self.on_cpus is None or not all(word.startswith("cpu:") for word in devices.split(",")):
             return self.settings
         return self.on_cpus.on_top_of(self.settings)
 
     def on(self, configuration: Configuration) -> Configuration:
-        """Return the configuration with this preset's limit."""
+        """Return the configuration with the name and the time limit of this preset."""
         return msgspec.structs.replace(configuration, preset=self.name, time_limit_s=self.limit_s)
 
 

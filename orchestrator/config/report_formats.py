@@ -13,7 +13,7 @@ class ReportFormat(enum.StrEnum):
     always: bool  # every run has it in its folder
 
     def __new__(cls, suffix: str, renderer: str, needs: tuple[str, ...] = (), always: bool = False) -> "ReportFormat":  # noqa: FBT001, FBT002 - a row of a table
-        """Make one row of the table below."""
+        """Make a format. renderer: its "module:function" in report/. needs: further arguments of the function."""
         made = str.__new__(cls, suffix)
         made._value_ = suffix
         made.renderer, made.needs, made.always = renderer, needs, always
@@ -40,7 +40,7 @@ ALWAYS: Final = tuple(kind for kind in ReportFormat if kind.always)
 
 
 def target(output_path: Path, kind: ReportFormat) -> Path:
-    """Return the path of a format. Replaces the suffix of another format, else appends its own suffix."""
+    """Return the path for this format. Replaces the suffix of another format, else appends the format's suffix."""
     own = ReportFormat.of_name(output_path.name)
     if own is kind:
         return output_path

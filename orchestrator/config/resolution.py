@@ -1,9 +1,10 @@
 """Resolve settings to a run's configuration. Every mistake is found before anything is started or written."""
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from orchestrator.config import health_signals, input_sizes, own_code
@@ -21,6 +22,13 @@ from protocol.messages import ChangingShapes, Deadlines
 
 Choice = TypeVar("Choice", bound=enum.StrEnum)
 
+DTYPES: Final = {
+    "float32": Precision.FP32,
+    "float16": Precision.FP16,
+    "half": Precision.FP16,
+    "bfloat16": Precision.BF16,
+}
+"""What people type for a precision besides its name: torch's names."""
 SIZES_KEY: Final = {SizeUnit.TOKENS: "sequence_lengths", SizeUnit.PIXELS: "input_sizes"}
 OTHER_SUFFIXES: Final = frozenset(
     {"doc", "docx", "gz", "htm", "jsonl", "log", "ndjson", "ods", "odt", "parquet", "pdf", "png", "rst", "svg"}
@@ -44,7 +52,7 @@ def gather(
     command_line: LayeredSettings,
     preset: LayeredSettings | None = None,
 ) -> LayeredSettings:
-    """Return all settings: command line over file, preset and defaults. Raises ConfigError for a wrong file."""
+    """Return all settings: the command line overrides the file, then preset, then defaults. Raises ConfigError."""
     settings = from_defaults(defaults, options)
     if preset is not None:
         settings = preset.on_top_of(settings)
@@ -65,7 +73,7 @@ def resolve(settings: LayeredSettings, catalogue: Catalogue, places: Places) -> 
         models=_models(settings, catalogue),
         probes=catalogue.probes,
         workloads=_members(settings, "benchmark.phases", PHASES, "phase"),
-        precisions=_members(settings, "benchmark.precision", Precision, "precision"),
+        precisions=_members(settings, "benchmark.precision", Precision, "precision", DTYPES),
         batch_sizes=_batch_sizes(settings, "batch_sizes"),
         training_batch_sizes=_batch_sizes(settings, "training_batch_sizes"),
         generation_batch_sizes=_batch_sizes(settings, "generation_batch_sizes"),
@@ -112,7 +120,7 @@ def _least_launches(compile_modes: Iterable[CompileMode]) -> int:
 def refuse_mistakes(
     file: Path, options: tuple[Option, ...], defaults: Path, catalogue: Catalogue, places: Places
 ) -> LayeredSettings:
-    """Resolve every key of `file` alone, also overridden ones, and return them. Raises ConfigError."""
+    """Return the settings of `file`. Raises ConfigError for a mistake, even in a key that an option overrides."""
     settings, below = from_file(file, options), from_defaults(defaults, options)
     for key in settings.values:
         if key != "models" or not any(own_code.is_own(word) for word, _ in settings.items(key)):
@@ -130,7 +138,7 @@ def report_formats(text: str) -> tuple[ReportFormat, ...]:
 
 
 def _words(settings: LayeredSettings, key: str, what: str) -> list[tuple[str, str]]:
-    """Return the words of a setting with their origins. Raises ConfigError for no word or the same word twice."""
+    """Return the items of a list setting with their origins. Raises ConfigError if it is empty or repeats one."""
     words = settings.items(key)
     _refuse_empty(settings, key, words, what)
     seen: set[str] = set()
@@ -148,22 +156,27 @@ def _refuse_empty(settings: LayeredSettings, key: str, items: Iterable[object], 
         raise ConfigError(f"{settings.origin(key)}: the list is empty. Name at least one {what}, or remove the key")
 
 
-def _members(settings: LayeredSettings, key: str, options: Iterable[Choice], what: str) -> tuple[Choice, ...]:
+def _members(
+    settings: LayeredSettings,
+    key: str,
+    options: Iterable[Choice],
+    what: str,
+    also_called: Mapping[str, Choice] = MappingProxyType({}),
+) -> tuple[Choice, ...]:
     by_name = {str(option): option for option in options}
-    return tuple(by_name[require_known(word, origin, by_name, what)] for word, origin in _words(settings, key, what))
-
-
-def _formats(settings: LayeredSettings, key: str) -> tuple[ReportFormat, ...]:
-    known = {str(kind): kind for kind in ReportFormat}
     found = [
-        ALSO_CALLED.get(word) or known[require_known(word, origin, known, "format")]
-        for word, origin in _words(settings, key, "format")
+        also_called.get(word) or by_name[require_known(word, origin, by_name, what)]
+        for word, origin in _words(settings, key, what)
     ]
     return tuple(dict.fromkeys(found))
 
 
+def _formats(settings: LayeredSettings, key: str) -> tuple[ReportFormat, ...]:
+    return _members(settings, key, ReportFormat, "format", ALSO_CALLED)
+
+
 def one_of(settings: LayeredSettings, key: str, options: Iterable[str], what: str) -> str:
-    """Return the value of `key`, which must be one of the options. Raises ConfigError with the nearest one."""
+    """Return the value of `key`, which must be one of `options`. Raises ConfigError with the most similar one."""
     return require_known(settings.need(key, str), settings.origin(key), options, what)
 
 
@@ -257,7 +270,7 @@ def _needed_path(settings: LayeredSettings, key: str, current: Path) -> str:
 
 
 def absolute(path: str, origin: str, current: Path) -> str:
-    """Return the absolute path: `resume` may start in another folder. Raises ConfigError."""
+    """Return the absolute path, because `resume` may start in another folder. Raises ConfigError."""
     if not path.strip():
         raise ConfigError(f"{origin}: expected a path, got an empty string")
     if not plain_text.is_text(path):
@@ -269,7 +282,10 @@ def absolute(path: str, origin: str, current: Path) -> str:
 
 
 def report_place(settings: LayeredSettings, current: Path) -> tuple[str, tuple[ReportFormat, ...]]:
-    """Return path and formats of the report: given formats, else by suffix, else JSON. Raises ConfigError."""
+    """Return the absolute path and the formats of the report. Raises ConfigError.
+
+    The formats are those that the user gave, else the one that the suffix of the path names, else JSON.
+    """
     path = settings.need("output.path", str)
     full = _needed_path(settings, "output.path", current)
     suffix = Path(path).suffix[1:].lower()

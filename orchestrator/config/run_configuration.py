@@ -21,7 +21,7 @@ class Isolation(enum.StrEnum):
 
 
 class InjectedFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One injected fault."""
+    """A fault that a burn-in injects into itself. device: UUID. round: from 0, None for every round."""
 
     device: str  # UUID
     round: int | None = None  # from 0; None for all
@@ -31,7 +31,7 @@ class InjectedFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class BurnIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A burn-in."""
+    """Settings of a burn-in. level: of configs/burn_in.yaml. cell_s: seconds of one cell. steps: load by device."""
 
     duration_s: float
     level: str  # of configs/burn_in.yaml
@@ -42,7 +42,7 @@ class BurnIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class GateSide(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One of two sides that a gate measures. models: their names in this run. python: empty for this interpreter."""
+    """One side of a gate. models: names of its models in this run. python: its interpreter, empty for this one."""
 
     label: str
     models: tuple[str, ...]
@@ -53,7 +53,8 @@ class GateSide(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class Gate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A comparison that decides when a run ends: of two sides, or with the cells of a baseline.
 
-    keys: keys of the baseline's cells, as JSON. percent: margin of every cell; None: that of configs/margins.yaml.
+    keys: keys of the baseline's cells, as JSON. percent: margin of every cell; None: the margins of
+    configs/margins.yaml.
     """
 
     sides: tuple[GateSide, ...] = ()
@@ -121,7 +122,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def least_launches(self) -> int:
-        """Launches per device that start whatever their duration: in a gate one of each side (at least 1), else 0."""
+        """Launches per device that start however long they take: in a gate one per side (at least 1), else 0."""
         return 0 if self.gate is None else max(1, len(self.gate.sides))
 
     @property
@@ -130,7 +131,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return {model.name: model for model in (*self.probes, *self.models)}
 
 
-class LeftOut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Exclusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A requested model that is not applicable to a device, and why. Neither a cell nor a failure."""
 
     device: str
@@ -139,7 +140,7 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Room(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Bounds of a scan for the batch size on a device."""
+    """Limits of a scan for the batch size on a device. largest: batch size. longest_s: of one iteration."""
 
     memory_bytes: int | None  # for one process, None if unknown
     largest: int  # batch
@@ -147,11 +148,11 @@ class Room(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What will be run, in which order on each device."""
+    """What will be run, and in which order on each device. excluded: what will not. rooms: limits of scans."""
 
     cells: tuple[Cell, ...]
     order: dict[str, tuple[Slot, ...]]  # by device UUID; a cell on several devices is in the order of each
-    left_out: tuple[LeftOut, ...] = ()
+    excluded: tuple[Exclusion, ...] = ()
     rooms: dict[str, Room] = {}  # by device UUID, of plans with scans
 
     @property
@@ -161,17 +162,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def slots(self) -> frozenset[Slot]:
-        """Planned launches, those on several devices once."""
+        """All planned launches. One on several devices occurs once."""
         return frozenset(slot for queue in self.order.values() for slot in queue)
 
     @property
     def hash(self) -> str:
-        """Identity of the plan, for resume."""
+        """Hash of the plan, by which `resume` recognises it."""
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:16]
 
 
 class StoredRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """run.yaml and plan.json: the configuration, the devices, the plan, and the command line."""
+    """A run as stored in run.yaml and plan.json: configuration, devices, plan, and command line."""
 
     tool_version: str
     run_id: str

@@ -21,28 +21,28 @@ Value = bool | int | float | str | tuple[int | str, ...]
 
 
 class Auto(enum.StrEnum):
-    """A batch size to be found by a scan."""
+    """Value of a batch size that a scan will find."""
 
     AUTO = "auto"
 
 
 @dataclass(frozen=True)
 class LayeredSettings:
-    """Settings by key ("benchmark.precision")."""
+    """Settings by key ("benchmark.precision"). origins: where each was set. defaults: keys that no person set."""
 
     values: Mapping[str, Value]
     origins: Mapping[str, str]  # in words; also of items ("models[0]")
     defaults: frozenset[str] = frozenset()  # keys that no person set
 
     def on_top_of(self, below: "LayeredSettings") -> "LayeredSettings":
-        """Return these settings, and those `below` for all other keys."""
+        """Return these settings, and for all other keys the settings in `below`."""
         hidden = tuple(f"{key}[" for key in self.values)
         origins = {key: origin for key, origin in below.origins.items() if not key.startswith(hidden)}
         defaults = self.defaults | (below.defaults - self.origins.keys())
         return LayeredSettings({**below.values, **self.values}, {**origins, **self.origins}, defaults)
 
     def only(self, key: str) -> "LayeredSettings":
-        """Return the setting of `key` alone."""
+        """Return settings with this key alone."""
         return LayeredSettings({key: self.values[key]}, self.origins, self.defaults)
 
     def find(self, key: str, kind: type[T]) -> T | None:
@@ -52,14 +52,14 @@ class LayeredSettings:
         return value
 
     def need(self, key: str, kind: type[T]) -> T:
-        """Return the value of a key that configs/default.yaml always has. Raises ConfigError."""
+        """Return the value of a key of configs/default.yaml. Raises ConfigError if it is missing there."""
         value = self.find(key, kind)
         if value is None:
             raise ConfigError(f"configs/default.yaml: the key {key} is missing. Install gpubench again")
         return value
 
     def items(self, key: str, separator: str = ",") -> list[tuple[str, str]]:
-        """Return the words of a list with their origins. A text is split at `separator`."""
+        """Return the words of the list at `key`, each with its origin. A text is split at `separator`."""
         value = self.values.get(key)
         if isinstance(value, tuple):
             return [(str(word), self.origin(f"{key}[{index}]", self.origins[key])) for index, word in enumerate(value)]
@@ -70,7 +70,7 @@ class LayeredSettings:
         return key in self.origins and key not in self.defaults
 
     def origin(self, key: str, option: str | None = None) -> str:
-        """Return the origin of `key`. option: returned instead if no person set the key."""
+        """Return where `key` was set, in words. option: returned instead if only a default sets it."""
         return option if option is not None and not self.chosen(key) else self.origins[key]
 
 
@@ -122,7 +122,7 @@ def from_part(document: Document, at: tuple[str, ...], options: tuple[Option, ..
 def from_options(
     values: Mapping[str, object], origins: Mapping[str, str], options: tuple[Option, ...]
 ) -> LayeredSettings:
-    """Check the values of a command line. values: key → value. Raises ConfigError with the option's origin."""
+    """Check the values of a command line. values, origins: by key. Raises ConfigError with the option's origin."""
     nested: dict[str, Any] = {}
     for key, value in values.items():
         section, _, name = key.rpartition(".")

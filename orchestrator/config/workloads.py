@@ -1,4 +1,4 @@
-"""Everything that the orchestrator knows of each workload. Data alone.
+"""Everything that the orchestrator knows of each workload. Contains only data.
 
 A new workload needs a member of protocol.cell.Workload, a module of that name in worker/workloads/, and its Facts
 here. plan/estimate.py estimates its launches, figures/table.py lists its figures.
@@ -15,7 +15,7 @@ from protocol.cell import Workload
 
 
 class Role(enum.Enum):
-    """A phase of a model, a probe of a device, a check of a burn-in, or an injected fault."""
+    """What a workload is: a phase of a model, a probe of a device, a check of a burn-in, or an injected fault."""
 
     PHASE = enum.auto()
     PROBE = enum.auto()
@@ -24,7 +24,7 @@ class Role(enum.Enum):
 
 
 class Priority(msgspec.Struct, frozen=True):
-    """Order of measurement under a time limit, by batch size: lower numbers first."""
+    """Order of measurement under a time limit: numbers for smallest, largest and other batch sizes, lowest first."""
 
     smallest: int
     largest: int
@@ -32,7 +32,7 @@ class Priority(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts of a workload."""
+    """Facts about a workload that decide how its cells are planned, compared and reported."""
 
     role: Role
     title: str = ""

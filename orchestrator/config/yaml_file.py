@@ -2,8 +2,8 @@
 
     bytes ── at most 1 MB, UTF-8 ──▶ nodes ── no aliases, no duplicate keys, plain scalars ──▶ values ──▶ typed structs
 
-Every error is a ConfigError with file, line, key and what was expected. The loader is pure Python: libyaml's crashes
-the process on 100 kB of "[".
+Every error is a ConfigError with file, line, key and what was expected. The loader is pure Python: libyaml's loader
+crashes the process on 100 kB of "[".
 """
 
 import math
@@ -41,7 +41,7 @@ _MERGE: Final = "tag:yaml.org,2002:merge"
 
 @dataclass(frozen=True)
 class Document:
-    """The content of a file."""
+    """The content of a YAML file. lines: line of each key and item. nulls: how each null is written."""
 
     name: str
     value: Value
@@ -59,7 +59,7 @@ class Document:
         return {name: self.convert_part(part, kind, (name,)) for name, part in self.value.items()}
 
     def convert_part(self, value: Value, kind: type[T], at: KeyPath) -> T:
-        """Convert `value`, which stands at `at`. Raises ConfigError with line and key."""
+        """Convert `value`, found at the path `at` of the file. Raises ConfigError with line and key."""
         try:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
@@ -121,7 +121,7 @@ def _text(data: bytes, name: str) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader without aliases: nine lines of them can stand for gigabytes."""
+    """SafeLoader without aliases: nine lines with aliases can expand to gigabytes."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):

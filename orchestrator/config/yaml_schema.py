@@ -43,7 +43,7 @@ def explain(error: msgspec.ValidationError, value: object, kind: object) -> _Pro
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return a blank, and "Did you mean …?" with the nearest names, or with a certain match alone; else ""."""
+    """Return a space and "Did you mean …?" with similar names, or only the certain one; "" if there is none."""
     names = list(names)
     if (meant := _meant(name, names)) is not None:
         return f" Did you mean {meant}?"
@@ -69,7 +69,10 @@ def _parts(name: str) -> list[str]:
 
 
 def require_known(word: str, origin: str, names: Iterable[str], what: str) -> str:
-    """Return `word` if it is one of the names. Raises ConfigError with the nearest, and all of them."""
+    """Return `word` if it is one of `names`. Raises ConfigError, which lists similar names and all names.
+
+    origin: where the user wrote `word`. what: what the names are names of. Both are for the error message.
+    """
     known = [str(name) for name in names]
     if word not in known:
         near = did_you_mean(word, known)
@@ -112,7 +115,7 @@ def _largest(kind: inspect.Type) -> str:
 
 
 def _as_yaml(value: object, expected: inspect.Type) -> str:
-    """Rewrite a number such as 1e3, which YAML reads as a word; empty for anything else."""
+    """Return advice on how YAML writes a number such as 1e3, which it reads as text; empty for anything else."""
     options = expected.types if isinstance(expected, inspect.UnionType) else (expected,)
     found = _EXPONENT.fullmatch(value) if isinstance(value, str) else None
     if found is None or len(found[0]) > _SHOWN or not any(isinstance(one, inspect.FloatType) for one in options):
@@ -131,7 +134,10 @@ def _unknown_key(key: str, expected: inspect.Type) -> str:
 
 
 def _follow(text: str, value: object, kind: inspect.Type) -> tuple[tuple[str | int, ...], object, inspect.Type]:
-    """Walk a msgspec path ("." names, "[n]" items, "[...]" any value of a mapping) through value and type."""
+    """Follow a path of msgspec; return it as keys and indices, with the value and the type at its end.
+
+    In such a path, ".name" is a field, "[n]" an item, "[...]" any value of a mapping.
+    """
     path: list[str | int] = []
     for name, index in _PART.findall(text):
         if name:

@@ -15,7 +15,7 @@ class Level(enum.StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One examined thing. fix: what to do about it; empty if all is well."""
+    """The result of one check. subject: what was checked. fix: what to do about it; empty if all is well."""
 
     level: Level
     subject: str

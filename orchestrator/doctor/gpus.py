@@ -38,7 +38,7 @@ _PROHIBITED: Final = 2
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about the GPUs. on_bus: NVIDIA GPUs on the PCI bus, None where unreadable.
 
-    chosen: the GPUs of `gpu_ids`, empty with `why_none`. cuda_answers: CUDA's answers, in the order of
+    chosen: the GPUs that `gpu_ids` names; why_none: why it is empty. cuda_answers: CUDA's answers, in the order of
     cuda_probe.visible_together. modes: compute mode by UUID.
     """
 
@@ -60,7 +60,7 @@ def names_gpus(gpu_ids: str) -> bool:
 
 
 def look(gpu_ids: str = "all") -> Facts:
-    """Read the facts. Takes two minutes at most, where NVML and CUDA both hang."""
+    """Read the facts about the GPUs. Takes up to two minutes, if both NVML and CUDA hang."""
     shown = inventory.look()
     chosen, busy, why_none = _chosen(shown, gpu_ids)
     return Facts(
@@ -89,7 +89,7 @@ def _chosen(shown: Seen, gpu_ids: str) -> tuple[tuple[Device, ...], tuple[Busy, 
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    """Judge the GPUs. Pure."""
+    """Yield findings about the GPUs. Pure."""
     yield from _driver(facts)
     if facts.why_none:
         yield finding_of(Level.BROKEN, "GPUs", facts.why_none)

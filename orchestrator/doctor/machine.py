@@ -35,7 +35,7 @@ _UNLIMITED: Final = resource.RLIM_INFINITY
 
 
 class Disk(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder that a run writes to, or None. wrong: why it cannot be written; then free_bytes is None."""
+    """A folder that a run writes to, None if there is none. wrong: why writing fails; free_bytes is then None."""
 
     what: str
     folder: str | None
@@ -58,7 +58,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def look(runs_folder: str) -> Facts:
-    """Read the facts. runs_folder: where runs would be written."""
+    """Read the facts about the machine. runs_folder: where runs would be written."""
     return Facts(
         cores=len(os.sched_getaffinity(0)),
         cores_of_machine=os.cpu_count() or 1,
@@ -85,7 +85,7 @@ def look(runs_folder: str) -> Facts:
 
 
 def judge(facts: Facts, gpus: int) -> Iterator[Finding]:
-    """Judge the machine. gpus: number of GPUs that would work at once. Pure."""
+    """Yield findings about the machine. gpus: number of GPUs that would work at once. Pure."""
     yield from _cores(facts, gpus)
     yield from _memory(facts, gpus)
     yield from (_of_disk(disk) for disk in facts.disks)
@@ -172,7 +172,7 @@ def _limit(level: Level, name: str, allowed: str, fix: str) -> Finding:
 
 
 def _disk(what: str, folder: Path | None) -> Disk:
-    """Try to write: the only reliable test as root, and for read-only mounts and full disks."""
+    """Check a folder by writing to it: nothing else is reliable as root, on read-only mounts and on full disks."""
     if folder is None:
         return Disk(what=what, folder=None, wrong=temporary.NONE)
     try:

@@ -17,7 +17,7 @@ _DEVICES: Final = {DeviceKind.CPU: "CPU devices", DeviceKind.CUDA: "GPUs"}
 
 
 def judge(torch: Torch | None, driver_cuda: str | None) -> Iterator[Finding]:
-    """Judge torch. driver_cuda: the newest CUDA that the driver supports, None without a driver. Pure."""
+    """Yield findings about torch. driver_cuda: newest CUDA of the driver, None without a driver. Pure."""
     if torch is None:
         yield Finding(Level.BROKEN, "torch", "torch is not installed", fix=HOW_TO_INSTALL)
         return
@@ -38,13 +38,13 @@ def judge(torch: Torch | None, driver_cuda: str | None) -> Iterator[Finding]:
 
 
 def judge_libraries(lacking: dict[str, tuple[str, ...]]) -> Iterator[Finding]:
-    """Report missing libraries, by the models that need them. Pure."""
+    """Yield a finding for each missing library. lacking: its name → the models that need it. Pure."""
     for sentence in libraries.describe_missing(lacking):
         yield finding_of(Level.WARNING, "Models", sentence)
 
 
 def judge_toolchain(kind: DeviceKind) -> Finding:
-    """Report whether --compile can generate code for a kind of device."""
+    """Return the finding on whether --compile can generate code for this kind of device."""
     if lacking := toolchain.missing(kind):
         return finding_of(Level.WARNING, "Compiler", f"--compile measures nothing, because {lacking}")
     return Finding(Level.OK, "Compiler", f"--compile can generate code for {_DEVICES[kind]}")

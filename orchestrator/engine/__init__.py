@@ -1,1 +1,1 @@
-"""Engine of one run: loop, conductor, events and adaptive launches, for any kind."""
+"""The engine that carries out one run of any kind: event loop, launches, events and adaptive launches."""

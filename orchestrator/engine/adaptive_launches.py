@@ -1,4 +1,4 @@
-"""Add launches after all planned ones, while the results leave doubts: by default, about a SUSPECT GPU.
+"""Add launches after all planned ones while the results leave doubts about a GPU; by default, one that is SUSPECT.
 
 Reading the results for added_launches.py takes 0.15 s on one core for 288 launches with their telemetry.
 """
@@ -17,7 +17,7 @@ from protocol.paths import RunPaths
 
 
 class More(NamedTuple):
-    """Launches to add, possibly none. suspects: the GPUs in doubt."""
+    """Launches (slots) to add, possibly none. suspects: UUIDs of the GPUs that the results leave in doubt."""
 
     slots: tuple[Slot, ...]
     suspects: tuple[str, ...]
@@ -25,7 +25,7 @@ class More(NamedTuple):
 
 @evidence.collector_off()
 def look(paths: RunPaths, stored: StoredRun, kind: Kind) -> Look:
-    """Return the doubts that the results leave. Call it while no launch runs. Raises RunFolderError."""
+    """Return the doubts that the results leave about GPUs. Call this while no launch runs. Raises RunFolderError."""
     loaded = archive.load(paths, stored, alive=True)
     return kind.look(loaded, evidence.gather(loaded, goes_on=True))
 
@@ -38,12 +38,12 @@ class AdaptiveLaunches:
         self._applies = around.kind.adds_launches(around.stored.configuration, around.stored.devices)
 
     def look(self, state: RunState) -> Look:
-        """Return the doubts where launches may be added. Slow: merges the run. Raises RunFolderError."""
+        """Return the doubts; none where no launch may be added. Slow: merges all results. Raises RunFolderError."""
         around = self._around
         return look(around.paths, around.stored, around.kind) if self._may_add(state) else Look()
 
     def decide(self, state: RunState, look: Look) -> More:
-        """Choose launches to add for these doubts, none for quarantined GPUs. state: the newest state."""
+        """Choose launches to add for the doubts in `look`, none for quarantined GPUs. state: the newest state."""
         on_gpus = [doubt for doubt in look.doubts if not state.devices[doubt.gpu].quarantined]
         if not on_gpus or not self._may_add(state):
             return More((), ())

@@ -1,4 +1,4 @@
-"""Show events of the run on the display: ended launches, notices, snapshots (progress.py)."""
+"""Show events of the run on its display: launches that ended, notices, and snapshots of its progress (progress.py)."""
 
 import time
 from collections import defaultdict
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from orchestrator.config.naming import plural
 from orchestrator.config.run_configuration import Slot, StoredRun
 from orchestrator.engine import progress
-from orchestrator.engine.display_events import Display, Notice
+from orchestrator.engine.display_events import CellEnded, Display, Notice
 from orchestrator.engine.kind import Advise, Kind
 from orchestrator.engine.launches.live import Live
 from orchestrator.plan import estimate
@@ -23,11 +23,11 @@ from protocol.messages import Sample
 from protocol.result import Result, SeriesName
 
 COUNT_EVERY_S: Final = 5.0
-"""Interval at which cells are counted by status: 10 ms for 20,000 of them."""
+"""Interval at which cells are counted by status. Counting 20,000 cells takes 10 ms."""
 
 
 class Announcer:
-    """Sends the events of one run to its display. Elapsed time counts from its construction."""
+    """Sends the events of one run to its display. The elapsed time counts from the creation of this object."""
 
     def __init__(self, stored: StoredRun, display: Display, kind: Kind) -> None:
         self._stored = stored
@@ -51,11 +51,11 @@ class Announcer:
         self._cells: Mapping[SlotStatus, int] = {}
 
     def tell(self, level: str, message: str, event: str = "notice", **fields: Any) -> None:  # noqa: ANN401 - JSON values of a notice
-        """Show a notice about the run. event, fields: as in Notice."""
+        """Show a notice about the run. event, fields: as in display_events.Notice."""
         self._display.tell(Notice(level=level, message=message, event=event, fields=fields))
 
     def ended(self, state: RunState, live: Live, outcome: Result | Failure, lasted_s: float) -> None:
-        """Show the end of a launch after `lasted_s` seconds. state: after its end."""
+        """Show that a launch has ended after `lasted_s` seconds. state: of the run, after the end of the launch."""
         for uuid in live.next.cell.devices:
             number, total_s = self._durations.get(uuid, (0, 0.0))
             self._durations[uuid] = number + 1, total_s + lasted_s
@@ -64,6 +64,8 @@ class Announcer:
             event = replace(event, repeated=outcome.message in self._messages)
             self._messages.add(outcome.message)
         self._display.tell(event)
+        if isinstance(outcome, Result) and outcome.mismatches:
+            self._wrong(event, live, outcome.mismatches)
         if isinstance(outcome, Result) and self._kind.advise is not None and not self._advised:
             self._advise(self._kind.advise, live, outcome)
 
@@ -75,7 +77,7 @@ class Announcer:
             self.tell("warning", ": ".join(filter(None, news)))
 
     def added(self, slots: Collection[Slot], suspects: Collection[str], look: Look) -> None:
-        """Show that launches were added, and for which devices."""
+        """Show that launches (slots) were added, and the devices that they are to judge (suspects)."""
         labels = ", ".join(self._devices[uuid].label for uuid in suspects)
         number, cells = len(slots), len({cell for cell, _ in slots})
         more = f"{plural(number, 'launch', 'launches')} of {plural(cells, 'cell')}"
@@ -89,6 +91,12 @@ class Announcer:
             launches=number,
             cells=cells,
         )
+
+    def _wrong(self, event: CellEnded, live: Live, mismatches: int) -> None:
+        """Show at once that a launch found wrong results: a long burn-in ends hours later."""
+        more = f"More: `gpubench-orchestrate explain {self._stored.run_id}`"
+        text = f"{event.label}, {event.cell}: {plural(mismatches, 'wrong result')}. {more}"
+        self.tell("error", text, "wrong_results", device=live.device.uuid, cell=event.cell_id, wrong=mismatches)
 
     def _advise(self, advise: Advise, live: Live, result: Result) -> None:
         planned, times_ms = live.next.planned, result.times_ms(SeriesName.ITERATION)
@@ -106,7 +114,7 @@ class Announcer:
         stops_s: float | None,
         note: str,
     ) -> None:
-        """Show a snapshot. limited: None without a time limit. stops_s, note: as in progress.snapshot."""
+        """Show a snapshot of the run. limited: None without a time limit. stops_s, note: as in progress.snapshot."""
         now = time.monotonic()
         if now >= self._counted + COUNT_EVERY_S or not live:
             self._counted, self._cells = now, progress.cells(state)

@@ -16,7 +16,7 @@ import zmq
 from orchestrator.engine.adaptive_launches import AdaptiveLaunches
 from orchestrator.engine.announcer import Announcer
 from orchestrator.engine.failure_context import FailureContext
-from orchestrator.engine.launches import gang, halts
+from orchestrator.engine.launches import gang, pauses
 from orchestrator.engine.launches.fleet import Fleet
 from orchestrator.engine.launches.live import Concluded, Gone, Happening, Live
 from orchestrator.engine.loop_clock import LoopClock
@@ -53,7 +53,7 @@ from protocol.result import Result
 
 
 class Conductor:
-    """Holds the run's state and its launches. Every method raises StorageError when the journal refuses."""
+    """Holds the run's state and its launches. Every method raises StorageError if the journal cannot be written."""
 
     def __init__(self, around: RunContext, begun: RunState, poller: zmq.Poller, clock: LoopClock) -> None:
         stored = around.stored
@@ -64,13 +64,13 @@ class Conductor:
         self.telemetry = around.telemetry
         self.failure_context = FailureContext(stored.devices, shares=stored.configuration.allow_busy)
         self._next_rounds = around.kind.next_rounds
-        self._works_around_halts = around.kind.works_around_halts
+        self._works_around_pauses = around.kind.works_around_pauses
         self._announcer = Announcer(stored, around.display, around.kind)
         self.tell = self._announcer.tell
         self._devices = {device.uuid: device for device in stored.devices}
         self._poller = poller
         self._clock = clock
-        self._witness = LaunchTelemetry(stored.devices, around.paths)
+        self._launch_telemetry = LaunchTelemetry(stored.devices, around.paths)
         self._results: dict[int, Result] = {}
         self._staying: dict[int, set[str]] = {}
         self._waiting = Waiting()
@@ -87,7 +87,7 @@ class Conductor:
 
     @property
     def busy(self) -> bool:
-        """Whether to wait for a launch or a busy device."""
+        """Whether the loop must wait for a launch that is under way, or for a device that is not free yet."""
         in_time = self._budget is None or not self._budget.awaits_nothing(time.monotonic())
         return in_time and any((self.fleet.live, self.gates, self._waiting))
 
@@ -103,7 +103,7 @@ class Conductor:
         return bool(following)
 
     def begin_rounds(self) -> bool:
-        """Add a round where devices are idle and time is left. Returns whether any was added."""
+        """Add a round of launches where devices are idle and time is left. Returns whether any was added."""
         if self._next_rounds is None or self._budget is None or self.state.stopping:
             return False
         budget, left_s = self._budget, self._budget.ends - time.monotonic()
@@ -114,11 +114,11 @@ class Conductor:
         return bool(slots)
 
     def in_doubt(self) -> Look:
-        """Return the doubts that the launches so far leave. Slow: merges the run."""
+        """Return the doubts about GPUs that the launches so far leave. Slow: merges their results."""
         return self._adaptive.look(self.state)
 
     def add_launches(self, look: Look) -> bool:
-        """Add launches for these doubts if that is still possible. Returns whether it did."""
+        """Add launches for the doubts in `look` if that is still possible. Returns whether it added any."""
         more = self._adaptive.decide(self.state, look)
         self._announcer.warned(look.warning, look.advice)
         if not more.slots:
@@ -129,7 +129,7 @@ class Conductor:
         return True
 
     def carry_out(self, happenings: Iterable[Happening]) -> None:
-        """Record what the fleet reports, and let the loop wait for new processes."""
+        """Record what the fleet reports, and let the loop notice when new processes end (by pidfd)."""
         for happening in happenings:
             match happening:
                 case Concluded(live, outcome):
@@ -147,7 +147,7 @@ class Conductor:
                 self.recorder.spawned(live)
 
     def let_pass(self, passed: Passed | None) -> None:
-        """Free the device of a process that is gone. With its last device a launch is over."""
+        """Free the device of a process that is gone; None: do nothing. With its last device, a launch is over."""
         if passed is None:
             return
         uuid, launch = passed.device.uuid, passed.gone.live.spec.launch
@@ -168,7 +168,7 @@ class Conductor:
             self._step(Freed(uuid))
 
     def beware(self, message: XidSeen | GpuBroken | TooHot) -> None:
-        """Handle an error or overheating of a GPU. A grave error quarantines the GPU and ends its launches."""
+        """Handle an error or overheating of a GPU. A grave error quarantines the GPU and ends the launches on it."""
         hazards = self.failure_context.hazards
         device, news = self._devices[message.uuid], hazards.is_news(message)
         failure = hazards.heard(message)
@@ -185,7 +185,7 @@ class Conductor:
             self.carry_out(self.fleet.end(live, failure, self._clock.now()))
 
     def look_after_the_waiting(self, now: float) -> None:
-        """Free waiting GPUs that have cooled down or are idle, or quarantine them. now: seconds of the loop's clock."""
+        """Free waiting GPUs that are cool and idle again, quarantine those given up. now: the loop's clock, seconds."""
         context = self.failure_context
         released = self._waiting.released(now, context.samples, context.foreign.here, stopping=self.state.stopping)
         for uuid, given_up in released:
@@ -194,7 +194,7 @@ class Conductor:
             self._step(Freed(uuid))
 
     def obey(self, order: Order) -> None:
-        """Carry out an order of a stop request or the time limit."""
+        """Carry out an order that follows from a stop request or from the time limit."""
         now = self._clock.now()
         match order:
             case Order.BEGIN_NOTHING:
@@ -214,7 +214,7 @@ class Conductor:
                 self._keep_to_the_budget()
 
     def show(self, note: str, over_by: float = math.inf) -> None:
-        """Show the state of the run. note: why devices are idle. over_by: monotonic seconds of a stop's end."""
+        """Show the state of the run. note: why devices are idle. over_by: monotonic second when a stop ends, or inf."""
         now = time.monotonic()
         limited = None if self._budget is None else self._budget.time(now)
         stops_s = None if over_by == math.inf else over_by - now
@@ -236,7 +236,7 @@ class Conductor:
                 self.carry_out(self.fleet.end(live, stopping.out_of_time(), self._clock.now(), immediately=True))
 
     def _lasted_s(self, live: Live) -> float:
-        """Seconds since the request of a launch, without pauses of the orchestrator."""
+        """Return the seconds since a launch was requested, without pauses of the orchestrator."""
         return self._clock.now() - live.begun
 
     def _keep_to_the_budget(self) -> None:
@@ -265,12 +265,12 @@ class Conductor:
 
     def _halted(self, live: Live, result: Result) -> Failure | None:
         """Return the failure of a launch that was paused while it was measured; None for a good result."""
-        if self._works_around_halts:
+        if self._works_around_pauses:
             return None
         stopped = [
             rank for rank, sibling in enumerate(live.siblings) if sibling.pid and process_end.was_stopped(sibling.pid)
         ]
-        message = halts.describe(self._clock.pauses, live.measuring, result.worked)
+        message = pauses.describe(self._clock.pauses, live.measuring, result.worked)
         if stopped:
             message = f"its process was stopped by a signal ({live.siblings[stopped[0]].device.label})"
         if not message:
@@ -279,7 +279,7 @@ class Conductor:
         return gang.halted([sibling.ending() for sibling in live.siblings], failure, stopped[0] if stopped else None)
 
     def _doubt(self, live: Live, device: Device, *, last: bool) -> None:
-        """Withdraw a result whose GPU was slowed down, or used by others. last: `device` is the launch's last one."""
+        """Withdraw a result if `device` was slowed down or used by others. last: the launch has no further device."""
         result = self._results.get(live.spec.launch)
         if result is None:
             return
@@ -293,7 +293,7 @@ class Conductor:
                 return
         if self.state.stopping or self._budget is not None or self.state.devices[device.uuid].quarantined:
             return
-        readings = self._witness.readings(device, result)
+        readings = self._launch_telemetry.readings(device, result)
         failure = validity.judge(readings)
         if failure is None or not transitions.worth_repeating(self.state, live.spec.launch, failure.category):
             return
@@ -325,7 +325,7 @@ class Conductor:
         before, self.state = self.state, transitions.step(self.state, event)
         for uuid, device in self.state.devices.items():
             if device.quarantined and not before.devices[uuid].quarantined:
-                self.recorder.taken_out(uuid, device.quarantined)
+                self.recorder.quarantined(uuid, device.quarantined)
                 self.tell("error", f"{self._devices[uuid].label} is quarantined: {device.quarantined}")
         for scope in self.state.skipped.keys() - before.skipped.keys():
             self._skipped(scope, why)
@@ -337,6 +337,6 @@ class Conductor:
     def _skipped(self, scope: str, why: str) -> None:
         skip = self.state.skipped[scope]
         where = " and ".join(self._devices[uuid].label for uuid in skip.devices)
-        reason = f"{skip.category} on {where}" + (f": {why}" if why else "")
+        reason = f"{skip.category} ({where})" + (f": {why}" if why else "")
         self.recorder.skipped(skip, reason)
         self.tell("warning", f"{scope} is skipped on every device: {reason}")

@@ -11,7 +11,7 @@ from protocol.messages import Sample
 
 
 class DeviceLine(msgspec.Struct, frozen=True, kw_only=True):
-    """Current state of one device. Readings are None without telemetry, `cell` while it is idle."""
+    """Current state of one device. Its readings are None without telemetry, its `cell` is None while it is idle."""
 
     uuid: str
     label: str
@@ -26,15 +26,15 @@ class DeviceLine(msgspec.Struct, frozen=True, kw_only=True):
     power_w: float | None = None
     sm_clock_mhz: int | None = None
     sample: Sample | None = None
-    taken_out: bool = False
+    quarantined: bool = False
     note: str = ""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Current state of the whole run. cells: number by status, some seconds old.
+    """Current state of the whole run. cells: number of cells by status, counted some seconds ago.
 
-    done, total, failed: launches; total is None where rounds are added until the time is up. share: part of the run
-    that is over, 0 to 1. eta_s: seconds until nothing is measured any more, None if unknown.
+    done, total, failed: numbers of launches; total is None where rounds are added until the time is up. share: part of
+    the run that is over, 0 to 1. eta_s: seconds until the last measurement ends, None if unknown.
     """
 
     devices: tuple[DeviceLine, ...]
@@ -48,10 +48,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CellEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """A launch is over. next_step: reaction to its failure, in words, may be empty.
+    """A launch is over. next_step: what gpubench does about its failure, may be empty.
 
-    cell: in words. cell_id: the planned cell. again: it failed and is retried. repeated: an earlier launch failed with
-    the same message.
+    cell: name of the cell. cell_id: id of the planned cell. again: the launch failed and is retried. repeated: an
+    earlier launch failed with the same message.
     """
 
     label: str

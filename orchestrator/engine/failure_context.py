@@ -17,7 +17,7 @@ from protocol.messages import Sample
 
 
 class FailureContext:
-    """Failure context of a run, by UUID of the GPU. shares: other processes may use the GPUs too."""
+    """Failure context of a run, by UUID of the GPU. shares: whether the run allows other processes on its GPUs."""
 
     def __init__(self, devices: Iterable[Device], *, shares: bool) -> None:
         self.samples: dict[str, Sample] = {}
@@ -27,7 +27,7 @@ class FailureContext:
         self.shares = shares
 
     def as_read(self, failure: Failure, live: Live) -> Failure:
-        """Explain the failure of a launch by the context of all its devices."""
+        """Return the failure of a launch with an outside cause, if there is one, and with clues."""
         devices, own = live.next.cell.devices, live.device.uuid
         others = "" if self.shares else self.foreign.beside(devices, live.spec.requested_ns)
         broken = " and ".join(self._labels[other] for other in self.hazards.broken_beside(own))

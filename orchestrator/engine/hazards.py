@@ -1,8 +1,8 @@
-"""Faults of GPUs that the driver reports during the run, and their effect on the launches there.
+"""Faults of GPUs that the driver reports during the run, and their effect on launches on these GPUs.
 
     sampler ── XidSeen, GpuBroken, TooHot ──▶ heard ──▶ a failure that quarantines the GPU, or nothing
 
-A grave failure of a GPU is the cause of any failure of a launch there (process_failures.outside). An Xid that needs
+A grave failure of a GPU is the cause of any failure of a launch on it (process_failures.outside). An Xid that needs
 only a new process is kept as a clue.
 """
 
@@ -17,7 +17,7 @@ from protocol.messages import GpuBroken, TooHot, XidSeen
 
 
 class Hazards:
-    """Errors of the GPUs of a run, in order."""
+    """Errors that the driver reported for the GPUs of a run, in the order of the reports."""
 
     def __init__(self) -> None:
         self._last_ns: dict[str, dict[int, int]] = {}
@@ -25,11 +25,11 @@ class Hazards:
         self._grave: dict[str, Failure] = {}
 
     def is_news(self, message: XidSeen | GpuBroken | TooHot) -> bool:
-        """Whether this GPU has not reported the same before. The same Xid may come a thousand times."""
+        """Whether the message is not a repeated Xid. A GPU may report the same Xid a thousand times."""
         return not isinstance(message, XidSeen) or message.xid not in self._last_ns.get(message.uuid, {})
 
     def heard(self, message: XidSeen | GpuBroken | TooHot) -> Failure | None:
-        """Return the failure of launches on a GPU that is unusable now; None if it stays usable."""
+        """Note a message. Returns the failure of launches on its GPU if that is unusable now; None if it is usable."""
         if isinstance(message, TooHot):  # heat does not cause failures of other GPUs
             hot = Failure(category=Category.TOO_HOT, message=message.reason, phase=Phase.MEASURE)
             return self._grave.setdefault(message.uuid, hot)
@@ -59,7 +59,7 @@ class Hazards:
             self._broken[uuid] = None
 
     def broken_beside(self, uuid: str) -> tuple[str, ...]:
-        """Return the other GPUs of the run whose hardware has failed, in the order of their failures."""
+        """Return the UUIDs of the other GPUs whose hardware has failed in this run, in the order of their failures."""
         return tuple(other for other in self._broken if other != uuid)
 
     def since(self, uuid: str, at_ns: int) -> str:

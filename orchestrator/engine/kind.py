@@ -5,7 +5,7 @@
                                                     ├─▶ analysis: report
                                                     └─▶ report: layout
 
-Rooms below the kinds never ask which kind it is.
+Code outside kinds/ never asks which kind a run has.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +37,7 @@ Advise = Callable[[StoredRun, Mapping[str, Sequence[float]]], str]
 
 @dataclass(frozen=True)
 class LaunchTerms:
-    """How a launch measures on one device. injection, steps: as in Assign. python: interpreter, empty for this one."""
+    """How a launch measures on one device. injection, steps: as in Assign. python: its interpreter, empty for ours."""
 
     measurement: Measurement
     deadlines: Deadlines
@@ -57,7 +57,8 @@ class TelemetryTerms:
 class Remaining(NamedTuple):
     """Served and remaining seconds of the device that has served least in a run.
 
-    left_s: for launches of a resumed run. short: too little was served, and a launch fits into what remains.
+    left_s: seconds for launches of a resumed run. short: the device served too little, and another launch fits into the
+    remaining time.
     """
 
     served_s: float
@@ -66,20 +67,20 @@ class Remaining(NamedTuple):
 
 
 def configured_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Build the terms of the configuration: the same in every launch except for the load window."""
+    """Return the terms of a launch by the configuration: equal for all launches, except for the load window."""
     load_s = load_windows.window_s(cell, configuration, device, slot[1])
     return LaunchTerms(replace(configuration.measurement, load_s=load_s), configuration.deadlines)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Answer of a finished run, printed by its command. text: empty to print the report."""
+    """Answer that the command prints for a finished run. text: empty if the command prints the report instead."""
 
     text: str
 
 
 def suspects(archive: Archive, evidence: Evidence) -> Look:
-    """Return the cells that leave a GPU SUSPECT."""
+    """Return the cells by which a GPU is SUSPECT, as doubts about that GPU."""
     return Look(report_builder.in_doubt(archive, evidence))
 
 
@@ -87,11 +88,12 @@ def suspects(archive: Archive, evidence: Evidence) -> Look:
 class Kind:
     """A kind of run. Its functions are pure.
 
-    worker_environment: variables of processes that import torch, unless set by the user. next_rounds: takes state, seed
-    and whether there is time for a cell, returns launches to add once devices are idle; None: only the plan.
-    adds_launches: whether launches may be added after all planned ones; look: doubts to add them for. remaining: None:
-    the run ends with its plan. works_around_halts: its figures leave out pauses of a worker (stats/stalls.py). outcome:
-    None to print the report.
+    worker_environment: variables of processes that import torch, unless the user sets them. next_rounds: takes the
+    state, the seed and whether there is time for a cell; returns launches to add once devices are idle. None: no rounds
+    are added. adds_launches: whether launches may be added after the plan. look: finds the doubts that these launches
+    should settle. remaining: returns the seconds that a device has worked and must still work; None: the run ends with
+    its plan. works_around_pauses: whether figures exclude pauses of a worker (stats/stalls.py). outcome: returns the
+    printed answer; None: the report is printed.
     """
 
     name: str
@@ -104,7 +106,7 @@ class Kind:
     look: Callable[[Archive, Evidence], Look] = suspects
     advise: Advise | None = None
     remaining: Callable[[Archive, Evidence], Remaining] | None = None
-    works_around_halts: bool = False
+    works_around_pauses: bool = False
     report: ReportTerms = field(default_factory=ReportTerms)
     layout: Layout = DEFAULT
     outcome: Callable[[Archive, Evidence, Report], Outcome] | None = None

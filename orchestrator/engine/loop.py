@@ -36,11 +36,11 @@ LOOK_S: Final = 0.1
 IMPORTING: Final = Notice(
     level="info", message="importing torch and the models, once for all launches (about 10 s)", event="importing"
 )
-"""The import took 12 s on two cores, in which a log shows nothing else."""
+"""Shown because a log shows nothing else during the import, which took 12 s on two cores."""
 
 
 class Loop:
-    """Works on a run until every slot is settled, or a stop is requested."""
+    """Works on a run until all launches are done or given up, or a stop is requested."""
 
     def __init__(self, around: RunContext, begun: RunState) -> None:
         self._around = around
@@ -61,7 +61,7 @@ class Loop:
         return self._conductor.state
 
     def run(self) -> None:
-        """Work until nothing is left to do. Raises StorageError; ZygoteError, LinkError when nothing can be started."""
+        """Work until nothing is left to do. Raises StorageError; ZygoteError, LinkError if no worker can be started."""
         self._watch(self._around.link.socket)
         self._watch(self._around.stop_signals.fileno())
         if self._around.telemetry is not None:
@@ -105,7 +105,7 @@ class Loop:
         return frozenset(ready for ready, _ in self._poller.poll(timeout_ms))
 
     def _handle(self, ready: frozenset[object]) -> None:
-        """Handle messages before deaths: a worker's last message counts."""
+        """Handle what the poll found ready, messages before deaths: a worker's last message counts."""
         if self._around.link.socket in ready:
             self._read_link()
         if self._nursery.fileno() in ready:
@@ -206,7 +206,7 @@ class Loop:
         return may_begin and self._conductor.launch_what_is_due()
 
     def _look_after_the_link(self) -> None:
-        """Restore a deleted socket. End processes that can find neither the old one nor the new one."""
+        """Make a deleted socket again. End processes that can connect neither to the old socket nor to the new one."""
         if self._hopeless is not None:
             return
         link = self._around.link
@@ -244,7 +244,7 @@ class Loop:
             self._conductor.tell("warning", f"{module} cannot be imported, so its models will fail: {error}")
 
     def _replace_zygote(self) -> None:
-        """Start another zygote. Running workers go on; launches that were being forked are tried again."""
+        """Start another zygote. Running workers go on; forks without an answer are requested again."""
         try:
             end = self._nursery.bury()
         except ZygoteError as error:
@@ -267,7 +267,7 @@ class Loop:
     # ── helpers ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _reap_orphans(self) -> None:
-        """Reap adopted grandchildren. Not during a fork: the PID of its worker is not known yet."""
+        """Reap adopted grandchildren, but not during a fork: the PID of the new worker is not known yet."""
         if self._fleet.requested():
             return
         known = {live.pid for live in self._fleet.live.values()} | {self._nursery.pid}
@@ -276,9 +276,9 @@ class Loop:
             pass
 
     def _look_at_our_clock(self) -> None:
-        if by_s := self._clock.stood_still():
-            self._conductor.recorder.stood_still(by_s)
-            self._conductor.tell("warning", pauses_in_words((by_s,)), "stood_still", seconds=by_s)
+        if by_s := self._clock.suspended_s():
+            self._conductor.recorder.suspended(by_s)
+            self._conductor.tell("warning", pauses_in_words((by_s,)), "suspended", seconds=by_s)
             self._clock.worked()  # a slow disk may delay the record
 
     def _look_at_the_wall_clock(self) -> None:

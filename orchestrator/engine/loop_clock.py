@@ -9,14 +9,21 @@ from typing import Final, NamedTuple
 
 STILL_S: Final = 2.0
 """The loop reads the time several times per pass and sleeps for 1 s at most: a longer gap is a pause."""
+SHORT_S: Final = 0.5
+"""Gap from which a launch may have been paused, too: while one runs, the loop sleeps for 0.1 s at most."""
 
 
 class Pause(NamedTuple):
-    """A time in which the loop did not run, in monotonic nanoseconds. asleep: the whole machine was."""
+    """A time in which the loop did not run, in monotonic nanoseconds. asleep: the whole machine was suspended."""
 
     begin_ns: int
     end_ns: int
     asleep: bool = False
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the loop may have slept or waited for a disk, so that deadlines go on."""
+        return not self.asleep and self.end_ns - self.begin_ns < STILL_S * 1e9
 
 
 def _asleep() -> float:
@@ -24,7 +31,10 @@ def _asleep() -> float:
 
 
 class LoopClock:
-    """Counts seconds in which the loop was at work. read: the monotonic clock. asleep: seconds asleep since boot."""
+    """Counts seconds in which the loop was at work. read: monotonic clock. asleep: seconds of sleep since boot.
+
+    pauses: the pauses of SHORT_S or more.
+    """
 
     def __init__(self, read: Callable[[], float] = time.monotonic, asleep: Callable[[], float] = _asleep) -> None:
         self.pauses: list[Pause] = []
@@ -36,23 +46,24 @@ class LoopClock:
         self._unreported_s = 0.0
 
     def now(self) -> float:
-        """Return the monotonic time minus all pauses."""
+        """Return the monotonic time minus all pauses of STILL_S or more."""
         at, slept = self._read(), self._asleep()
         if (gap := at - self._looked) >= STILL_S:
             self._paused_s += gap
             self._unreported_s += gap
+        if gap >= SHORT_S:
             self.pauses.append(Pause(round(self._looked * 1e9), round(at * 1e9)))
         if slept - self._slept >= STILL_S:
             self.pauses.append(Pause(round(self._looked * 1e9), round(at * 1e9), asleep=True))
         self._looked, self._slept = at, slept
         return at - self._paused_s
 
-    def stood_still(self) -> float:
+    def suspended_s(self) -> float:
         """Return the seconds of pauses since the last call, 0.0 without any."""
         self.now()
         paused_s, self._unreported_s = self._unreported_s, 0.0
         return paused_s
 
     def worked(self) -> None:
-        """Count the time since the last look as work: it was long, but no pause."""
+        """Count the time since the clock was last read as work: the loop was busy for long, not paused."""
         self._looked = self._read()

@@ -22,7 +22,7 @@ _PATIENCE_S: Final = 5.0
 
 @dataclass(frozen=True)
 class Passed:
-    """A device whose process is gone. obstacle: why it must not be used now; empty if it may be used."""
+    """A device whose process is gone. obstacle: why no launch may use it now; empty if one may."""
 
     gone: Gone
     device: Device
@@ -43,12 +43,12 @@ class Gates:
         return bool(self._waiting)
 
     def limit_bytes(self, uuid: str) -> int | None:
-        """Memory in use up to which a device counts as free; None without a reading at the start of the run."""
+        """Return the used memory up to which a device is free; None if it was not read at the start of the run."""
         used = self._devices[uuid].memory_used_bytes
         return None if used is None else used + TOLERANCE_BYTES
 
     def admit(self, gone: Gone, telemetry: Telemetry | None, now: float) -> Passed | None:
-        """Pass a device whose process is gone; None if its memory must be awaited. now: seconds."""
+        """Pass a device whose process is gone; None if its memory must become free first. now: seconds."""
         device = gone.live.device
         if gone.unkillable:
             return self._pass(gone, "a process on it cannot be killed")
@@ -64,7 +64,7 @@ class Gates:
         return None
 
     def answered(self, answer: DeviceFree) -> Passed | None:
-        """Pass a device by the sampler's answer; None if it is not awaited any more."""
+        """Pass a device by the sampler's answer; None if nobody waits for this device any more."""
         gone = self._waiting.pop(answer.uuid, None)
         if gone is None:
             return None
@@ -74,7 +74,7 @@ class Gates:
         return self._pass(gone, f"its memory was not freed within {TIMEOUT_S:.0f} s ({used} in use)")
 
     def overdue(self, now: float) -> list[Passed]:
-        """Pass devices without any answer: NVML hangs, which must not stop the run."""
+        """Pass devices for which no answer came in time: NVML hangs, and must not stop the run."""
         silent = [uuid for uuid in self._waiting if now > self._since[uuid] + TIMEOUT_S + _PATIENCE_S]
         self._deaf = self._deaf or bool(silent)  # do not ask again: every cell would wait as long
         return [self._pass(self._waiting.pop(uuid), "") for uuid in silent]

@@ -30,7 +30,7 @@ _STANDS: Final = (
 
 
 class Alike(msgspec.Struct, frozen=True):
-    """Properties in which the cells of a plan differ. sizes: by model and workload. modes: of the whole run."""
+    """Properties that tell the cells of a plan apart. sizes: input sizes by model and workload. modes: of all cells."""
 
     sizes: Mapping[tuple[str, Workload], Collection[int | None]]
     modes: Collection[Mode]
@@ -72,10 +72,11 @@ def snapshot(
 ) -> Snapshot:
     """Describe the whole run at one moment. Waiting launches of a skipped model count as done and failed.
 
-    launch_s: mean duration of ended launches, by device. expected_s: estimated duration of a launch, by cell. limited:
-    None without a time limit. stops_s: as in eta. rounds: launches are added until the time is up; dropped ones do not
-    count then. open_ended: any number may be added. stands: cells(state), may be older. note: what idle devices wait
-    for, which makes the remaining time unknown.
+    named: how cells are described. launch_s: mean duration of ended launches, by device. expected_s: estimated duration
+    of a launch, by cell. limited: time of the run, None without a time limit. stops_s: as in eta. rounds: launches are
+    added until the time is up; dropped launches then do not count. open_ended: any number of launches may be added.
+    stands: number of cells by status, from cells(state), perhaps of an older state. note: what idle devices wait for,
+    which makes the remaining time unknown.
     """
     by_device = {launch.device.uuid: launch for launch in live.values()}
     in_vain = sum(state.in_vain.values())
@@ -99,9 +100,10 @@ def snapshot(
 
 
 def through(launches_s: float | None, total: int | None, limited: Time | None) -> float | None:
-    """Return the seconds until a run that nobody stops has nothing more to measure, None if unknown.
+    """Return the seconds until the last measurement of a run ends if nobody stops it; None if unknown.
 
-    launches_s: of the remaining launches, None if unknown. total: None where rounds are added until the time is up.
+    launches_s: seconds of the remaining launches, None if unknown. total: number of launches, None where rounds are
+    added until the time is up. limited: time of the run, None without a time limit.
     """
     left_s = None if limited is None else max(limited.left_s, 0.0)
     if total is None or launches_s is None:
@@ -110,7 +112,7 @@ def through(launches_s: float | None, total: int | None, limited: Time | None) -
 
 
 def eta(through_s: float | None, stops_s: float | None) -> float | None:
-    """Return the seconds until nothing is measured any more. stops_s: until a stop ends the run, maybe below 0."""
+    """Return the remaining seconds of measurement, None if unknown. stops_s: seconds until a stop, may be below 0."""
     if stops_s is None:
         return through_s
     return max(stops_s, 0.0) if through_s is None else min(through_s, max(stops_s, 0.0))
@@ -119,7 +121,7 @@ def eta(through_s: float | None, stops_s: float | None) -> float | None:
 def share(done: int, total: int | None, limited: Time | None, through_s: float | None) -> float:
     """Return the share of a run that is over, 0 to 1: of its time where that is limited, else of its launches.
 
-    through_s: as from `through`. total: None where launches are added to the plan.
+    done, total: numbers of launches; total is None where launches are added to the plan. through_s: from `through`.
     """
     if limited is None or done == total:
         return done / total if total else 1.0
@@ -129,7 +131,7 @@ def share(done: int, total: int | None, limited: Time | None, through_s: float |
 
 
 def cells(state: RunState) -> dict[SlotStatus, int]:
-    """Count the planned cells by status: of each cell's launches, the status that is first in _STANDS. Slow."""
+    """Count the planned cells by status: the first status in _STANDS that a launch of the cell has. Slow."""
     places: dict[str, int] = {}
     for (cell_id, _), slot in state.slots.items():
         in_vain = slot.status is SlotStatus.WAITING and is_skipped(state, state.cells[cell_id])
@@ -140,7 +142,7 @@ def cells(state: RunState) -> dict[SlotStatus, int]:
 
 
 def ended(state: RunState, live: Live, device: Device, outcome: Result | Failure, named: Alike) -> CellEnded:
-    """Describe a launch that is over. state: after its end."""
+    """Describe a launch that is over. state: of the run, after its end. named: how the cell is described."""
     event = CellEnded(
         label=device.label,
         cell=named.describe(live.next.cell),
@@ -180,7 +182,7 @@ def _device_rate(result: Result, mean_ms: float) -> str:
 
 
 def _again(state: RunState, live: Live, failure: Failure) -> bool:
-    """Whether the failed launch is retried in this run. A scan goes on with another size."""
+    """Whether the failed launch is retried in this run. False in a batch scan that goes on with another size."""
     if failure.category is Category.STOPPED or (live.next.scans and not POLICY[failure.category].retries):
         return False
     return state.slots[live.next.slot].status is SlotStatus.WAITING
@@ -220,7 +222,7 @@ def _line(
         label=device.label,
         name=device.name,
         sample=sample,
-        taken_out=bool(quarantined),
+        quarantined=bool(quarantined),
         note=quarantined or note,
     )
     if live is not None:
@@ -264,7 +266,7 @@ def launches_s(
 
 
 def _alone(state: RunState, uuid: str) -> float:
-    """Return the share of solo launches in the queue of a device. All other devices stop during a solo launch."""
+    """Return the share (0 to 1) of solo launches in the queue of a device. All other devices wait during these."""
     queue = state.devices[uuid].queue
     if not turns.are_taken(state) or not queue:
         return 0.0
@@ -274,7 +276,7 @@ def _alone(state: RunState, uuid: str) -> float:
 def _left_s(
     state: RunState, uuid: str, device: DeviceState, launch_s: float | None, expected_s: Mapping[str, float] | None
 ) -> float | None:
-    """Seconds that waiting and running launches of a device will take. launch_s: mean of ended ones."""
+    """Return the seconds until the queue of a device is done, None if unknown. launch_s: mean of its ended launches."""
     now = None if device.running is None else state.launches[device.running]
     runs = now is not None and state.slots[now].status is SlotStatus.RUNNING
     number = len(device.queue) - state.in_vain.get(uuid, 0) + runs

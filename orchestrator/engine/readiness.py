@@ -1,4 +1,4 @@
-"""Check whether a run can start on its GPUs as they are now, and which of them are gone since it was planned."""
+"""Check whether a run can start on its GPUs as they are now, and which GPUs have disappeared since it was planned."""
 
 import time
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from protocol.messages import GpuBroken
 
 
 def check(stored: StoredRun, display: Display, planned: Look | None) -> tuple[str | None, tuple[GpuBroken, ...]]:
-    """Return the driver version, None where NVML is missing or broken, and the GPUs that are gone.
+    """Return the driver version (None where NVML is missing or broken) and the GPUs that are gone.
 
-    planned: NVML's view from planning, after CUDA was tested; None to do both here. Raises DeviceError if the driver
-    hangs, no device is left, foreign processes compute on the devices, or CUDA does not work.
+    planned: NVML's view when the run was planned, if CUDA was tested then; None: this function reads and tests. Raises
+    DeviceError if the driver hangs, no device is left, foreign processes compute on the devices, or CUDA does not work.
     """
     gpus = [device for device in stored.devices if device.kind is DeviceKind.CUDA]
     if not gpus:

@@ -2,7 +2,7 @@
 
     started ─▶ the process is made ─▶ spawned ─▶ ended: result file, synced, then the journal ─▶ Ack ─▶ left
 
-Each method returns once the record is on disk, and raises StorageError when the disk refuses.
+Each method returns once the record is on disk, and raises StorageError when it cannot be written.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ class Recorder:
         self._append = journal.append
 
     def zygote_started(self, start_ms: float, failed: dict[str, str]) -> None:
-        """Record that the zygote is ready. failed: module → error of its import."""
+        """Record that the zygote is ready. start_ms: how long that took. failed: module → error of its import."""
         self._append(records.ZygoteStarted(start_ms=start_ms, failed=failed))
 
     def started(self, following: NextLaunch) -> None:
@@ -49,7 +49,7 @@ class Recorder:
         )
 
     def added(self, slots: tuple[Slot, ...], suspects: tuple[str, ...] = ()) -> None:
-        """Record more launches of planned cells."""
+        """Record that launches of planned cells were added. suspects: UUIDs of the GPUs in doubt."""
         self._append(records.Added(slots=slots, suspects=suspects, at_ns=time.monotonic_ns()))
 
     def dropped(self, slot: Slot, reason: str) -> None:
@@ -63,7 +63,7 @@ class Recorder:
         self._append(records.Spawned(launch=live.spec.launch, pid=live.pid, start_ticks=ticks))
 
     def ended(self, live: Live, outcome: Result | Failure) -> records.End:
-        """Record the outcome of a launch. A result is written to its file first. A later failure withdraws it."""
+        """Record the outcome of a launch, a result after writing its file. A failure withdraws an earlier result."""
         if isinstance(outcome, Result):
             data = codec.encode(outcome)
             write_durably(live.paths.result, data)
@@ -92,7 +92,7 @@ class Recorder:
         self._append(records.Foreign(device=message.uuid, at_ns=message.at_ns, by=by))
 
     def left(self, passed: Passed) -> None:
-        """Record that the process is gone, and its device free or quarantined."""
+        """Record that the process is gone, and that its device is free or quarantined."""
         exit_ = passed.gone.exit
         self._append(
             records.Left(
@@ -107,21 +107,21 @@ class Recorder:
         """Record that the host's clock was set by `by_s` seconds, to `wall` (since the epoch)."""
         self._append(records.ClockSet(at_ns=time.monotonic_ns(), wall=wall, by_s=by_s))
 
-    def stood_still(self, seconds: float) -> None:
+    def suspended(self, seconds: float) -> None:
         """Record that the orchestrator was suspended for `seconds`, until now."""
-        self._append(records.StoodStill(at_ns=time.monotonic_ns(), seconds=seconds))
+        self._append(records.Suspension(at_ns=time.monotonic_ns(), seconds=seconds))
 
     def stop_requested(self) -> None:
         """Record a stop request."""
-        self._append(records.StopAsked(at_ns=time.monotonic_ns()))
+        self._append(records.StopRequest(at_ns=time.monotonic_ns()))
 
     def telemetry_ended(self) -> None:
         """Record that there are no GPU readings from now on."""
         self._append(records.TelemetryEnded(at_ns=time.monotonic_ns()))
 
-    def taken_out(self, device: str, reason: str) -> None:
+    def quarantined(self, device: str, reason: str) -> None:
         """Record the quarantine of a device for the rest of this session."""
-        self._append(records.TakenOut(device=device, at_ns=time.monotonic_ns(), reason=reason))
+        self._append(records.Quarantine(device=device, at_ns=time.monotonic_ns(), reason=reason))
 
     def too_hot(self, message: TooHot) -> None:
         """Record that the load of a GPU was ended because of its temperature."""

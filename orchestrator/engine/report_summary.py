@@ -3,14 +3,14 @@
 import msgspec
 
 from orchestrator.config.report_formats import ReportFormat
+from orchestrator.figures.exit_code import RunVerdict
 from orchestrator.figures.report import CellCounts
-from orchestrator.figures.run_verdict import RunVerdict
 from orchestrator.state.archive import Archive
 from orchestrator.system import safe_read
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Verdict of a report. why: reason for a non-zero exit code. report: path. burn_in: verdict by device label."""
+    """Verdict of a report. why: reason for a non-zero exit code. report: its path. burn_in: verdict by device label."""
 
     verdict: str
     exit_code: int

@@ -58,9 +58,10 @@ def execute(
 ) -> Report:
     """Work on a run until it is done, write its report and return it.
 
-    look: NVML's view from planning, after CUDA was tested; None to do both here. stop_signals: those of the command,
-    None to catch them here. write_report: called while the lock is held. Raises UserError when the run cannot be worked
-    on here, StorageError when the disk refuses, and what `write_report` raises.
+    look: NVML's view when the run was planned, if CUDA was tested then; None: this function reads and tests.
+    stop_signals: those of the command; None: this function catches them. write_report: called while the lock is held.
+    Raises UserError when the run cannot be worked on here, StorageError when files cannot be written, and what
+    `write_report` raises.
     """
     process_start.check_rooms()
     if paths.journal.exists():  # before the check of the GPUs, which leftover workers may use
@@ -106,7 +107,7 @@ def clear_up(stored: StoredRun, paths: RunPaths) -> None:
 
 
 def left_to_do(stored: StoredRun, paths: RunPaths, kind: Kind) -> tuple[int, int]:
-    """Count the remaining launches, lost results included, and all launches of the run.
+    """Count the remaining launches, including those whose result is lost, and all launches of the run.
 
     In a run with a duration, 0 remain once the duration is served. If the plan is done before that, all cells count
     again.
@@ -126,7 +127,7 @@ def left_to_do(stored: StoredRun, paths: RunPaths, kind: Kind) -> tuple[int, int
 
 @evidence.collector_off()
 def remaining(stored: StoredRun, paths: RunPaths, kind: Kind) -> Remaining | None:
-    """Return measured and remaining time of a run with a duration, else None. Raises RunFolderError."""
+    """Return served and remaining time of a run with a duration; None for other runs. Raises RunFolderError."""
     if kind.remaining is None:
         return None
     loaded = archive.assemble(stored, paths, read(paths.journal))
@@ -196,7 +197,7 @@ def _state(stored: StoredRun, records: tuple[Record, ...]) -> RunState:
 
 
 def _budget(stored: StoredRun, kind: Kind, records: tuple[Record, ...]) -> Budget | None:
-    """Return the time limit, less the time served. A gate or resumed burn-in counts from its first launch."""
+    """Return the rest of the time limit; None: no limit. A gate or resumed burn-in counts from its first launch."""
     configuration = stored.configuration
     if configuration.time_limit_s is None:
         return None
@@ -217,7 +218,7 @@ def _take_over(
     *,
     kind: Kind,
 ) -> None:
-    """Start a session: end attempts of a dead process, withdraw lost results. settings: environment variables."""
+    """Begin a session: end attempts of a dead process, withdraw lost results. settings: environment variables."""
     records = journal.recovered
     so_far = remaining(stored, paths, kind) if records else None
     if not records:
@@ -265,7 +266,7 @@ def _newest(records: tuple[Record, ...]) -> Segment:
 
 
 def _lost(stored: StoredRun, paths: RunPaths) -> list[tuple[int, Failure]]:
-    """Return launches whose result file is not the one in the journal. They are measured again."""
+    """Return launches whose result file does not match the journal, with a failure. They are measured again."""
     run = archive.load(paths, stored)
     lost = []
     for attempt in run.attempts:

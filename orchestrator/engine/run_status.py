@@ -26,7 +26,7 @@ from orchestrator.state.slots import RunState, SlotStatus
 from orchestrator.state.stopping import GENTLE_GRACE_S, GENTLE_S
 from orchestrator.state.time_budget import Time
 from orchestrator.store import journal, lock, report_places
-from orchestrator.store.records import End, Record, Segment, Start, StopAsked, ZygoteStarted
+from orchestrator.store.records import End, Record, Segment, Start, StopRequest, ZygoteStarted
 from orchestrator.system import host, safe_read
 from protocol.failure import Category, Failure
 from protocol.paths import RunPaths
@@ -36,7 +36,7 @@ _ENDED: Final = frozenset({Standing.OVER, Standing.INTERRUPTED, Standing.BROKEN}
 
 
 def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...]]:
-    """Read the status of the run, and all attempts. Raises RunFolderError for a run that cannot be read."""
+    """Return the status of the run, and all attempts. Raises RunFolderError for a run that cannot be read."""
     holder = lock.holder(paths)
     alive = None if holder is None else lock.life(holder)
     results = tuple(paths.results())
@@ -65,9 +65,9 @@ def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...
         return status, ()
     now_ns = time.monotonic_ns()
     if status.standing in GOES_ON:
-        asked_ns = stops_asked(records)
+        asked_ns = stop_requests_ns(records)
         since_s = max((now_ns - asked_ns[0]) / 1e9, 0.0) if asked_ns else None
-        status = msgspec.structs.replace(status, stop_asked_s=since_s, stops_now=len(asked_ns) > 1)
+        status = msgspec.structs.replace(status, stop_requested_s=since_s, stops_now=len(asked_ns) > 1)
     else:
         status = msgspec.structs.replace(status, lost=tuple(_lost(run)))
     if status.standing is Standing.RUNNING:
@@ -101,9 +101,9 @@ def _timed(status: Status, run: Archive, limited: Time | None, *, open_ended: bo
 
 
 def _stops_s(status: Status) -> float | None:
-    if status.stop_asked_s is None:
+    if status.stop_requested_s is None:
         return None
-    return (0.0 if status.stops_now else GENTLE_S + GENTLE_GRACE_S) - status.stop_asked_s
+    return (0.0 if status.stops_now else GENTLE_S + GENTLE_GRACE_S) - status.stop_requested_s
 
 
 def _standing(run: Archive | None, alive: lock.Life | None, holder: lock.Holder | None) -> Standing:
@@ -126,7 +126,7 @@ def _lost(run: Archive) -> Iterator[str]:
 
 
 def _spent_s(stored: StoredRun, holder: lock.Holder, records: Sequence[Record]) -> float:
-    """Seconds that the working process counts against its limit. A resumed burn-in adds the time served before."""
+    """Return the seconds of the time limit that the run has spent; a resumed burn-in counts earlier sessions, too."""
     segments = [place for place, record in enumerate(records) if isinstance(record, Segment)]
     resumed = stored.configuration.cell_s is not None and len(segments) > 1
     if not segments or not (resumed or stored.configuration.least_launches):
@@ -138,12 +138,12 @@ def _spent_s(stored: StoredRun, holder: lock.Holder, records: Sequence[Record]) 
     return newest.served_s + (now_ns - next(starts, now_ns)) / 1e9
 
 
-def stops_asked(records: Sequence[Record]) -> tuple[int, ...]:
-    """Monotonic nanoseconds (this boot) of the stop requests to the working process, at most two."""
+def stop_requests_ns(records: Sequence[Record]) -> tuple[int, ...]:
+    """Return the times (monotonic ns of this boot) of the stop requests to the working process, at most two."""
     asked_ns: list[int] = []
     for record in reversed(records):
         match record:
-            case StopAsked():
+            case StopRequest():
                 asked_ns.insert(0, record.at_ns)
             case Segment():
                 break
@@ -155,7 +155,7 @@ def _importing_s(stored: StoredRun, records: Sequence[Record], now_ns: int) -> f
         return None  # each launch imports for itself
     for record in reversed(records):
         match record:
-            case ZygoteStarted() | StopAsked():
+            case ZygoteStarted() | StopRequest():
                 return None
             case End(failure=Failure(category=Category.ZYGOTE_DIED)):
                 return max((now_ns - record.at_ns) / 1e9, 0.0)
@@ -189,7 +189,7 @@ def _with_counts(status: Status, run: Archive, now_ns: int) -> Status:
             for attempt in run.attempts
             if goes_on and attempt.end is None and _is_running(attempt, state)
         ),
-        taken_out={labels[uuid]: reason for uuid, reason in run.taken_out.items()},
+        quarantined={labels[uuid]: reason for uuid, reason in run.quarantined.items()},
         last_failure=_failure_words(failures[-1], state, labels, named) if failures else "",
     )
 
@@ -200,7 +200,7 @@ def _is_running(attempt: Attempt, state: RunState) -> bool:
 
 
 def _is_failure(attempt: Attempt, state: RunState) -> bool:
-    """Whether an attempt failed without a later result. One that ended with the run counts once it is final."""
+    """Whether an attempt failed and none succeeded later. If a stop ended it, it only counts once it is final."""
     slot = state.slots[attempt.slot]
     if attempt.failure is None or slot.status is SlotStatus.MEASURED:
         return False
@@ -213,8 +213,11 @@ def _is_failure(attempt: Attempt, state: RunState) -> bool:
 def _failure_words(attempt: Attempt, state: RunState, labels: dict[str, str], named: Alike) -> str:
     assert attempt.failure is not None
     where = f"{labels[attempt.device]}  {named.describe(state.cells[attempt.start.cell])} b{attempt.start.batch_size}"
-    latest = state.slots[attempt.slot].launch == attempt.start.launch
-    again = "" if latest else " (tried again since, so not counted as failed)"
+    slot, again = state.slots[attempt.slot], ""
+    if slot.launch != attempt.start.launch:
+        again = " (tried again since, so not counted as failed)"
+    elif slot.status is SlotStatus.WAITING:
+        again = " (to be tried again, so not counted as failed)"
     return f"{where}: {attempt.failure.category}: {attempt.failure.message}{again}"
 
 

@@ -1,4 +1,4 @@
-"""Types of the status of a run of another process, and what the user may do next. Filled by run_status.py."""
+"""Types of the status of a run that another process works on, and what the user may do next. Made by run_status.py."""
 
 import enum
 from typing import Final
@@ -9,7 +9,7 @@ from orchestrator.engine import report_summary
 
 
 class Standing(enum.StrEnum):
-    """Standing of a run, in words for people."""
+    """What a run is doing or how it ended, in words for people."""
 
     NOT_BEGUN = "not begun"
     RUNNING = "running"
@@ -39,7 +39,7 @@ STOPPING: Final = "`gpubench-orchestrate stop {folder}` again stops the run now"
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """The running attempt of a device. for_s: seconds since its start."""
+    """The attempt that runs on a device. for_s: seconds since its start."""
 
     device: str
     cell: str
@@ -51,13 +51,13 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Current status of a run. Counts are launches, added ones included.
 
-    planned: None for a run that adds rounds until its time is up. failed: not retried. importing_s: seconds that
-    launches have waited for the zygote's import. skipped: model → reason. started: seconds since the epoch.
-    limit_left_s: until the end of the process, reports included. eta_s: seconds until nothing is measured any more;
-    None until every device has ended a launch. share: part of the run that is over, 0 to 1; None if unknown.
-    stop_asked_s: seconds since the stop request. stops_now: requested twice. taken_out: quarantined device → reason.
-    no_outcome: why a run that has ended has no outcome. lost: missing result files, only checked once no process works
-    on the run.
+    planned: None for a run that adds rounds until its time is up. failed: launches that failed and are not retried.
+    importing_s: seconds that launches have waited for the zygote's import. skipped: model → reason. started: seconds
+    since the epoch. limit_left_s: seconds until the time limit ends the process, reports included. eta_s: seconds until
+    nothing is measured any more; None until every device has ended a launch. share: part of the run that is over, 0 to
+    1; None if unknown. stop_requested_s: seconds since the stop request. stops_now: a stop was requested twice.
+    quarantined: device → reason. no_outcome: why a run that has ended has no outcome. lost: missing result files, only
+    checked once no process works on the run.
     """
 
     run_id: str
@@ -80,9 +80,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     limit_left_s: float | None = None
     eta_s: float | None = None
     share: float | None = None
-    stop_asked_s: float | None = None
+    stop_requested_s: float | None = None
     stops_now: bool = False
-    taken_out: dict[str, str] = {}
+    quarantined: dict[str, str] = {}
     last_failure: str = ""
     reports: tuple[str, ...] = ()
     unwritten: tuple[str, ...] = ()

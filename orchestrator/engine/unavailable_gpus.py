@@ -21,7 +21,7 @@ AT_MOST_S: Final = 120.0
 class Rest:
     """Rest of a GPU, until `until` (seconds of the loop's clock) at most.
 
-    since_ns: monotonic; earlier samples do not count. limit_c: None where NVML has no sensor.
+    since_ns: monotonic time from which samples count. limit_c: None where NVML has no sensor.
     """
 
     until: float
@@ -35,7 +35,7 @@ def begin_rest(hottest_c: int | None, now: float, now_ns: int) -> Rest:
 
 
 def is_rested(resting: Rest, newest: Sample | None, now: float) -> bool:
-    """Whether the GPU may be used again. newest: its newest sample; without one, only time decides."""
+    """Whether the GPU may be used again. newest: newest sample of the GPU; without one, only the time decides."""
     if now >= resting.until:
         return True
     if newest is None or newest.at_ns < resting.since_ns:
@@ -47,7 +47,7 @@ def is_rested(resting: Rest, newest: Sample | None, now: float) -> bool:
 
 
 class Waiting:
-    """Waiting devices by UUID. A device may wait because it is too hot, because others use it, or both."""
+    """Waiting devices by UUID. A device may wait because it is too hot, because other processes use it, or both."""
 
     def __init__(self) -> None:
         self._resting: dict[str, Rest] = {}
@@ -64,16 +64,16 @@ class Waiting:
         self._resting[uuid] = begin_rest(hottest_c, now, now_ns)
 
     def block(self, uuid: str, limit_bytes: int | None, now: float) -> None:
-        """Let a busy device wait. limit_bytes: memory in use at or below which it is free, None if unknown."""
+        """Let a busy device wait. limit_bytes: it is free at or below this used memory; None if unknown."""
         self._blocked[uuid] = blocked_gpus.block(limit_bytes, now)
 
     def released(
         self, now: float, samples: Mapping[str, Sample], foreign: Callable[[str], str], *, stopping: bool
     ) -> Iterator[tuple[str, str]]:
-        """Yield devices that no longer wait, with the reason to give them up, empty where they may be used.
+        """Yield (UUID, reason) of devices that no longer wait. The reason to give a device up is empty if it is usable.
 
-        samples: the newest of each. foreign: returns who else computes on a device. stopping: nothing is awaited any
-        more.
+        samples: newest sample of each device. foreign: returns the other process that computes on a device. stopping:
+        the run stops, so no device has to wait.
         """
         for uuid in {*self._resting, *self._blocked}:
             sample, given_up = samples.get(uuid), ""

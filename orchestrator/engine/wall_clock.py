@@ -7,7 +7,7 @@ JUMP_S: Final = 2.0
 
 
 class WallClock:
-    """Compares the time of day with the monotonic clock, both in seconds."""
+    """Compares the time of day with the monotonic clock to see that the time was set. Both are in seconds."""
 
     def __init__(self, wall: float, monotonic: float) -> None:
         self._offset = wall - monotonic

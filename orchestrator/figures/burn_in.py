@@ -14,14 +14,14 @@ class Pace(enum.StrEnum):
 
     STEADY = "steady"
     SLOWER = "slower"
-    INCONCLUSIVE = "cannot be told"
+    INCONCLUSIVE = "inconclusive"
 
 
 class Ending(enum.StrEnum):
     """What ended the heat soak."""
 
     STEADY = "the temperature was steady"
-    CAP = "it had taken as long as it may"
+    CAP = "its time limit was reached"
     WORK_ENDED = "the work ended before the temperature was steady"
     FIRST_ROUND = "the first round was over; no temperature could be read"
 
@@ -30,9 +30,10 @@ class CheckReport(Part, frozen=True, kw_only=True):
     """One kind of check on one GPU.
 
     verified_operations: floating-point operations whose results were compared. verified_bytes: compared bytes of memory
-    or transfers. error_bound: share of wrong checks excluded with 95 % confidence, 3/n; error_bound_per_hour: the same
-    per hour of checks. Both are null where errors were found. method: how outputs were compared. covered_share: of the
-    free memory, 0 to 1 (CPU: of the planned memory); null for other checks.
+    or transfers. error_bound: share of wrong checks that n right ones exclude with 95 % confidence, 3/n;
+    error_bound_per_hour: the same per hour of checks. Both are null where errors were found. method: how outputs were
+    compared. covered_share: checked share of the free memory (CPU: of the planned memory), 0 to 1; null for other
+    checks.
     """
 
     check: str
@@ -58,22 +59,22 @@ class ReasonReport(Part, frozen=True, kw_only=True):
 
 
 class HeatSoakReport(Part, frozen=True, kw_only=True):
-    """The heat soak, which the judgement of rates excludes. Its errors count.
+    """The heat soak. Rates during it are not judged, but errors during it count.
 
-    left_out_seconds: excluded from the beginning of each stretch of work; null if the whole first round was excluded.
-    reached_c: median temperature of the hottest ten-second window.
+    excluded_seconds: time without judged rates at the start of each session; null if the whole first round was
+    excluded. reached_c: median temperature of the hottest ten-second window.
     """
 
-    left_out_seconds: float | None
+    excluded_seconds: float | None
     ended_because: tuple[Ending, ...]
     reached_c: float | None
 
 
 class CourseReport(Part, frozen=True, kw_only=True):
-    """Rates over the burn-in: "by itself" as measured, or "against its siblings".
+    """Change of a GPU's rates over the burn-in. against: "by itself", or "against its siblings" for relative rates.
 
-    change_percent: last fifth of the time relative to the first, with its 95 % interval; negative is slower.
-    percent_per_hour: trend. step_at_hours: time of a sudden change. null: unknown, or none.
+    change_percent: change from the first fifth of the time to the last, with its 95 % interval; negative is slower.
+    percent_per_hour: slope of the trend. step_at_hours: hours until a sudden change. null: unknown, or no such change.
     """
 
     against: str
@@ -87,10 +88,10 @@ class CourseReport(Part, frozen=True, kw_only=True):
 
 
 class PaceReport(Part, frozen=True, kw_only=True):
-    """Judgement of one kind of rates.
+    """Verdict on one kind of rates of a GPU, such as its rates in training. text: the evidence.
 
-    courses: rates over the burn-in, those "by itself" first. reason: probable reason of a slower GPU; null if unknown.
-    rate_per_clock_percent: change of the work per clock cycle.
+    courses: changes over the burn-in, those "by itself" first. reason: probable reason why the GPU is slower; null if
+    unknown. rate_per_clock_percent: change of the work per SM clock cycle over the burn-in.
     """
 
     kind: str
@@ -105,10 +106,10 @@ class PaceReport(Part, frozen=True, kw_only=True):
 class GpuBurnIn(Part, frozen=True, kw_only=True):
     """Burn-in of one GPU.
 
-    asked_seconds: requested time. served_seconds: time at work, with ordinary gaps. under_load_seconds: time of the
-    measured blocks. compared_launches: launches whose bits were compared with another launch's. heat_soak: null for a
-    CPU device, whose rates are not judged. not_tested: check → reason. unfinished: planned but incomplete checks among
-    them.
+    requested_seconds: requested time. served_seconds: time at work, with the usual gaps between launches.
+    under_load_seconds: time of the measured blocks. compared_launches: launches whose output bits were compared with
+    another launch's. heat_soak: null for a CPU device, whose rates are not judged. not_tested: check → reason.
+    unfinished: checks of not_tested that were planned but did not finish.
     """
 
     gpu_uuid: str
@@ -116,7 +117,7 @@ class GpuBurnIn(Part, frozen=True, kw_only=True):
     verdict: HealthVerdict
     action: Action
     reasons: tuple[ReasonReport, ...]
-    asked_seconds: float
+    requested_seconds: float
     served_seconds: float
     under_load_seconds: float
     rounds: int
@@ -131,11 +132,12 @@ class GpuBurnIn(Part, frozen=True, kw_only=True):
 
 
 class LinksReport(Part, frozen=True, kw_only=True):
-    """Speed of the links between devices of one kind, medians over the launches. In 1e9 bytes/s.
+    """Rates of the links between devices of one kind: medians over the launches, in 1e9 bytes/s.
 
-    precision: of the values that all-reduce adds up. connection: type, whether NCCL may use NVLink multicast, and how
-    it was verified. copies: from each device to all others at once. all_reduce: bytes of one device over the time; on
-    the bus: times 2(n-1)/n for n devices. to_host, to_device: pinned memory, all devices at once.
+    precision: that of the values which all-reduce adds up. connection: type of the links, whether NCCL may use NVLink
+    multicast, and how transfers were verified. copies: from each device to all others at once. all_reduce: bytes of one
+    device divided by the time; all_reduce_bus: this rate times 2(n-1)/n for n devices. to_host, to_device: copies to
+    and from pinned host memory, all devices at once.
     """
 
     gpu_uuids: tuple[str, ...]
@@ -150,7 +152,7 @@ class LinksReport(Part, frozen=True, kw_only=True):
 
 
 class Fate(enum.StrEnum):
-    """Outcome of a requested fault, the gravest first."""
+    """Outcome of a fault that the user asked to inject, the gravest first."""
 
     MISSED = "not found"
     IN_PART = "found in part"
@@ -169,10 +171,10 @@ class InjectedReport(Part, frozen=True, kw_only=True):
 
 
 class BurnInReport(Part, frozen=True, kw_only=True):
-    """The burn-in. verdict: of the worst GPU. injected: requested faults, if any.
+    """The burn-in. verdict: the worst verdict on a GPU. injected: requested faults, if any.
 
-    wrong_transfers: wrong copies, all-reduce sums, and numbers to send, without errors that others caused. A wrong copy
-    may count for both of its devices.
+    wrong_transfers: number of wrong copies, wrong all-reduce sums and wrong values before sending. An error that
+    follows from another one does not count. In the checks of the GPUs, a wrong copy may count for both of its devices.
     """
 
     level: str

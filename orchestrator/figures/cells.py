@@ -37,8 +37,8 @@ class Status(enum.StrEnum):
 class CellReport(Part, frozen=True, kw_only=True):
     """Final state of a planned cell.
 
-    degraded: measured at a smaller batch. refers_to: the planned cell that has the result, if status is referred.
-    reason: empty if ok. launches: number of launches; the figures are medians over them.
+    degraded: measured at a smaller batch than requested. refers_to: the planned cell that has the result, if status is
+    referred. reason: empty if ok. launches: number of launches; the figures are medians over them.
     """
 
     cell: str
@@ -57,24 +57,26 @@ class CellReport(Part, frozen=True, kw_only=True):
 class Measured(CellReport, frozen=True, kw_only=True):
     """Figures of any measurement: computed for each launch, then medians over the launches.
 
-    steady_state: how warm-up ended. stop_reason: why measuring ended. measured_seconds: of a launch.
-    relative_half_width: half of the 95 % interval of the mean iteration within a launch. launch_values: the figure that
-    cells are compared by, for each launch: samples/s, tokens/s, ms of loading, TFLOP/s or GB/s of probes.
-    launch_spread_percent: between launches. launch_interval_percent: half of the 95 % interval of their mean rate, from
-    three launches on. drift_percent: second half of the times relative to the first; drifting: more than 0.5 %.
-    unsettled_percent: lasting change of the times from the end of warm-up to the end of the measurement; steady_state
-    is then none. host_percent: share of an iteration that the host needs to enqueue it. launch_bound: the GPU waited
-    for the host, or host_percent is 80 or more.
+    steady_state: how warm-up ended. stop_reason: why measuring ended. measured_seconds: time for which a launch
+    measured. relative_half_width: half of the 95 % interval of a launch's mean iteration, as a share of the mean.
+    launch_values: the figure that cells are compared by, for each launch: samples/s, tokens/s, ms of loading, TFLOP/s
+    or GB/s of probes. launch_spread_percent: (largest - smallest) / median of the launches' throughput.
+    launch_interval_percent: half of the 95 % interval of the mean of launch_values, in percent of it; null below three.
+    drift_percent: change of the times from the first half to the second; drifting: it exceeds 0.5 %. unsettled_percent:
+    lasting change of the times from the end of warm-up to the end of the measurement, with which steady_state is none;
+    null if none is certain. host_percent: share of an iteration that the host needs to enqueue it. launch_bound: the
+    GPU waited for the host, or host_percent is 80 or more.
 
-    peak_memory_mb: allocated on a GPU, resident set on a CPU device (memory_basis says which). cold_*: from the first
-    iteration to the end of warm-up; warm_*: over the measured blocks. gpu_memory_used_mb: whole GPU or MIG slice by
-    NVML, contexts included. Utilisation, power and energy: over the load window of the first launch at the largest
-    batch, otherwise over the measured blocks; null below 5 s (telemetry_note). host_cpu_percent: of one processor.
-    host_memory_mb: peak resident set. sm_clock_drift_percent: second half of the measured time relative to the first.
-    clock_event_reasons: why NVML reports a lower clock. power_capped_percent, slowdown_percent: share of the measured
-    time with clocks limited by power, or by heat or a hardware brake. throttled: slowdown above 1 % in any launch; null
-    if not watched. contaminated: another process computed on the GPU when the run began or during a launch
-    (--allow-busy).
+    peak_memory_mb: allocated on a GPU, resident set on a CPU device (memory_basis says which). cold_memory_*: peak from
+    the first iteration to the end of warm-up; warm_memory_*: peak over the measured blocks. gpu_memory_used_mb: memory
+    in use on the whole GPU or MIG slice by NVML, contexts included. Utilisation, power and energy are read over the
+    load window (measured blocks and untimed iterations after them) of the first launch at the largest batch, otherwise
+    over the measured blocks; null below 5 s (telemetry_note). host_cpu_percent: processor time that the launch used;
+    100 is one full core. host_memory_mb: peak resident set. sm_clock_drift_percent: change of the SM clock from the
+    first half of the measured time to the second. clock_event_reasons: why NVML reports a lower clock.
+    power_capped_percent, slowdown_percent: share of the measured time with clocks limited by power, or by heat or a
+    hardware brake. throttled: slowdown above 1 % in any launch; null if not watched. contaminated: another process
+    computed on the GPU when the run began or during a launch (--allow-busy).
     """
 
     steady_state: str | None
@@ -121,12 +123,17 @@ class Measured(CellReport, frozen=True, kw_only=True):
     host_cpu_percent: float | None = None
     host_memory_mb: float | None = None
 
+    @property
+    def wrong(self) -> str:
+        """What is wrong with the result, or "". Only outputs of compiled models are checked."""
+        return ""
+
 
 class LoadMetrics(Measured, frozen=True, kw_only=True):
     """Loading a model: instantiate it, read its weights from a file, copy them to the device.
 
-    model_load_time_ms: mean of repeated loads in one process; instantiate, weights, to_device: its parts.
-    cold_load_time_ms: first load of a fresh process. memory_allocated_mb: for the model.
+    model_load_time_ms: mean of repeated loads in one process; instantiate, weights, to_device: parts of it.
+    cold_load_time_ms: first load of a fresh process. memory_allocated_mb: memory of the loaded model.
     """
 
     model_load_time_ms: float | None
@@ -138,7 +145,7 @@ class LoadMetrics(Measured, frozen=True, kw_only=True):
 
 
 class Computed(Measured, frozen=True, kw_only=True):
-    """A model at work. energy_per_token_j: of written tokens, otherwise of read ones."""
+    """A model that computes. energy_per_token_j: energy per written token, or per read one if it writes none."""
 
     sample_unit: str
     plausibility: Plausibility
@@ -146,7 +153,7 @@ class Computed(Measured, frozen=True, kw_only=True):
 
 
 class ShapeTimes(Part, frozen=True, kw_only=True):
-    """Calls with inputs of one size: the first one, and the median of the later ones."""
+    """Times of calls with inputs of one size: that of the first call, and the median of later calls (null: none)."""
 
     input_size: int
     first_call_ms: float
@@ -154,12 +161,12 @@ class ShapeTimes(Part, frozen=True, kw_only=True):
 
 
 class ShapeFigures(Part, frozen=True, kw_only=True):
-    """Input sizes that change from call to call, met in one way: static, dynamic, or padded to buckets.
+    """Figures of a compiled model whose input size changes from call to call. way: static, dynamic or padded (buckets).
 
     error: why there are no figures. cache_hits: calls that compiled nothing; null where torch reached its limit of
-    compiled forms (limited), because later calls may have run eager. reasons: of recompilations, "file:line: reason",
-    each once. total_ms: of all calls. padding: elements of the padded inputs over those of the real ones.
-    padding_time: later calls over those of the static way.
+    compiled forms (limited), because later calls may have run eager. reasons: why torch compiled again, "file:line:
+    reason", each once. total_ms: time of all calls. padding: elements of padded inputs divided by those of the real
+    ones. padding_time: time of later calls divided by the same time of the static way.
     """
 
     way: str
@@ -178,13 +185,14 @@ class ShapeFigures(Part, frozen=True, kw_only=True):
 class CompilationFigures(Part, frozen=True, kw_only=True):
     """torch.compile in one cell, and the same cell without it.
 
-    own: the model's code compiles itself, so there is no eager cell to compare with. cold: of the first launch, with
-    empty caches; cached: of later ones, medians. compile_ms: TorchDynamo and its backend; first_call_ms: the first
-    iteration, compilation included. graph_breaks, recompilations: "file:line: reason", each once. Errors of the outputs
-    against eager (protocol.result.Compilation), the largest of all launches; within_tolerance: by the relative error
-    and the precision. speed_up: eager time over compiled time of an iteration, with its 95 % interval. memory_of_eager:
-    peak, as a share of eager's. pays_after_iterations: until a cold compilation has paid; null where it never does.
-    shapes: the first launch with input sizes that change (--compile-shapes), once for each way.
+    own: whether the model's code compiles itself, so there is no eager cell to compare with. cold: figures of the first
+    launch, with empty caches; cached: medians of later launches. compile_ms: TorchDynamo and its backend;
+    first_call_ms: the first iteration, compilation included. graph_breaks, recompilations: "file:line: reason", each
+    once. Errors of the outputs against eager (protocol.result.Compilation), the largest of all launches;
+    within_tolerance: by the relative error and the precision. speed_up: eager time over compiled time of an iteration,
+    with its 95 % interval; null beyond the tolerance. memory_of_eager: peak memory as a share of that of eager.
+    pays_after_iterations: iterations until a cold compilation has paid off; null where it never does. shapes: figures
+    of the first launch with changing input sizes (--compile-shapes), one for each way.
     """
 
     own: bool
@@ -210,9 +218,9 @@ class CompilationFigures(Part, frozen=True, kw_only=True):
 class PhaseMetrics(Computed, frozen=True, kw_only=True):
     """Inference or training at one batch size.
 
-    forward_time_ms: on the device, inputs already there. inference_latency_ms: from inputs to outputs in host memory,
-    mean over inference_latency_values separate passes; percentiles over all launches, p95 null below 20 values, p99
-    below 300. throughput_samples_per_sec: items over the whole time of the measured blocks.
+    forward_time_ms: time on the device, with the inputs already there. inference_latency_ms: time from inputs to
+    outputs in host memory, mean over inference_latency_values separate passes; percentiles over all launches, p95 null
+    below 20 values, p99 below 300. throughput_samples_per_sec: items over the whole time of the measured blocks.
     """
 
     forward_time_ms: float | None
@@ -228,14 +236,23 @@ class PhaseMetrics(Computed, frozen=True, kw_only=True):
     inference_latency_p99_ms: float | None = None
     compilation: CompilationFigures | None = None
 
+    @property
+    def wrong(self) -> str:
+        """Describe outputs of the compiled model that miss the tolerance, with their error; "" if there are none."""
+        found = self.compilation
+        if found is None or found.within_tolerance is not False:
+            return ""
+        return f"compiled outputs differ from eager ones by {found.relative_error:.0e}"
+
 
 class GenerationMetrics(Computed, frozen=True, kw_only=True):
     """Greedy generation of text with a KV cache at one batch size. A sample is a sequence.
 
-    generation_time_ms: end to end, all new_tokens. time_to_first_token_ms: prompt, and first token read by the host.
-    time_per_output_token_ms: (generation_time_ms - time_to_first_token_ms) / (new_tokens - 1). inter_token_*: between
-    tokens on the host, without the first, over all launches. tokens_per_second: of all sequences, over the whole
-    measured time. tokens_complete: tokens_generated, counted on the host, equals tokens_expected.
+    generation_time_ms: time of a whole text of new_tokens. time_to_first_token_ms: time until the host has read the
+    first token. time_per_output_token_ms: (generation_time_ms - time_to_first_token_ms) / (new_tokens - 1).
+    inter_token_*: times between tokens on the host, from the first token on, over all launches. tokens_per_second: of
+    all sequences, over the whole measured time. tokens_complete: tokens_generated, counted on the host, equals
+    tokens_expected.
     """
 
     prompt_tokens: int | None
@@ -256,8 +273,9 @@ class GenerationMetrics(Computed, frozen=True, kw_only=True):
 class ProbeMetrics(Measured, frozen=True, kw_only=True):
     """Performance of a device without a model. 1 TFLOP/s is 1e12 operations/s; GB of 1e9 bytes.
 
-    name: gemm (matrix products), hbm (device memory), h2d, d2h (between host and device). best_tflops: fastest;
-    sustained_tflops: best shape over the measured time. copy, triad: bytes read plus bytes written.
+    name: gemm (matrix products), hbm (device memory), h2d, d2h (between host and device). best_tflops: rate of the
+    fastest burst; sustained_tflops: rate of the best shape over the measured time. copy, triad: rates that count bytes
+    read and bytes written.
     """
 
     gpu_uuid: str
@@ -275,7 +293,7 @@ class ProbeMetrics(Measured, frozen=True, kw_only=True):
 
 
 class BatchPoint(Part, frozen=True, kw_only=True):
-    """One batch size of a scan. works: it ran; why_not: otherwise the category of failure. Others: see Measured."""
+    """One batch size of a scan, with figures as in Measured. works: the size ran. why_not: category of the failure."""
 
     batch_size: int
     launch: int
@@ -294,9 +312,9 @@ class BatchPoint(Part, frozen=True, kw_only=True):
 class BatchScan(Part, frozen=True, kw_only=True):
     """Batch sizes that `-b auto` tried for one cell, smallest first.
 
-    largest_batch_size: exact to one part in 32; bounded_by: its limit. best_batch_size: highest throughput; the model's
-    metrics have its figures. peak_memory_mb: allocated on a GPU, resident set on a CPU device. finished: false if the
-    run ended before the scan.
+    largest_batch_size: exact to 1/32; bounded_by: what limits it. best_batch_size: size with the highest throughput;
+    the model's metrics have its figures. peak_memory_mb: allocated on a GPU, resident set on a CPU device. finished:
+    false if the run ended before the scan did.
     """
 
     cell: str
@@ -323,8 +341,9 @@ class BatchScan(Part, frozen=True, kw_only=True):
 class ModelResult(Part, frozen=True, kw_only=True):
     """Metrics of one (GPU, model, precision, mode, input size, memory format, new tokens).
 
-    Metrics have the requested batch size as key, or the best one of a scan. input_size: of generation, the prompt.
-    statistics: of the largest batch with figures, inference before training; statistics_of names it.
+    Metrics have the requested batch size as key, or the best one of a scan. input_size: in generation, that of the
+    prompt. statistics: times of the largest batch with figures, of inference if it was measured, otherwise of training;
+    statistics_of names the cell.
     """
 
     gpu_uuid: str

@@ -10,9 +10,10 @@ from orchestrator.stats.slowdown_reasons import Reason
 
 
 class SpreadValue(Part, frozen=True, kw_only=True):
-    """One device in a comparison. not_comparable: why its value is excluded.
+    """One device in a comparison of identical devices. not_comparable: why its value is excluded.
 
-    percent_of_median: of the included values; null for an excluded device, unless it was throttled.
+    percent_of_median: value in percent of the median of the included values; null for an excluded device, unless it was
+    throttled.
     """
 
     gpu_uuid: str
@@ -25,9 +26,9 @@ class SpreadValue(Part, frozen=True, kw_only=True):
 
 
 class Spread(Part, frozen=True, kw_only=True):
-    """The same cell on identical devices (name, kind, memory).
+    """Figures of the same cell on identical devices: equal name, kind and memory.
 
-    value: in the unit of metric: a rate, or for loading a time. spread_percent: (largest - smallest) / median.
+    values: in the unit of `metric`: a rate, or a time of loading. spread_percent: (largest - smallest) / median.
     comparison: COMPARED, or NOT COMPARABLE below two values.
     """
 
@@ -52,8 +53,8 @@ class Spread(Part, frozen=True, kw_only=True):
 class SiblingEffect(Part, frozen=True, kw_only=True):
     """Rate of a GPU in percent of its siblings' median, with the 90 % interval.
 
-    Over all cells of one mode and limit (bound), or in one `cell`. margin_percent: tolerated deficit. p: probability of
-    such a deficit beyond the margin by chance, for this effect alone. launches: the fewest of any cell.
+    The rate is over all cells of one mode and limit (bound), or in one `cell`. margin_percent: tolerated deficit. p:
+    probability that chance alone gives such a deficit beyond the margin. launches: fewest launches of any cell.
     """
 
     cell: str
@@ -74,12 +75,12 @@ SLOWED_DOWN: Final = "SLOWED DOWN"
 class Standing(Part, frozen=True, kw_only=True):
     """Comparison of one GPU with its identical siblings (docs/method.md).
 
-    identical: number of identical GPUs in the run. percent, low_percent, high_percent: of the deciding effect. p: after
-    Holm over the GPUs. slowest_cells: slowest first. reason, next_step: probable reason and advice, for a finding or a
-    slowed-down GPU. not_comparable: excluded cells, by the fact that differs. launches_wanted: of each cell, planned
-    ones included, to settle a SUSPECT; null if no number would. launches_added: beyond the plan, because an identical
-    GPU was SUSPECT. baseline: name of the board's baseline, or empty; baseline_percent: rate in percent of the
-    baseline's, with the 90 % interval.
+    identical: number of identical GPUs in the run. percent, low_percent, high_percent: those of the effect that decides
+    the verdict. p: p-value after Holm's correction over the GPUs. slowest_cells: slowest first. reason, next_step:
+    probable reason and advice, for a finding or a slowed-down GPU. not_comparable: number of excluded cells, by the
+    fact that differs. launches_wanted: launches of each cell, planned ones included, that should settle a SUSPECT; null
+    if no number would. launches_added: launches beyond the plan, because an identical GPU was SUSPECT. baseline: name
+    of the board's baseline, or empty; baseline_percent: rate in percent of the baseline's, with the 90 % interval.
     """
 
     gpu_uuid: str
@@ -119,7 +120,7 @@ class Standing(Part, frozen=True, kw_only=True):
 class FullNode(Part, frozen=True, kw_only=True):
     """A cell of one device alone on the node (solo) compared with all devices at work (loaded).
 
-    solo, loaded: geometric means over the launches, in the unit of `metric`. ratio: of the speed, solo over loaded,
+    solo, loaded: geometric means over the launches, in the unit of `metric`. ratio: solo speed divided by loaded speed,
     with its 95 % interval (null if a side has one launch). lost_percent: speed lost on the full node.
     """
 
@@ -143,16 +144,16 @@ class FullNode(Part, frozen=True, kw_only=True):
 
     @property
     def remark(self) -> str:
-        """Text beside the figures, or empty."""
+        """Remark that is shown beside the figures, or empty."""
         reason = () if self.not_comparable is None else (f"not comparable ({self.not_comparable})",)
         return "; ".join((*reason, *self.notes))
 
 
 class BaselineComparison(Part, frozen=True, kw_only=True):
-    """The run compared with a stored one.
+    """The run compared with a stored run, the baseline.
 
-    improvement_percent: by `<model>_throughput` and `overall`: the geometric mean of the ratios over the cells, less
-    one, in percent. Several devices of a side count by their median. overall_score: 100 times the overall mean.
+    improvement_percent: `<model>_throughput` or `overall` → geometric mean of the speed ratios over the cells, less
+    one, in percent. Several devices of one side count as their median. overall_score: 100 times the overall mean.
     not_comparable: excluded cells by reason.
     """
 
@@ -177,7 +178,7 @@ class Met(enum.StrEnum):
 class ThresholdResult(Part, frozen=True, kw_only=True):
     """One threshold compared with one cell, or with none if no cell matches. target: text such as "< 100 ms".
 
-    implementation, shape, time: of an operator; null otherwise.
+    implementation, shape, time: identify a time of an operator; null otherwise.
     """
 
     threshold: str

@@ -6,7 +6,10 @@ from orchestrator.gpu.health.verdict import HealthVerdict
 
 
 class SignalReport(Part, frozen=True, kw_only=True):
-    """One health signal. start, end, rise: as counted by the driver. required: PASS needs it."""
+    """One health signal. required: whether PASS needs the signal.
+
+    start, end, rise: the driver's count at the start and at the end of the run, and its increase.
+    """
 
     name: str
     title: str
@@ -20,9 +23,9 @@ class SignalReport(Part, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """Message and action, for people."""
+        """Message and advised action, as one text for people."""
         what = f"{self.title}: {self.message}" if self.message else self.title
-        return f"{what} ({self.action})" if self.action is not Action.NOTHING else what
+        return what if self.action is Action.NOTHING or self.action in self.message else f"{what} ({self.action})"
 
 
 class XidReport(Part, frozen=True, kw_only=True):

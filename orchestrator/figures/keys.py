@@ -3,15 +3,21 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from orchestrator.config.naming import sizes_of
 from orchestrator.config.workloads import WITHOUT_BATCH
 from orchestrator.figures.cells import Measured, ModelResult, ProbeMetrics
 from orchestrator.figures.operators import OperatorMetric, OperatorRow, TimeName
 from orchestrator.figures.parts import Part
+from orchestrator.figures.report import Report
+from orchestrator.figures.studies import StudyRow
 from protocol.cell import Workload
 
 
 class CellKey(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """Identity of a measurement, apart from the device. implementation, shape, time: only set for operators."""
+    """Identity of a measurement, apart from the device. implementation, shape, time: only set for operators.
+
+    Cells of a study have their sizes as shape, and no time.
+    """
 
     phase: Workload
     model_name: str
@@ -28,14 +34,14 @@ class CellKey(Part, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Words of the name."""
+        """Words that form the name of the measurement."""
         batch = () if self.phase in WITHOUT_BATCH else (f"b{self.batch_size}",)
         of_operator = filter(None, (self.implementation, self.shape, self.time))
         return (self.model_name, self.phase.value, self.precision, *batch, *of_operator)
 
     @property
     def words(self) -> str:
-        """Text for people: "resnet50 inference fp32 b8"."""
+        """Name of the measurement for people: "resnet50 inference fp32 b8"."""
         return " ".join(self.parts)
 
 
@@ -63,7 +69,7 @@ def _name(key: CellKey, alike: Sequence[CellKey]) -> str:
 
 
 def names_of_both(pairs: Mapping[CellKey, CellKey]) -> dict[CellKey, str]:
-    """Names of measurements whose keys differ between two sides: "lstm inference fp32 -> bf16 b8"."""
+    """Return names of measurements whose keys differ between two sides: "lstm inference fp32 -> bf16 b8"."""
     return {
         one: " ".join((*map(_both, one.parts, other.parts), *_differences(one, other))) + name.removeprefix(one.words)
         for (one, other), name in zip(pairs.items(), names(pairs).values(), strict=True)
@@ -79,7 +85,7 @@ def _both(one: str, other: str) -> str:
 
 
 def by_cell(results: Iterable[ModelResult], probes: Iterable[ProbeMetrics]) -> dict[str, str]:
-    """Name of each measured cell of a report, by its id; the same on all devices."""
+    """Return the name of each measured cell of a report, by id of the cell. Names are the same on all devices."""
     keys = {metric.cell: key for result in results for key, metric in of_model(result)}
     keys |= {probe.cell: of_probe(probe) for probe in probes}
     names_by_key = names(keys.values())
@@ -87,7 +93,7 @@ def by_cell(results: Iterable[ModelResult], probes: Iterable[ProbeMetrics]) -> d
 
 
 def of_model(result: ModelResult) -> Iterator[tuple[CellKey, Measured]]:
-    """Measurements of a model on one device, in the order of its phases."""
+    """Yield key and measurement of each cell of a model on one device, in the order of its phases."""
     phases: tuple[tuple[Workload, Sequence[Measured]], ...] = (
         (Workload.LOAD, [result.load_metrics] if result.load_metrics else []),
         (Workload.INFERENCE, list(result.inference_metrics.values())),
@@ -110,28 +116,37 @@ def of_model(result: ModelResult) -> Iterator[tuple[CellKey, Measured]]:
             yield key, metric
 
 
-def of_operator(row: OperatorRow) -> Iterator[tuple[CellKey, OperatorMetric]]:
-    """Yield each time of a shape as a measurement; without a result all possible times, as empty measurements."""
-    for name in row.times or TimeName:
-        key = CellKey(
-            phase=Workload.OPERATOR,
-            model_name=row.operator,
-            precision=row.precision,
-            mode=row.mode,
-            compile_mode="",
-            input_size=None,
-            memory_format="",
-            new_tokens=None,
-            batch_size=1,
-            implementation=row.implementation,
-            shape=row.shape,
-            time=name,
-        )
-        yield key, row.metric(name)
+def of_operators(report: Report) -> Iterator[tuple[str, CellKey, OperatorMetric]]:
+    """Yield (UUID, key, measurement) of each time of each operator, and of each cell of a study."""
+    for row in report.operators.rows if report.operators else ():
+        for name in row.times or TimeName:  # without a result all possible times, as empty measurements
+            yield row.gpu_uuid, _of_operator(row, row.operator, row.shape, time=name), row.metric(name)
+    for cell in report.study.rows if report.study else ():
+        key = _of_operator(cell, cell.operation, sizes_of(cell.sizes), compile_mode=cell.compile_mode)
+        yield cell.gpu_uuid, key, cell.metric
+
+
+def _of_operator(
+    row: OperatorRow | StudyRow, operator: str, shape: str, *, time: str = "", compile_mode: str = ""
+) -> CellKey:
+    return CellKey(
+        phase=Workload.OPERATOR,
+        model_name=operator,
+        precision=row.precision,
+        mode=row.mode,
+        compile_mode=compile_mode,
+        input_size=None,
+        memory_format="",
+        new_tokens=None,
+        batch_size=1,
+        implementation=row.implementation,
+        shape=shape,
+        time=time,
+    )
 
 
 def of_probe(probe: ProbeMetrics) -> CellKey:
-    """Key of a probe, which has neither a size nor a format."""
+    """Return the key of a probe, which has neither an input size nor a memory format."""
     return CellKey(
         phase=Workload.PROBE,
         model_name=probe.name,

@@ -14,8 +14,8 @@ IN_ITS_FOLDER: Final = (
 class Series(NamedTuple):
     """One series of a launch, in milliseconds.
 
-    iterations: covered by each value; None if a value is no whole iteration (a token, a tried burst). usual_ms: range
-    without the report's outliers; None if there are none.
+    iterations: number of iterations that each value covers; None if a value is no whole iteration (a token, a tried
+    burst). usual_ms: range outside which a value is an outlier; None if the report has no statistics of the series.
     """
 
     name: str
@@ -27,15 +27,15 @@ class Series(NamedTuple):
 class LaunchSamples(NamedTuple):
     """One launch with measurements.
 
-    devices: UUIDs, leader first. left_out: why its cell's figures exclude it, or empty. series: empty if its result is
-    lost. value: the figure that cells are compared by, over `iterations`.
+    devices: UUIDs, that of rank 0 first. excluded: why the figures of the cell exclude the launch, or empty. series:
+    empty if the result of the launch is lost. value: the figure that cells are compared by, over `iterations`.
     """
 
     launch: int
     round: int
     batch_size: int
     devices: tuple[str, ...]
-    left_out: str
+    excluded: str
     series: tuple[Series, ...] = ()
     value: float | None = None
     iterations: int | None = None
@@ -46,5 +46,5 @@ Samples = Callable[[str], Iterator[LaunchSamples]]
 
 
 def not_at_hand(_cell: str) -> Iterator[LaunchSamples]:
-    """Stand in for the samples of a report without its run. Always raises RunFolderError."""
+    """Replaces the function that reads samples, for a report without its run. Always raises RunFolderError."""
     raise RunFolderError(f"{IN_ITS_FOLDER}: `gpubench-orchestrate report RUN -f samples.csv`")

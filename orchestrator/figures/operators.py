@@ -10,7 +10,7 @@ from orchestrator.figures.parts import Part, Statistics
 
 
 class OperatorStatus(enum.StrEnum):
-    """What is known of a shape. A wrong result has no speed."""
+    """State of an operator at one shape. A wrong result has no speed."""
 
     OK = "ok"
     WRONG = "WRONG"
@@ -30,7 +30,7 @@ class Grade(enum.StrEnum):
 
 
 class TimeName(enum.StrEnum):
-    """Times of an operator, named as its series (protocol.result.ShapeResult). *_BACKWARD: both passes."""
+    """Times of an operator, as in protocol.result.ShapeResult. *_BACKWARD: forward and backward pass together."""
 
     PURE = "pure"
     REAL = "real"
@@ -39,13 +39,14 @@ class TimeName(enum.StrEnum):
 
 
 _WITH_HOST: Final = frozenset({TimeName.REAL, TimeName.REAL_BACKWARD})
-_STATUS: Final = {
+CELL_STATUS: Final = {
     OperatorStatus.OK: Status.OK,
     OperatorStatus.WRONG: Status.FAILED,
     OperatorStatus.FAILED: Status.FAILED,
     OperatorStatus.UNSUPPORTED: Status.FAILED,
     OperatorStatus.MISSING: Status.MISSING,
 }
+"""Status of a row → status of its measurement."""
 
 
 class IntervalOver(enum.StrEnum):
@@ -56,7 +57,7 @@ class IntervalOver(enum.StrEnum):
 
 
 class OperatorTime(Part, frozen=True, kw_only=True):
-    """One time of a shape. call_ms: of a call, median over calls, then over launches.
+    """One time of a shape. call_ms: time of a call, median over calls, then over launches.
 
     launch_values: time of each launch in ms. interval_percent: half of the 95 % interval of their mean, from three
     launches on; with fewer, of the mean call within a launch (median), and null below 20 calls. interval_over: which of
@@ -70,13 +71,15 @@ class OperatorTime(Part, frozen=True, kw_only=True):
 
 
 class OperatorRow(Part, frozen=True, kw_only=True):
-    """One shape. times: empty where the shape is not ok; without backward ones where there is no gradient.
+    """An operator at one shape. times: in milliseconds, by name; empty unless the status is ok.
 
-    sizes: its dimensions. deviation: the largest from the fp64 reference, relative. gb_per_second, tflops: of the
-    forward pass, by its pure time. memory_percent, compute_percent: their share of what hbm and gemm reached in this
-    run. roof_percent: the larger of both (roofline). eager_percent: speed relative to eager. graphed: whether pure
-    times are without the host; null on a CPU device. throttled: in any launch; null where nobody watched. contaminated:
-    by another process. advice: what to do about it, may be empty.
+    Backward times are missing if the operator has no gradient. sizes: dimensions of the shape. deviation: largest
+    relative deviation from the fp64 reference. gb_per_second, tflops: rates of the forward pass, by its time without
+    host work ("pure"). memory_percent, compute_percent: these rates in percent of those of hbm and gemm in this run.
+    roof_percent: the larger of both (roofline). eager_percent: speed in percent of that of the eager implementation.
+    graphed: whether pure times come from a CUDA graph, without the host; null on a CPU device. host_bound: whether the
+    host mostly decides the pure time of the forward pass. throttled: in any launch; null where nobody watched.
+    contaminated: another process used the device. advice: what to do about the row, may be empty.
     """
 
     cell: str
@@ -95,6 +98,7 @@ class OperatorRow(Part, frozen=True, kw_only=True):
     gradient_verified: bool
     times: dict[TimeName, OperatorTime] = msgspec.field(default_factory=dict)
     graphed: bool | None = None
+    host_bound: bool | None = None
     throttled: bool | None = None
     contaminated: bool = False
     intensity: float = 0.0
@@ -109,15 +113,15 @@ class OperatorRow(Part, frozen=True, kw_only=True):
     advice: str = ""
 
     def ms(self, name: TimeName) -> float | None:
-        """Return a time of a call, None if it was not measured."""
+        """Return the time `name` of a call in milliseconds; None if it was not measured."""
         return self.times[name].call_ms if name in self.times else None
 
     def metric(self, name: TimeName) -> "OperatorMetric":
-        """Return a time as a measurement."""
+        """Return the time `name` of the row as a measurement."""
         time = self.times.get(name)
         return OperatorMetric(
             cell=self.cell,
-            status=_STATUS[self.status],
+            status=CELL_STATUS[self.status],
             reason=self.reason,
             wrong=self.reason if self.status is OperatorStatus.WRONG else "",
             launch_values=time.launch_values if time else (),
@@ -130,9 +134,10 @@ class OperatorRow(Part, frozen=True, kw_only=True):
 
 
 class OperatorMetric(Part, frozen=True, kw_only=True):
-    """One time of a shape, with the fields that comparisons and thresholds read of every measurement (cells.py).
+    """One time of a row, with the fields that comparisons and thresholds read of every measurement (cells.py).
 
-    wrong: what differs from the reference, or "". call_ms: null without a result.
+    wrong: what differs from the reference, or "". call_ms: null without a result. peak_memory_mb, compile_cold_ms: only
+    set in a study.
     """
 
     cell: str
@@ -152,10 +157,11 @@ class OperatorMetric(Part, frozen=True, kw_only=True):
     peak_memory_mb: float | None = None
     statistics: Statistics | None = None
     compilation: CompilationFigures | None = None
+    compile_cold_ms: float | None = None
     telemetry_note: str = ""
 
 
 class OperatorsReport(Part, frozen=True, kw_only=True):
-    """All rows, in the order of the plan."""
+    """Results of all operators. rows: in the order of the plan."""
 
     rows: tuple[OperatorRow, ...]

@@ -15,9 +15,9 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Statistics(Part, frozen=True, kw_only=True):
     """Distribution of the measured times of all launches together, for display only.
 
-    forward_time_*: forward pass; iteration_time_*: whole step, load or text. values: number of times, each over
-    values_cover iterations. p95 is null below 20 values, p99 below 300, p99_9 below 3000. outliers: more than three
-    interquartile ranges outside the quartiles; none is removed.
+    forward_time_*: of the forward pass; iteration_time_*: of a whole training step, load or generated text. values:
+    number of times, each over values_cover iterations. p95 is null below 20 values, p99 below 300, p99_9 below 3000.
+    outliers: more than three interquartile ranges outside the quartiles; none is removed.
     """
 
     pooled_launches: int
@@ -45,10 +45,10 @@ class Statistics(Part, frozen=True, kw_only=True):
 class LaunchLedger(Part, frozen=True, kw_only=True):
     """Time of a launch by phase in milliseconds, medians over the launches of the cell.
 
-    start: from the request to the first line of the process. compile: torch.compile with its
-    first call. measure: with latencies. count: count operations and check outputs. record: make, send, write
-    and sync the result, and time between the other entries. teardown: until the device is free again. overhead: start,
-    import, context, build, count, record and teardown.
+    start: from the request to the first line of the process. compile: torch.compile with its first call. measure:
+    measured blocks and latency passes. count: count operations and check outputs. record: make, send, write and sync
+    the result, and time between the other entries. teardown: until the device is free again. overhead: start, import,
+    context, build, count, record and teardown.
     """
 
     start_ms: float
@@ -69,7 +69,7 @@ class AttemptReport(Part, frozen=True, kw_only=True):
     """One attempt at a cell, in its own process.
 
     outcome: result | failure | damaged (the result file differs from the journal) | interrupted (no end was recorded).
-    folder: of its logs, within the run's folder.
+    folder: where its logs are, within the run's folder.
     """
 
     launch: int
@@ -95,8 +95,8 @@ class Plausibility(Part, frozen=True, kw_only=True):
     """A cell's time compared with its device's limits in this run.
 
     achieved_tflops: 1e12 operations/s as counted by torch, over the mean iteration. gemm_tflops: sustained matrix
-    products in the same precision; gemm_percent: achieved share. least_iteration_ms: one read of the weights at the
-    rate of hbm. flags: impossible or unexplained figures. note: why a figure is null, or the gemm rate doubtful.
+    products in the same precision; gemm_percent: achieved in percent of it. least_iteration_ms: one read of the weights
+    at the rate of hbm. flags: impossible or unexplained figures. note: why a figure is null, or the gemm rate doubtful.
     """
 
     achieved_tflops: float | None
@@ -108,7 +108,7 @@ class Plausibility(Part, frozen=True, kw_only=True):
 
 
 class SettingReport(Part, frozen=True, kw_only=True):
-    """Environment variable that changes what is measured. effect: on the figures."""
+    """Environment variable that changes what is measured. effect: what it changes."""
 
     name: str
     value: str

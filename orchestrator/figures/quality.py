@@ -1,7 +1,7 @@
 """Quality of a row of the report in a word: the one decision that every format shows. Pure.
 
-The first true line of _OF_A_MEASUREMENT is the quality, otherwise OK. Causes precede their effects: a cell that waits
-for the host scatters, too.
+The first condition in _OF_A_MEASUREMENT that is true gives the quality, otherwise it is OK. Causes precede their
+effects: a cell that waits for the host scatters, too.
 """
 
 import enum
@@ -9,12 +9,16 @@ from collections.abc import Callable
 from typing import Final
 
 from orchestrator.figures.cells import Computed, Measured, Status
+from orchestrator.gpu.telemetry.clock_events import CLOCK_EVENT_REASONS, POWER_CAP
+from orchestrator.stats.slowdown_reasons import CAPPED_SHARE
 from protocol.result import SteadyState
 
 CLOCK_LIMIT_PERCENT: Final = 1.0
 """The worker has the same limit for times."""
 LIMIT_PERCENT: Final = 2.0
 """Limit of interval and drift. Steady cells bound by an H200 differed by 1.9 % at most (configs/margins.yaml)."""
+POWER_SETTLES_S: Final = 2.0
+"""Launches of a profile that measure this long also warm up long enough to see a clock fall for a minute."""
 SPREAD_LIMIT_PERCENT: Final = 5.0
 """Limit between launches. Cells of quick runs on H200s at rest: 0.2 % (median), 1.9 % at most."""
 
@@ -22,8 +26,9 @@ SPREAD_LIMIT_PERCENT: Final = 5.0
 class Quality(enum.StrEnum):
     """Quality of a row.
 
-    HOST_BOUND: the GPU waits for the host, so the figure does not judge the GPU. UNSETTLED: times still changed. NOISY:
-    uncertain by more than LIMIT_PERCENT. DEGRADED: measured at a smaller batch. REFERRED: to another cell.
+    HOST_BOUND: the GPU waits for the host, so the figure does not judge the GPU. UNSETTLED: times still changed.
+    UNSETTLED_POWER: at the power limit, where the clock falls for a minute, without a measurement that would show it.
+    NOISY: uncertain by more than LIMIT_PERCENT. DEGRADED: measured at a smaller batch. REFERRED: to another cell.
     """
 
     OK = "ok"
@@ -32,6 +37,7 @@ class Quality(enum.StrEnum):
     IMPLAUSIBLE = "implausible"
     HOST_BOUND = "host-bound"
     UNSETTLED = "unsettled"
+    UNSETTLED_POWER = "unsettled (power)"
     NOISY = "noisy"
     DEGRADED = "degraded"
     REFERRED = "referred"
@@ -48,14 +54,14 @@ class Quality(enum.StrEnum):
 
     @property
     def judges_gpu(self) -> bool:
-        """Whether the row shows how fast its GPU is, throttling included."""
-        return self in (Quality.OK, Quality.THROTTLED)
+        """Whether the row shows how fast its GPU is beside equal GPUs, throttling and power limit included."""
+        return self in (Quality.OK, Quality.THROTTLED, Quality.UNSETTLED_POWER)
 
 
 _DOUBTFUL: Final = frozenset(
     {
         *(Quality.CONTAMINATED, Quality.THROTTLED, Quality.IMPLAUSIBLE, Quality.HOST_BOUND),
-        *(Quality.UNSETTLED, Quality.NOISY, Quality.DEGRADED),
+        *(Quality.UNSETTLED, Quality.UNSETTLED_POWER, Quality.NOISY, Quality.DEGRADED),
     }
 )
 
@@ -77,6 +83,18 @@ def _is_unsettled(metric: Measured) -> bool:
     )
 
 
+def is_power_unsettled(metric: Measured) -> bool:
+    """Whether the GPU was at its power limit, and its times cannot show whether its clock falls.
+
+    They cannot after a short measurement, a fixed warm-up, and where each iteration waits for the host or the device.
+    """
+    brief = metric.measured_seconds is not None and metric.measured_seconds < POWER_SETTLES_S
+    blind = brief or metric.steady_state == SteadyState.FIXED or metric.launch_bound is None
+    if metric.power_capped_percent is None:  # a driver without the counter
+        return blind and CLOCK_EVENT_REASONS[POWER_CAP] in metric.clock_event_reasons
+    return blind and _exceeds(metric.power_capped_percent, 100 * CAPPED_SHARE)
+
+
 def _is_noisy(metric: Measured) -> bool:
     half_width = metric.relative_half_width
     return _exceeds(None if half_width is None else half_width * 100, LIMIT_PERCENT) or _exceeds(
@@ -90,6 +108,7 @@ _OF_A_MEASUREMENT: Final[tuple[tuple[Quality, Callable[[Measured], bool | None]]
     (Quality.IMPLAUSIBLE, lambda metric: isinstance(metric, Computed) and bool(metric.plausibility.flags)),
     (Quality.HOST_BOUND, lambda metric: metric.launch_bound),
     (Quality.UNSETTLED, _is_unsettled),
+    (Quality.UNSETTLED_POWER, is_power_unsettled),
     (Quality.NOISY, _is_noisy),
 )
 

@@ -3,7 +3,7 @@
     Report ── metadata, gpu_info (a list), test_configuration
            ── results ── one ModelResult for each (GPU, model, precision, mode, input size, memory format, new tokens)
            │               load_metrics, {inference,training,generation}_metrics: by the batch size that was requested
-           ── probes, cells (every planned one), left_out (excluded from the plan)
+           ── probes, cells (every planned one), excluded (not applicable to a device)
            ── cross_gpu, stragglers, full_node
            ── summary, overhead, failures, verdict, health
            ── baseline_comparison, thresholds, costs
@@ -18,20 +18,20 @@ from typing import Final
 from orchestrator.figures.burn_in import BurnInReport
 from orchestrator.figures.cells import BatchScan, ModelResult, ProbeMetrics, Status
 from orchestrator.figures.comparisons import BaselineComparison, Cost, FullNode, Spread, Standing, ThresholdResult
+from orchestrator.figures.exit_code import RunVerdict
 from orchestrator.figures.health import HealthReport
 from orchestrator.figures.operators import OperatorsReport
 from orchestrator.figures.parts import Part, SettingReport
 from orchestrator.figures.quality import Quality
-from orchestrator.figures.run_verdict import RunVerdict
 from orchestrator.figures.studies import StudyReport
 
-SCHEMA_VERSION: Final = 5
+SCHEMA_VERSION: Final = 6
 
 
 class SegmentReport(Part, frozen=True, kw_only=True):
     """A session of the run: the first process, and one for each resume.
 
-    stood_still_seconds: each time the orchestrator was suspended; deadlines were paused, too.
+    suspended_seconds: length of each suspension of the orchestrator, during which deadlines paused, too.
     """
 
     started: str
@@ -40,15 +40,15 @@ class SegmentReport(Part, frozen=True, kw_only=True):
     boot_id: str
     tool_version: str
     launches: int
-    stood_still_seconds: tuple[float, ...] = ()
+    suspended_seconds: tuple[float, ...] = ()
 
 
 class Metadata(Part, frozen=True, kw_only=True):
     """What was run, where, when, and with which software, as the workers reported it.
 
-    finished: false for a run that goes on, was interrupted or died. running: it went on when the report was made.
-    test_date: start of the run, ISO 8601, UTC. zygote_start_ms: for each start of the zygote; empty with --isolation
-    exec. settings: environment variables that change what is measured.
+    finished: false while running, or if interrupted or killed. running: still running when the report was made.
+    test_date: start of the run, ISO 8601, UTC. zygote_start_ms: time of each start of the zygote; empty with
+    --isolation exec. settings: environment variables that change what is measured.
     """
 
     tool_version: str
@@ -73,9 +73,9 @@ class Metadata(Part, frozen=True, kw_only=True):
     settings: tuple[SettingReport, ...]
 
     @property
-    def stood_still(self) -> str:
+    def suspended(self) -> str:
         """Message about pauses of the orchestrator; empty where there were none."""
-        times_s = [seconds for segment in self.segments for seconds in segment.stood_still_seconds]
+        times_s = [seconds for segment in self.segments for seconds in segment.suspended_seconds]
         return pauses_in_words(times_s) if times_s else ""
 
 
@@ -85,8 +85,8 @@ class GpuInfo(Part, frozen=True, kw_only=True):
     kind: cuda, or cpu (a slice of the cores). shared_cores: another CPU device of the run uses the same cores.
     slice_of: UUID of the GPU of a MIG slice, whose power, temperature, clocks and utilisation are given; slice_index:
     null where gpu_id is the slice's own number. shared_gpu: another slice of that GPU is in the run. busy_with: another
-    process that computed on it when the run began. taken_out: why it was quarantined. average_*: from the first launch
-    to the last.
+    process that computed on it when the run began. quarantined: the reason, or null. average_*: means from the first
+    launch to the last.
     """
 
     gpu_id: int
@@ -113,7 +113,7 @@ class GpuInfo(Part, frozen=True, kw_only=True):
     pcie_generation: int | None
     pcie_width: int | None
     busy_with: str | None
-    taken_out: str | None
+    quarantined: str | None
     average_gpu_utilization_percent: float | None
     average_power_draw_w: float | None
 
@@ -122,7 +122,8 @@ class ConfigurationReport(Part, frozen=True, kw_only=True):
     """Settings of the measurement. warmup_iterations and test_iterations are null if adaptive.
 
     precision: `precisions` as one text, as the requirements have it. sequence_lengths, input_sizes, memory_format: null
-    or empty for each model's own. required_signals: by --require. preset, time_limit_seconds: of `quick` and `triage`.
+    or empty: the default of each model. required_signals: signals named by --require. preset, time_limit_seconds: set
+    by `quick` and `triage`.
     """
 
     precision: str
@@ -152,7 +153,7 @@ class ConfigurationReport(Part, frozen=True, kw_only=True):
 
 
 class CellEntry(Part, frozen=True, kw_only=True):
-    """One planned cell and its final state. Fields as in PhaseMetrics.
+    """One planned cell and its final state, with fields as in PhaseMetrics.
 
     quality: by figures/quality.py; null in reports of earlier versions.
     """
@@ -177,7 +178,7 @@ class CellEntry(Part, frozen=True, kw_only=True):
     quality: Quality | None = None
 
 
-class LeftOutReport(Part, frozen=True, kw_only=True):
+class ExclusionReport(Part, frozen=True, kw_only=True):
     """Requested work that is not applicable to a device, and why."""
 
     gpu_uuid: str
@@ -199,11 +200,11 @@ class BestThroughput(Part, frozen=True, kw_only=True):
 
 
 class CellCounts(Part, frozen=True, kw_only=True):
-    """Planned cells by final state.
+    """Numbers of planned cells, by final state.
 
-    dropped: for lack of time under a time limit. unsupported: this machine lacks what they need. short_of_launches:
-    measured by fewer launches than planned, for other reasons than time. throttled: measured on a GPU that was slowed
-    down, after two further attempts if there was time.
+    dropped: cells for which a time limit left no time. unsupported: cells that need something this machine lacks.
+    short_of_launches: measured by fewer launches than planned, for other reasons than time. throttled: measured on a
+    GPU that was slowed down, after two further attempts if there was time.
     """
 
     planned: int
@@ -235,8 +236,9 @@ class Summary(Part, frozen=True, kw_only=True):
 class Overhead(Part, frozen=True, kw_only=True):
     """Cost of a separate process for each launch.
 
-    median_ms: over all good launches, everything but load, warm-up and measurement. zygote_start_ms: shared start-up.
-    pays_from_launches: number of launches from which the zygote is faster than a new interpreter for each.
+    median_ms: median time of a good launch, without load, warm-up and measurement. zygote_start_ms: start-up of the
+    zygote, which all launches share. pays_from_launches: number of launches from which the zygote is faster than a new
+    interpreter for each.
     """
 
     isolation: str
@@ -248,7 +250,7 @@ class Overhead(Part, frozen=True, kw_only=True):
 
 
 class FailureReport(Part, frozen=True, kw_only=True):
-    """A launch without a result, earliest first. status: final state of its cell."""
+    """A launch without a result. status: final state of its cell."""
 
     at: str
     launch: int
@@ -287,7 +289,7 @@ class Report(Part, frozen=True, kw_only=True):
     probes: tuple[ProbeMetrics, ...]
     batch_scans: tuple[BatchScan, ...]
     cells: tuple[CellEntry, ...]
-    left_out: tuple[LeftOutReport, ...]
+    excluded: tuple[ExclusionReport, ...]
     summary: Summary
     cross_gpu: tuple[Spread, ...]
     stragglers: tuple[Standing, ...]
@@ -305,7 +307,7 @@ class Report(Part, frozen=True, kw_only=True):
 
 
 def pauses_in_words(times_s: Sequence[float]) -> str:
-    """Describe the times for which the orchestrator was suspended. times_s: length of each."""
+    """Describe the suspensions of the orchestrator. times_s: length of each."""
     often = "" if len(times_s) == 1 else f" {len(times_s)} times,"
     total = f"for {sum(times_s):,.0f} s" + ("" if len(times_s) == 1 else " in all")
     why = "SIGSTOP, a paused machine or a slow disk"

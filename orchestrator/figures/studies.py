@@ -1,11 +1,15 @@
 """Report types of a study: one row for each cell of its grid."""
 
-from orchestrator.figures.operators import OperatorStatus
+from typing import Final
+
+from orchestrator.figures.operators import CELL_STATUS, OperatorMetric, OperatorStatus
 from orchestrator.figures.parts import Part
+
+_MIB: Final = 2**20
 
 
 class StudyOperation(Part, frozen=True, kw_only=True):
-    """An operation within one call: how often it ran, and its time without what it called."""
+    """An operation within one call: how often it ran, and its time without the operations that it called."""
 
     name: str
     calls: int
@@ -13,21 +17,27 @@ class StudyOperation(Part, frozen=True, kw_only=True):
 
 
 class StudyRow(Part, frozen=True, kw_only=True):
-    """One cell: an operation in an implementation, sizes and precision. Figures are null unless the status is ok.
+    """One cell: an operation in one implementation, with sizes and precision. Figures are null unless the status is ok.
 
-    Times in milliseconds, medians over calls, then over launches. device_ms: calls back to back. host_ms: until a call
-    returns. total_ms: until its work is done. compile_ms: of the first call, longest of all launches; null where
-    nothing is compiled. peak_bytes: of a call; on a CPU device of its process. kernels: launched by a call; on a CPU
-    device operators that call no other. operations: the longest ones. shape_ok, values_ok: of the output, compared with
-    fp64; null where not compared. relative_speed: device time of the study's first implementation by this one's.
-    graphed: whether device_ms is without the host; null on a CPU device.
+    compile_mode: mode of torch.compile, "eager", or "jax". Times in milliseconds, medians over calls, then over
+    launches. device_ms: calls back to back; launch_values: the same of each launch. interval_percent: as in
+    OperatorTime. host_ms: until a call returns. total_ms: until its work is done. compile_ms: compile time of the first
+    call, longest of all launches; null where nothing is compiled. peak_bytes: peak memory of a call; on a CPU device,
+    of its process. kernels: number of kernels that a call launches; on a CPU device, of operators that call no other
+    operator. operations: those that take longest. shape_ok, values_ok: whether the output agrees with fp64; null where
+    not compared. graphed: whether device_ms is without the host; null on a CPU device. host_bound: whether the host
+    mostly decides device_ms; null on a CPU device. throttled, contaminated: as in OperatorRow. relative_speed: device
+    time of the study's first implementation divided by that of this one.
     """
 
+    cell: str
     gpu_uuid: str
     operation: str
     implementation: str
     sizes: dict[str, int]
     precision: str
+    mode: str
+    compile_mode: str
     status: OperatorStatus
     reason: str
     shape_ok: bool | None = None
@@ -35,6 +45,8 @@ class StudyRow(Part, frozen=True, kw_only=True):
     deviation: float | None = None
     tolerance: float
     device_ms: float | None = None
+    launch_values: tuple[float, ...] = ()
+    interval_percent: float | None = None
     host_ms: float | None = None
     total_ms: float | None = None
     compile_ms: float | None = None
@@ -42,13 +54,34 @@ class StudyRow(Part, frozen=True, kw_only=True):
     kernels: int | None = None
     operations: tuple[StudyOperation, ...] = ()
     graphed: bool | None = None
+    host_bound: bool | None = None
+    throttled: bool | None = None
+    contaminated: bool = False
     relative_speed: float | None = None
+
+    @property
+    def metric(self) -> OperatorMetric:
+        """Device time, peak memory and compile time of the row as a measurement."""
+        return OperatorMetric(
+            cell=self.cell,
+            status=CELL_STATUS[self.status],
+            reason=self.reason,
+            wrong=self.reason if self.status is OperatorStatus.WRONG else "",
+            launch_values=self.launch_values,
+            throttled=self.throttled,
+            contaminated=self.contaminated,
+            launch_bound=self.host_bound,
+            call_ms=self.device_ms,
+            interval_percent=self.interval_percent,
+            peak_memory_mb=None if self.peak_bytes is None else self.peak_bytes / _MIB,
+            compile_cold_ms=self.compile_ms,
+        )
 
 
 class StudyReport(Part, frozen=True, kw_only=True):
-    """A study. varied: the dimensions with several sizes. jax_version: as installed for the launches.
+    """A study. varied: the dimensions with several sizes. jax_version: installed JAX.
 
-    rows: by grid point, in the order of the implementations.
+    rows: ordered by grid point, then by implementation.
     """
 
     name: str

@@ -22,7 +22,7 @@ Metric = Measured | OperatorMetric
 
 
 class Better(enum.Enum):
-    """Better direction of a figure."""
+    """Direction in which a figure is better."""
 
     HIGHER = enum.auto()
     LOWER = enum.auto()
@@ -30,7 +30,7 @@ class Better(enum.Enum):
 
 
 class LimitName(enum.StrEnum):
-    """Figures with thresholds. compare/limit_targets.py reads EPOCH_TIME and the last three, which have no row."""
+    """Figures that thresholds limit. EPOCH_TIME and the last three have no row here (compare/limit_targets.py)."""
 
     CALL_TIME = "call_time_ms"
     COLD_COMPILE = "compile_cold_ms"
@@ -55,9 +55,10 @@ class LimitName(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Limit:
-    """Threshold of a figure. scale: from the report's value to the threshold's unit.
+    """What a threshold of a figure may be. scale: factor from the report's unit to the threshold's.
 
-    of_time: the figure is a time or computed from one, so a faulty cell has none (compare/cell_facts.py).
+    least, most: range of thresholds. of_time: whether the figure is a time or computed from one, so a faulty cell has
+    none (compare/cell_facts.py).
     """
 
     name: LimitName
@@ -73,8 +74,9 @@ class Limit:
 class Figure:
     """A figure of a cell.
 
-    field: name in the JSON report. column: name in CSV, or empty. workloads: those with this figure. main: cells are
-    compared by it. pytorch: part of PyTorch's records. read: computes the value, unless the field holds it.
+    field: name in the JSON report. column: name in CSV, or empty. workloads: workloads that have this figure. main:
+    whether cells are compared by this figure. pytorch: whether PyTorch's records contain it. read: computes the value
+    if the field does not hold it.
     """
 
     field: str
@@ -89,14 +91,14 @@ class Figure:
     read: Callable[[Measured], Value] | None = None
 
     def of(self, metric: Metric) -> Value:
-        """Return the value in a cell; None if it has no such figure."""
+        """Return the value of this figure in a measurement; None if that has no such figure."""
         if self.read is not None and isinstance(metric, Measured):
             return self.read(metric)
         value: Value = getattr(metric, self.field, None)
         return value
 
     def number(self, metric: Metric) -> float | None:
-        """Return the value in a cell as a number."""
+        """Return the value of this figure in a measurement; None if that is no number."""
         value = self.of(metric)
         return value if isinstance(value, int | float) else None
 
@@ -110,7 +112,7 @@ def _p99_ms(metric: Measured) -> float | None:
 
 
 def memory_mb(metric: Measured) -> float | None:
-    """Return the peak of allocated memory; of loading, the model's."""
+    """Return the peak of allocated memory in MB; for loading, the memory of the loaded model."""
     return metric.memory_allocated_mb if isinstance(metric, LoadMetrics) else metric.peak_memory_mb
 
 
@@ -165,9 +167,9 @@ FIGURES: Final = (
     _time(
         "inference_latency_ms", "Latency_ms", workloads=_INFERENCE, pytorch=True, limit=_milliseconds(LimitName.LATENCY)
     ),
-    _time("inference_latency_p50_ms", "Latency_p50_ms", workloads=_INFERENCE),
-    _time("inference_latency_p95_ms", "Latency_p95_ms", workloads=_INFERENCE),
-    _time("inference_latency_p99_ms", "Latency_p99_ms", workloads=_INFERENCE),
+    _time("inference_latency_p50_ms", "Latency_p50_ms", workloads=_INFERENCE, pytorch=True),
+    _time("inference_latency_p95_ms", "Latency_p95_ms", workloads=_INFERENCE, pytorch=True),
+    _time("inference_latency_p99_ms", "Latency_p99_ms", workloads=_INFERENCE, pytorch=True),
     _time(
         "model_load_time_ms",
         "Load_ms",
@@ -183,6 +185,7 @@ FIGURES: Final = (
     _compiling(
         "compile_cold_ms",
         "Compile_Cold_ms",
+        workloads=(*_BATCHES, Workload.OPERATOR),
         limit=_milliseconds(LimitName.COLD_COMPILE),
         read=_of_compilation(lambda one: one.cold_compile_ms),
     ),
@@ -196,9 +199,9 @@ FIGURES: Final = (
         limit=_milliseconds(LimitName.FIRST_TOKEN),
     ),
     _time("time_per_output_token_ms", "Per_Token_ms", workloads=_GENERATION, pytorch=True),
-    _time("inter_token_p50_ms", "Inter_Token_p50_ms", workloads=_GENERATION),
-    _time("inter_token_p95_ms", "Inter_Token_p95_ms", workloads=_GENERATION),
-    _time("inter_token_p99_ms", "Inter_Token_p99_ms", workloads=_GENERATION),
+    _time("inter_token_p50_ms", "Inter_Token_p50_ms", workloads=_GENERATION, pytorch=True),
+    _time("inter_token_p95_ms", "Inter_Token_p95_ms", workloads=_GENERATION, pytorch=True),
+    _time("inter_token_p99_ms", "Inter_Token_p99_ms", workloads=_GENERATION, pytorch=True),
     _rate(
         "tokens_per_second",
         "Tokens_per_s",
@@ -215,7 +218,12 @@ FIGURES: Final = (
     _rate("copy_gb_per_sec", "Copy_GBps", unit="GB/s", workloads=_PROBE, main=True),
     _rate("triad_gb_per_sec", "Triad_GBps", unit="GB/s", workloads=_PROBE),
     _rate("transfer_gb_per_sec", "Transfer_GBps", unit="GB/s", workloads=_PROBE, main=True),
-    _memory("peak_memory_mb", pytorch=True, limit=_of_device(LimitName.MEMORY, unit="GB", scale=1 / 1024)),
+    _memory(
+        "peak_memory_mb",
+        workloads=(*PHASES, Workload.PROBE, Workload.OPERATOR),
+        pytorch=True,
+        limit=_of_device(LimitName.MEMORY, unit="GB", scale=1 / 1024),
+    ),
     _memory("memory_taken_mb", "Memory_MB", read=memory_mb),
     _memory("peak_memory_reserved_mb", "Reserved_MB", pytorch=True),
     _memory("cold_memory_allocated_mb", "Cold_Allocated_MB"),

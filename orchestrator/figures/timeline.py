@@ -11,7 +11,8 @@ from orchestrator.gpu.telemetry.traces import Curve
 class Span:
     """One launch, or several good ones that are too close together to be drawn separately.
 
-    start_s, end_s: since the run began. workload: empty for several kinds. words: cell, or number of launches.
+    start_s, end_s: seconds since the run began. workload: empty if the launches have several. words: name of the cell,
+    or number of launches.
     """
 
     start_s: float
@@ -23,7 +24,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Readings of a GPU during one boot of its host. at_s: since the run began."""
+    """Readings of a GPU during one boot of its host. at_s: seconds since the run began."""
 
     at_s: tuple[float, ...]
     curves: Mapping[str, Curve]
@@ -31,7 +32,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class DeviceTimeline:
-    """Timeline of one device. spans: in order of start. unseen: failed launches beyond those in spans."""
+    """Timeline of one device. spans: in order of start. unseen: number of failed launches without a span."""
 
     gpu_uuid: str
     spans: tuple[Span, ...]

@@ -1,1 +1,1 @@
-"""GPUs: NVML, devices, and who uses them."""
+"""GPUs and CPU devices of this machine: NVML, CUDA, health, telemetry, and the processes that use GPUs."""

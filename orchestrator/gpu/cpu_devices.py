@@ -1,4 +1,4 @@
-"""CPU devices: slices of the usable cores, to try everything without a GPU."""
+"""CPU devices: slices of the usable cores, with which a user tries gpubench on a machine without a GPU."""
 
 import os
 import platform
@@ -17,12 +17,12 @@ _TOPOLOGY: Final = "/sys/devices/system/cpu/cpu{}/topology/{}"
 
 
 def usable_cores() -> tuple[int, ...]:
-    """Cores that this process may run on. Threads of one physical core are neighbours: slices do not share it."""
+    """Return the logical cores that this process may use. Those of one physical core are adjacent in the result."""
     return tuple(sorted(os.sched_getaffinity(0), key=_place))
 
 
 def cpu_devices(numbers: Sequence[int], cores: Sequence[int]) -> tuple[Device, ...]:
-    """The devices cpu:N for `numbers`, with equally many cores each. They share cores where there are too few."""
+    """Return the devices cpu:N for `numbers`, with equally many cores each. If cores are too few, they are shared."""
     size = max(1, len(cores) // max(1, len(numbers)))
     name, memory = _cpu_name(), psutil.virtual_memory()
     slices = [_slice(cores, place, size) for place in range(len(numbers))]
@@ -42,7 +42,7 @@ def cpu_devices(numbers: Sequence[int], cores: Sequence[int]) -> tuple[Device, .
 
 
 def share_near_cores(devices: Sequence[Device], cores: Sequence[int]) -> tuple[Device, ...]:
-    """Divide the usable cores near to GPUs evenly among these GPUs. A GPU without known near cores is not bound."""
+    """Divide usable cores evenly among the GPUs that they are near to. A GPU without known near cores is not bound."""
     siblings: dict[tuple[int, ...], list[str]] = {}
     for device in devices:
         if device.kind is DeviceKind.CUDA:

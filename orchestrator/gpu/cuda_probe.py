@@ -48,7 +48,7 @@ _OTHERWISE: Final = "Look into `nvidia-smi` and the kernel log"
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Number of visible GPUs, or the failed step with CUDA's code, name and description (of `dlopen`: the loader's)."""
+    """Number of visible GPUs, or the failed step, with code, name and description from CUDA (`dlopen`: the loader)."""
 
     count: int | None = None
     step: str = ""
@@ -67,7 +67,7 @@ def require(devices: Sequence[Device]) -> None:
 def refusal(devices: Sequence[Device]) -> str | None:
     """Explain why no run can start on `devices`, and what to do; None if CUDA works or there is no GPU.
 
-    Takes 0.5 s (one H200) for the node and for each slice, at most TIMEOUT_S each.
+    It probes all whole GPUs at once and each slice by itself. A probe takes 0.5 s (one H200), at most TIMEOUT_S.
     """
     for gpus in visible_together(devices):
         process_start.check_rooms()
@@ -87,7 +87,7 @@ def visible_together(devices: Sequence[Device]) -> Iterator[tuple[Device, ...]]:
 
 
 def trouble(answer: Finding | Silence, gpus: Sequence[Device]) -> str | None:
-    """Explain what is wrong with CUDA, and what to do; None where it shows all `gpus`, visible in this order. Pure."""
+    """Explain what is wrong with CUDA, and what to do; None where it shows all `gpus`, in this order. Pure."""
     match answer:
         case Silence(seconds=float(seconds)):
             return f"cuInit hangs: it did not return within {seconds:g} s. Look into the kernel log. A reboot may help"
@@ -117,7 +117,10 @@ def trouble(answer: Finding | Silence, gpus: Sequence[Device]) -> str | None:
 
 
 def look(uuids: Sequence[str], timeout_s: float = TIMEOUT_S) -> Finding | Silence:
-    """Probe CUDA in a new process that sees only these GPUs."""
+    """Initialise CUDA and count GPUs, without a context, in a new process that sees only these GPUs.
+
+    Returns Silence if the process gives no answer within `timeout_s` seconds, or ends without one.
+    """
     environment = {"CUDA_VISIBLE_DEVICES": ",".join(uuids)}
     return subprocess_query.ask("orchestrator.gpu.cuda_probe", Finding, timeout_s, environment=environment)
 

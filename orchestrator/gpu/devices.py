@@ -24,6 +24,7 @@ from orchestrator.gpu.visible_devices import visible_gpus
 from protocol.cell import Device
 
 _TRY_CPU: Final = "To try it on the CPU, use --gpu-ids cpu:0,cpu:1"
+_OTHER_NAMES: Final = re.compile(r"(cuda|gpu|cpu)[: ]?([0-9]{1,6})?", re.IGNORECASE)
 _WORD: Final = re.compile(r"all|[0-9]{1,6}|(GPU|MIG)-[0-9A-Za-z-]*|cpu:[0-9]{1,6}")
 
 
@@ -44,7 +45,8 @@ def resolve(
 ) -> tuple[Device, ...]:
     """Return the devices of `gpu_ids`, in its order. A GPU's `gpu_id` is its index in CUDA_VISIBLE_DEVICES.
 
-    visible, order: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, None if unset. origin: of gpu_ids. Raises DeviceError.
+    visible, order: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, None if unset. origin: option or variable that gpu_ids
+    come from. Raises DeviceError.
     """
     words = require_words(gpu_ids, origin)
     numbers = [int(word.removeprefix("cpu:")) if word.startswith("cpu:") else None for word in words]
@@ -67,14 +69,21 @@ def require_words(gpu_ids: str, origin: str) -> list[str]:
         raise DeviceError(f"{origin}: {gpu_ids!r}: a device is missing between commas. Use all, or a list like 0,1")
     for word in words:
         if not _WORD.fullmatch(word):
-            raise DeviceError(
-                f"{origin}: {word!r} is no device. Use all, or a list of indices, UUIDs (GPU-…, MIG-…) and cpu:0"
-            )
+            raise DeviceError(f"{origin}: {word!r} is no device. {_meant(word)}")
     return words
 
 
+def _meant(word: str) -> str:
+    """Return what to type: "Did you mean 0?" for cuda:0 and GPU0."""
+    found = _OTHER_NAMES.fullmatch(word)
+    if found is None:
+        return "Use all, or a list of indices, UUIDs (GPU-…, MIG-…) and cpu:0"
+    kind, number = found.groups(default="0")
+    return f"Did you mean {'cpu:' if kind.lower() == 'cpu' else ''}{number}?"
+
+
 class _Gpus:
-    """GPUs and slices that --gpu-ids can name: by index in `_list` (None: it cannot be opened), or by UUID."""
+    """GPUs and slices that --gpu-ids can name: by UUID, or by index in `_list` (None: that GPU cannot be opened)."""
 
     def __init__(self, machine: Inventory, visible: str | None, order: str | None, origin: str) -> None:
         if machine.nvml is NvmlStatus.BROKEN:
@@ -139,7 +148,7 @@ class _Gpus:
             raise DeviceError(f"{self._origin}: {word} is hidden by CUDA_VISIBLE_DEVICES={self._visible}")
         what = "no slice" if is_slice(word) else "no GPU"
         raise DeviceError(
-            f"{self._origin}: {what} has the UUID {word}{self._slices_there}. `torch-gpu-benchmark info` shows them all"
+            f"{self._origin}: {what} has the UUID {word}{self._slices_there}. `gpubench-orchestrate info` shows all"
         )
 
     def _advice(self) -> str:

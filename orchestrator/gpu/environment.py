@@ -26,5 +26,5 @@ def set_in(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def describe(name: str, value: str) -> str:
-    """The variable and its effect, in one line."""
+    """Return the name of the variable, its value and its effect, in one line."""
     return f"{name}={value}: {EFFECTS[name]}"

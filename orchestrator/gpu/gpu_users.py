@@ -13,7 +13,7 @@ from protocol.cell import Device, DeviceKind
 
 
 class Busy(msgspec.Struct, frozen=True, kw_only=True):
-    """A foreign process on a GPU. compute: it can run kernels, and does not only draw."""
+    """A foreign process on a GPU. compute: whether it can run kernels; False for one that only draws."""
 
     device: Device
     pid: int
@@ -59,7 +59,7 @@ def _processes(device: Device, look: Look) -> tuple[GpuProcess, ...] | None:
 
 
 def marked(devices: Sequence[Device], processes: Sequence[Busy]) -> tuple[Device, ...]:
-    """Return the devices, `busy_with` set where a foreign process computes."""
+    """Return the devices with `busy_with` set where one of `processes` computes."""
     users = {process.device.uuid: str(process) for process in processes if process.compute}
     return tuple(msgspec.structs.replace(device, busy_with=users.get(device.uuid)) for device in devices)
 

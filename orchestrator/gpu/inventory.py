@@ -24,7 +24,7 @@ REMARK_S: Final = 5.0
 
 
 class NvmlStatus(enum.StrEnum):
-    """Whether GPUs can be seen. BROKEN never falls back to CPU devices silently."""
+    """Whether GPUs can be seen. With BROKEN, gpubench never silently uses CPU devices instead."""
 
     OK = "ok"
     ABSENT = "absent"
@@ -34,7 +34,8 @@ class NvmlStatus(enum.StrEnum):
 class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All GPUs of the machine in NVML's order, and their slices.
 
-    unreadable: index → reason, for a GPU that cannot be opened. reason: why NVML is unusable, or "". hangs: no answer.
+    unreadable: index → reason, for a GPU that cannot be opened. reason: why NVML is unusable, or "". hangs: whether
+    NVML did not answer in time.
     """
 
     gpus: tuple[Device, ...]
@@ -48,14 +49,14 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Use(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Processes of a GPU or slice; None if NVML does not return them. wrong: why NVML could not answer."""
+    """Processes on a GPU or slice; None if NVML does not list them. wrong: why NVML could not answer, else empty."""
 
     processes: tuple[GpuProcess, ...] | None = None
     wrong: str = ""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The facts of one look. uses: by UUID of GPU or slice. modes: NVML's compute mode by UUID, where known."""
+    """What `look` learned from NVML. uses: by UUID of GPU or slice. modes: NVML's compute mode by UUID, where known."""
 
     inventory: Inventory
     uses: dict[str, Use] = {}
@@ -66,7 +67,7 @@ Look = Callable[[], Seen]
 
 
 def once(waiting: Callable[[str], None] | None = None) -> Look:
-    """Return a `look` that reads NVML on its first call, and later returns the same answer. waiting: as for `look`."""
+    """Return a function like `look`, which reads NVML on its first call and always returns that answer."""
     return functools.cache(lambda: look(waiting))
 
 

@@ -29,17 +29,17 @@ def slices(nvml: Nvml, gpu: Device) -> tuple[Device, ...]:
 
 
 def listed(devices: Iterable[Device]) -> str:
-    """Slices as text: "MIG-… (GPU 0:1, 1g.18gb)"."""
+    """Return slices as text: "MIG-… (GPU 0:1, 1g.18gb)"."""
     return ", ".join(f"{device.uuid} ({device.label}, {profile(device)})" for device in devices)
 
 
 def profile(device: Device) -> str:
-    """NVIDIA's profile of a slice, "1g.18gb", which NVML gives only as part of its name."""
+    """Return NVIDIA's profile of a slice, "1g.18gb", which NVML only gives as a part of the slice's name."""
     return device.name.rpartition("MIG ")[2]
 
 
 def sharing(devices: Sequence[Device]) -> tuple[Device, ...]:
-    """Return the devices of a run, `shared_gpu` set on slices that share their GPU with another."""
+    """Return the devices of a run, with `shared_gpu` set on slices whose GPU has another slice in the run."""
     gpus = [device.slice_of for device in devices]
     return tuple(
         msgspec.structs.replace(device, shared_gpu=gpus.count(device.slice_of) > 1) if device.slice_of else device
@@ -54,12 +54,12 @@ class Occupants:
     instances: Mapping[str, int | None]
 
     def concerned(self, instance: int | None) -> tuple[str, ...]:
-        """Return the UUIDs that an error affects. instance: its GPU instance; None: the whole GPU, so all UUIDs."""
+        """Return the UUIDs that an error affects. instance: that of the error; None: it affects the whole GPU."""
         return tuple(uuid for uuid, own in self.instances.items() if instance is None or own in {None, instance})
 
 
 def occupants(nvml: Nvml, uuids: Iterable[str]) -> Occupants:
-    """Read the GPU instances of devices of one GPU. A slice whose instance is unreadable is affected by all errors."""
+    """Return which devices share one GPU. All errors affect a slice whose GPU instance cannot be read."""
     return Occupants({uuid: _instance(nvml, uuid) if is_slice(uuid) else None for uuid in uuids})
 
 

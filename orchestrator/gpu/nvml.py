@@ -1,6 +1,7 @@
 """NVML, typed: facts, readings and processes of each GPU by UUID, whatever CUDA_VISIBLE_DEVICES is.
 
-Uses nvidia-ml-py (module `pynvml`). A MIG slice has its own memory and processes. All else is its GPU's.
+Uses nvidia-ml-py (module `pynvml`). A MIG slice has its own memory and processes. All its other readings are those of
+its GPU.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ _SLICE: Final = "MIG-"
 
 
 def missing() -> NvmlError | None:
-    """The error of opening NVML without its library; None where it can be loaded. Does not call the driver."""
+    """Return the error that NVML's library is missing; None where it can be loaded. Does not call the driver."""
     try:
         ctypes.CDLL(_LIBRARY)
     except OSError:
@@ -43,14 +44,14 @@ def is_slice(uuid: str) -> bool:
 
 
 class UnreadableGpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU that NVML counts but cannot open. `index` is NVML's."""
+    """A GPU that NVML counts but cannot open. index: its place in the order of NVML."""
 
     index: int
     reason: str
 
 
 class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """A process with a context on a GPU. compute: it can run kernels; False for one that only draws."""
+    """A process with a context on a GPU. compute: whether it can run kernels; False for one that only draws."""
 
     pid: int
     used_bytes: int | None
@@ -85,12 +86,12 @@ class Nvml:
 
     @property
     def driver_version(self) -> str | None:
-        """Version of the driver, "580.95.05"."""
+        """Version of the driver, "580.95.05"; None where unknown."""
         return self._read_or_none(self._lib.nvmlSystemGetDriverVersion)
 
     @property
     def cuda_driver_version(self) -> str | None:
-        """Newest CUDA that the driver serves, "13.0"."""
+        """Newest CUDA version that the driver supports, "13.0"; None where unknown."""
         version: int | None = self._read_or_none(self._lib.nvmlSystemGetCudaDriverVersion_v2)
         return None if version is None else f"{version // 1000}.{version % 1000 // 10}"
 
@@ -126,7 +127,7 @@ class Nvml:
         return self._required(question, self._lib, self._whole(uuid))
 
     def ask_slice(self, uuid: str, question: Callable[[Any, Any], T]) -> T:
-        """Ask NVML about a slice itself. Raises NvmlError."""
+        """Ask NVML about a slice itself, not about its GPU. Raises NvmlError."""
         return self._required(question, self._lib, self._handle(uuid))
 
     def call(self, question: Callable[[Any], T]) -> T:
@@ -134,17 +135,17 @@ class Nvml:
         return self._required(question, self._lib)
 
     def memory_used(self, uuid: str) -> int | None:
-        """Bytes in use, without those that the driver reserves; None where unknown."""
+        """Return the bytes in use, without those that the driver reserves; None where unknown."""
         memory = self._memory(self._handle(uuid))
         return None if memory is None else int(memory.used)
 
     def memory_total(self, uuid: str) -> int | None:
-        """Total memory in bytes; None where unknown."""
+        """Return the total memory in bytes; None where unknown."""
         memory = self._memory(self._handle(uuid))
         return None if memory is None else int(memory.total)
 
     def processes(self, uuid: str) -> tuple[GpuProcess, ...] | None:
-        """Processes with a context on the GPU, by PID; None where NVML does not show those that compute."""
+        """Return processes with a context on the GPU, by PID; None where NVML does not show those that compute."""
         lib, handle = self._lib, self._handle(uuid)
         found: dict[int, GpuProcess] = {}
         for compute, ask in (
@@ -234,7 +235,7 @@ class Nvml:
             raise NvmlError(f"{call.__name__} gave text that cannot be read: {error}") from error
 
     def _read_or_none(self, call: Callable[..., T], *arguments: object) -> T | None:
-        """NVML's answer, None where this GPU or driver has none. Raises NvmlError when the GPU or NVML is gone."""
+        """Return NVML's answer, None if this GPU or driver has none. Raises NvmlError when the GPU or NVML is gone."""
         try:
             return call(*arguments)
         except self._lib.NVMLError as error:

@@ -56,7 +56,7 @@ class GpuLostError(NvmlError):
 
 
 def unusable(error: Any, *, driver_is_there: bool) -> NvmlError:  # noqa: ANN401 - pynvml has no types
-    """The error for an NVML that could not be opened."""
+    """Return the error for an NVML that could not be opened. driver_is_there: whether a driver is installed."""
     code = int(error.value)
     if code == _DRIVER_NOT_LOADED or (code == _LIBRARY_NOT_FOUND and not driver_is_there):
         return NvmlAbsentError(f"no NVIDIA driver on this machine ({error})", code)
@@ -64,7 +64,7 @@ def unusable(error: Any, *, driver_is_there: bool) -> NvmlError:  # noqa: ANN401
 
 
 def typed(error: Any) -> NvmlError:  # noqa: ANN401 - pynvml has no types
-    """The error for a question that NVML refused."""
+    """Return the error for a question that NVML refused, by its return code."""
     code = int(error.value)
     kind = GpuLostError if code in LOST else NvmlBrokenError if code in FATAL else NvmlError
     return kind(_words(error, "NVML"), code)

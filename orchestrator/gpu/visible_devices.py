@@ -1,8 +1,8 @@
 """The GPUs that CUDA_VISIBLE_DEVICES leaves, by the rules of CUDA and torch. Pure.
 
 An entry is an index, or the first characters of the UUID of exactly one GPU or MIG slice. An unknown entry hides itself
-and all after it. A repeated entry, or an empty value, hides everything. All named slices count, each for its own
-process.
+and all after it. A repeated entry, or an empty value, hides everything. Slices that are named all count, although a
+CUDA process sees one: each gets a process of its own.
 
 Indices are in NVML's order with CUDA_DEVICE_ORDER=PCI_BUS_ID, or if all GPUs are identical. Otherwise they are refused.
 """
@@ -42,7 +42,7 @@ def visible_gpus(
 def _place(
     gpus: Sequence[Device | None], everything: Sequence[Device | None], entry: str, visible: str, order: str | None
 ) -> int | None:
-    """Index in `everything` of the device that an entry names; None when it names none or several."""
+    """Return the index in `everything` of the device that an entry names; None when it names none or several."""
     number = _INDEX.match(entry)
     if number is None:
         places = [place for place, gpu in enumerate(everything) if gpu and entry and gpu.uuid.startswith(entry)]

@@ -100,9 +100,9 @@ def _cards(trends: Sequence[Trend], runs: Sequence[tuple[str, str]], changes: in
     devices = set(map(wording.device, trends))
     yield Card("Runs", str(len(runs)), f"from {runs[0][0][:10]} to {runs[-1][0][:10]}")
     yield Card("Cells", str(len({trend.key for trend in trends})), f"on {plural(len(devices), 'device')}")
-    left_out = sum(bool(point.left_out) for trend in trends for point in trend.points)
+    not_counted = sum(bool(point.excluded) for trend in trends for point in trend.points)
     yield Card("Changes of a level", str(changes), tone=Tone.WARN if changes else Tone.PLAIN)
-    yield Card("Not counted", str(left_out), f"of {plural(sum(len(trend.points) for trend in trends), 'figure')}")
+    yield Card("Not counted", str(not_counted), f"of {plural(sum(len(trend.points) for trend in trends), 'figure')}")
 
 
 def _section(trends: Sequence[Trend]) -> Section:
@@ -160,7 +160,7 @@ def _row(trend: Trend, point: TrendPoint) -> tuple[Entry, ...]:
 
 
 def _value(point: TrendPoint) -> str:
-    """Return the figure without thousands separators, so that the table can be sorted by it."""
+    """Return the figure of a point without thousands separators, so that the table can be sorted by it."""
     return "" if point.value is None else wording.figure(point.value).replace(",", "")
 
 
@@ -180,7 +180,7 @@ def _of_run(point: TrendPoint, began: str) -> OfRun:
         name=f"{point.run_id}, {point.test_date}",
         began=began,
         value=point.value,
-        counted=not point.left_out,
+        counted=not point.excluded,
         change=change,
         stack=bool(point.stack),
         says=tuple(filter(None, (launches, level, *wording.remarks(point)))),

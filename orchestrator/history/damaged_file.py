@@ -1,6 +1,6 @@
 """Move a damaged history aside, to an unused name: history.damaged-1.db.
 
-The process with the file's lock moves it; others see another inode.
+The process that holds the lock on the file moves it. Other processes see by its inode that it was moved.
 """
 
 import fcntl

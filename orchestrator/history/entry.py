@@ -23,7 +23,7 @@ OFFENCES: Final = frozenset({HealthVerdict.FAIL, HealthVerdict.WARN})
 
 
 def of_report(report: Report, folder: Path, *, tainted: bool) -> RunRecord:
-    """Return the entry of a report. folder: of the run. tainted: nothing in it is a measurement."""
+    """Return the history entry of a report. folder: that of the run. tainted: none of its figures is a measurement."""
     reduced = run_figures.of_report(report, report.metadata.run_id)
     devices = tuple(_devices(report, reduced))
     counts = Counter(one.device.gpu_name for one in devices)
@@ -70,7 +70,7 @@ def _why_of_health(judged: DeviceHealth) -> str:
 
 
 def _why_of_burn_in(burn_in: GpuBurnIn) -> str:
-    """Return the reasons of the verdict; without FAIL or WARN also the number of checks."""
+    """Return the reasons of the verdict of a burn-in, and without FAIL or WARN also its number of checks."""
     reasons = dict.fromkeys(one.text for one in burn_in.reasons if one.verdict is burn_in.verdict)
     if burn_in.verdict in OFFENCES or not burn_in.checks:
         return "; ".join(reasons)
@@ -80,11 +80,10 @@ def _why_of_burn_in(burn_in: GpuBurnIn) -> str:
 
 
 def _cells(report: Report, reduced: Side) -> Iterator[CellRecord]:
-    """Yield the cells in the order of run_figures.of_report."""
+    """Yield records of the cells in the order of run_figures.of_report. reduced: result of that function."""
     metrics: list[Metric] = [metric for result in report.results for _, metric in keys.of_model(result)]
     metrics += report.probes
-    for row in report.operators.rows if report.operators else ():
-        metrics += [metric for _, metric in keys.of_operator(row)]
+    metrics += [metric for _, _, metric in keys.of_operators(report)]
     devices = {device.gpu_uuid: device for device in reduced.devices}
     for cell, metric in zip(reduced.cells, metrics, strict=True):
         place = Place(devices[cell.gpu_uuid], cell)

@@ -19,7 +19,7 @@ COLUMNS: Final = (
 
 
 def to_json(runs: Iterable[RunRecord]) -> Iterator[bytes]:
-    """Yield the runs with everything that is kept of them."""
+    """Yield JSON text of the runs, with everything that the history keeps of them."""
     head, tail = indented({"history_version": len(MIGRATIONS), "runs": ()}).split(b"[]")
     yield head + b"["
     between, end = b"\n    ", b"]"
@@ -35,7 +35,7 @@ def indented(value: object) -> bytes:
 
 
 def to_csv(runs: Iterable[RunRecord]) -> Iterator[bytes]:
-    """Yield a row per cell, and one per device without cells (burn-in)."""
+    """Yield CSV text: a row per cell, and one per device of a run without cells (burn-in)."""
     yield _written([COLUMNS])
     for made in runs:
         devices = {one.device.gpu_uuid: one for one in made.devices}
@@ -44,7 +44,7 @@ def to_csv(runs: Iterable[RunRecord]) -> Iterator[bytes]:
 
 
 def rows(made: RunRecord) -> int:
-    """Count the CSV rows of a run."""
+    """Return the number of rows that a run has in the CSV export."""
     return len(made.cells) + len(_without(made))
 
 

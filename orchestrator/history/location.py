@@ -15,14 +15,14 @@ NOWHERE: Final = (
 
 @dataclass(frozen=True)
 class Place:
-    """The history file. default: it is in our own folder, so a damaged one may be moved."""
+    """The history file. default: whether it is in gpubench's own folder, where a damaged file may be moved aside."""
 
     path: Path
     default: bool
 
 
 def find(file: str | None, environment: Mapping[str, str]) -> Place:
-    """Return the place of the history. file: as the user named it. Raises HistoryError without a usable folder."""
+    """Return the history file. file: as named by the user, or None. Raises HistoryError if no folder is usable."""
     if file is not None:
         return Place(Path(file), default=False)
     data_home = Path(environment.get("XDG_DATA_HOME", ""))

@@ -1,6 +1,6 @@
 """The schema of the history as migrations, which never change once released.
 
-Migration n leads from user_version n - 1 to n.
+Migration n changes the database from user_version n - 1 to n.
 """
 
 from typing import Final

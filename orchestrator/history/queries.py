@@ -77,13 +77,13 @@ ORDER BY test_date, runs.run_id
 
 
 def lines(connection: sqlite3.Connection, wanted: Filter) -> list[RunLine]:
-    """Return the matching runs, newest first."""
+    """Return the runs that match the filter, newest first."""
     with _as_of_now(connection):
         return _runs(connection, _WANTED, msgspec.structs.asdict(wanted))
 
 
 def run(connection: sqlite3.Connection, name: str) -> RunRecord:
-    """Return everything kept of the run with this id or unique prefix. Raises HistoryError."""
+    """Return everything kept of the run with this id or unique prefix. Raises HistoryError for none or several."""
     with _as_of_now(connection):
         return in_full(connection, _meant(connection, name))
 
@@ -106,7 +106,7 @@ def _meant(connection: sqlite3.Connection, name: str) -> RunLine:
 
 
 def in_full(connection: sqlite3.Connection, run: RunLine) -> RunRecord:
-    """Return everything kept of a run."""
+    """Return everything that the history keeps of a run."""
     devices = [
         _made(
             DeviceRecord,
@@ -186,12 +186,12 @@ def verdicts(connection: sqlite3.Connection) -> list[str]:
 
 
 def kinds(connection: sqlite3.Connection, model: str) -> list[tuple[str, int, str, str]]:
-    """Return precision, batch size, UUID and latest date of the recorded cells of a model."""
+    """Return (precision, batch size, UUID, latest date) of each kind of recorded cell of a model."""
     return msgspec.convert(connection.execute(_KINDS, (model,)).fetchall(), list[tuple[str, int, str, str]])
 
 
 def offences(connection: sqlite3.Connection, uuids: Sequence[str]) -> list[Offence]:
-    """Return FAIL and WARN of these GPUs, oldest first, without runs with injected faults."""
+    """Return the FAIL and WARN verdicts of these GPUs, oldest first, without runs with injected faults."""
     return [
         _made(Offence, **dict(zip(Offence.__struct_fields__, row, strict=True)))
         for uuid in uuids

@@ -13,7 +13,7 @@ LONGEST_S: Final = 1e11
 
 
 class RunLine(Part, frozen=True, kw_only=True):
-    """A run in a line. devices: "8 x NVIDIA H200". planned, ok: cells. test_date: ISO 8601, UTC."""
+    """Summary of a run. devices: "8 x NVIDIA H200". planned, ok: numbers of cells. test_date: ISO 8601, UTC."""
 
     run_id: str
     test_date: str
@@ -34,7 +34,7 @@ class RunLine(Part, frozen=True, kw_only=True):
 
 
 class DeviceRecord(Part, frozen=True, kw_only=True):
-    """A device in a run with its verdicts. *_words: reasons; health_words only for FAIL and WARN."""
+    """A device in a run with its verdicts. health_words (only FAIL and WARN), burn_in_words: reasons for a verdict."""
 
     device: SideDevice
     health: str
@@ -44,7 +44,7 @@ class DeviceRecord(Part, frozen=True, kw_only=True):
 
 
 class CellRecord(Part, frozen=True, kw_only=True):
-    """A cell on one device. launches: main metric of each; figures: medians. doubt: why it does not count."""
+    """A cell on one device. launches: `metric` of each launch. figures: medians. doubt: why the cell is not judged."""
 
     gpu_uuid: str
     key: CellKey
@@ -56,7 +56,7 @@ class CellRecord(Part, frozen=True, kw_only=True):
 
 
 class RunRecord(Part, frozen=True, kw_only=True):
-    """Everything kept of a run."""
+    """Everything that the history keeps of a run."""
 
     run: RunLine
     devices: tuple[DeviceRecord, ...]

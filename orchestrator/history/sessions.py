@@ -18,7 +18,10 @@ _Place = tuple[str, CellKey]
 
 
 def spread(records: Iterable[RunRecord], side: Side, others: frozenset[str], margins: Margins) -> SessionSpread | None:
-    """Learn from at least three runs with the cells and stack of `side`; None from fewer. others: ids to exclude."""
+    """Learn the spread between sessions from recorded runs with the cells and the stack of `side`.
+
+    others: ids of runs to ignore. margins: supplies what cannot be learned. None if there are fewer than three runs.
+    """
     host = {place: cell_facts.measures_host(one, one) for place, one in pairing.places(side).items() if one.cell.values}
     found = [
         {(cell.gpu_uuid, cell.key): _rates(cell) for cell in one.cells if cell.launches and not cell.doubt}
@@ -41,7 +44,7 @@ def spread(records: Iterable[RunRecord], side: Side, others: frozenset[str], mar
 
 
 def same_stack(stack: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Whether two runs differ in their seed at most."""
+    """Whether two runs have the same software and settings, except for the seed."""
     return not {change.name for change in cell_facts.differences(stack, other)} - _QUIET
 
 

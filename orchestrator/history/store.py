@@ -5,8 +5,9 @@
     newer, or foreign ───▶ refused, untouched
     damaged ─────────────▶ writers move it aside and create another (damaged_file.py); readers refuse
 
-Processes wait for each other up to BUSY_S. Commits are durable. A local disk has a write-ahead log, a remote one a
-rollback journal: a write-ahead log needs memory shared by all processes, which a network file system lacks.
+Processes wait for each other up to BUSY_S. Commits are durable. On a local disk SQLite uses a write-ahead log, on a
+remote one a rollback journal: a write-ahead log needs memory shared by all processes, which a network file system
+lacks.
 """
 
 import math
@@ -99,7 +100,7 @@ def refusal(place: Place) -> str:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Run a block in a transaction that a killed process leaves undone."""
+    """Run the body in a transaction. If the process is killed, nothing of it remains in the database."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -111,7 +112,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def migrate(connection: sqlite3.Connection, migrations: Sequence[Sequence[str]] = MIGRATIONS) -> None:
-    """Migrate the database, unless another process was faster."""
+    """Migrate the database, unless another process has done so meanwhile."""
     if _number(connection, "PRAGMA user_version") == len(migrations):
         return
     with transaction(connection):
@@ -140,7 +141,7 @@ def _whole(path: Path, place: Place, notes: list[str], checked_bytes: float) -> 
 
 
 def _open(path: Path, checked_bytes: float = 0) -> sqlite3.Connection:
-    """Open for writing. Raises DamagedError and HistoryError. checked_bytes: larger files are not checked."""
+    """Open for writing. Raises DamagedError, HistoryError. checked_bytes: no larger file is checked for damage."""
     connection = _connect(path, "rwc")
     try:
         with _damage_named(path):

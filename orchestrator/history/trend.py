@@ -1,6 +1,6 @@
 """Trends: a series for each cell on each GPU over many runs, with its changes (stats/change_points.py). Pure.
 
-Runs that are tainted, throttled, unwatched, contaminated or at a smaller batch are shown but not judged.
+Runs that are tainted, throttled, not watched for throttling, contaminated or at a smaller batch are shown, not judged.
 """
 
 import math
@@ -21,22 +21,22 @@ _QUIET: Final = frozenset({"seed"})
 
 
 class TrendPoint(Part, frozen=True, kw_only=True):
-    """A run in a trend. left_out: why it does not count. stack: changes since the run before.
+    """One run in a trend. excluded: why the run is not judged. stack: changed software since the previous run.
 
-    change_percent: of the level from this run on; null without a change.
+    change_percent: change of the level that begins with this run; null without a change.
     """
 
     run_id: str
     test_date: str
     value: float | None
     launches: int
-    left_out: str
+    excluded: str
     stack: tuple[str, ...]
     change_percent: float | None
 
 
 class Trend(Part, frozen=True, kw_only=True):
-    """A cell on one device, oldest run first."""
+    """Figure of a cell on one device over many runs, oldest run first."""
 
     cell: str
     key: CellKey
@@ -50,7 +50,7 @@ class Trend(Part, frozen=True, kw_only=True):
 
 
 def trends(points: Sequence[Point], margins: Margins, figure: str | None = None) -> tuple[Trend, ...]:
-    """Return the trend of each cell on each device. points: oldest first. figure: default the main one."""
+    """Return the trend of each cell on each device. points: oldest first. figure: name, or None for the main figure."""
     series: dict[tuple[str, str, CellKey], list[Point]] = {}
     for point in points:
         # A GPU is the same one in another host; CPU devices are called alike on every host.
@@ -70,8 +70,8 @@ def _trend(points: Sequence[Point], margins: Margins, figure: str | None) -> Tre
     shown = figure or next((one.cell.metric for one in reversed(points) if one.cell.launches), newest.cell.metric)
     margin = margins.runs.end_to_end if WORKLOADS[newest.cell.key.phase].end_to_end else margins.runs.cell
     values = [point.cell.figures.get(shown) for point in points]
-    left_out = [_exclusion(point, value) for point, value in zip(points, values, strict=True)]
-    changed = dict(_changes(values, left_out, margin.share)) if newest.device.kind == DeviceKind.CUDA else {}
+    excluded = [_exclusion(point, value) for point, value in zip(points, values, strict=True)]
+    changed = dict(_changes(values, excluded, margin.share)) if newest.device.kind == DeviceKind.CUDA else {}
     return Trend(
         cell=newest.cell.key.words,
         key=newest.cell.key,
@@ -87,11 +87,11 @@ def _trend(points: Sequence[Point], margins: Margins, figure: str | None) -> Tre
                 test_date=point.test_date,
                 value=value,
                 launches=len(point.cell.launches),
-                left_out=why,
+                excluded=why,
                 stack=tuple(_differences(points[place - 1], point)) if place else (),
                 change_percent=changed.get(place),
             )
-            for place, (point, value, why) in enumerate(zip(points, values, left_out, strict=True))
+            for place, (point, value, why) in enumerate(zip(points, values, excluded, strict=True))
         ),
     )
 
@@ -102,11 +102,11 @@ def _exclusion(point: Point, value: float | None) -> str:
     return point.cell.doubt or ("" if value is not None else "no such figure")
 
 
-def _changes(values: Sequence[float | None], left_out: Sequence[str], margin: float) -> Iterator[tuple[int, float]]:
-    """Yield index and percent of each change of level; none for a series with a value of zero or less."""
+def _changes(values: Sequence[float | None], excluded: Sequence[str], margin: float) -> Iterator[tuple[int, float]]:
+    """Yield (index, change in percent) of each change of level; none if a value is zero or less."""
     sound = [
         (place, value)
-        for place, (value, why) in enumerate(zip(values, left_out, strict=True))
+        for place, (value, why) in enumerate(zip(values, excluded, strict=True))
         if value is not None and not why
     ]
     if any(value <= 0 for _, value in sound):

@@ -29,7 +29,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 
 def record(connection: sqlite3.Connection, made: RunRecord) -> None:
-    """Record a run."""
+    """Record a run, in place of an earlier entry of this run."""
     run = made.run
     with transaction(connection):
         connection.execute(_DELETE, (run.run_id,))

@@ -38,24 +38,24 @@ def change(point: TrendPoint) -> str:
 
 
 def remarks(point: TrendPoint) -> Iterator[str]:
-    """Yield what changed with a run, and why it does not count."""
+    """Yield remarks on a run: changed software or settings, and why the run is not judged."""
     yield from point.stack
-    if point.left_out:
-        yield f"not counted: {point.left_out}"
+    if point.excluded:
+        yield f"not counted: {point.excluded}"
 
 
 def unjudged(trend: Trend) -> str:
     """Return why no change can be found in a trend, or ""."""
     if trend.kind == DeviceKind.CPU:
         return "a CPU device drifts, so nothing is judged"
-    values = [point.value for point in trend.points if point.value is not None and not point.left_out]
+    values = [point.value for point in trend.points if point.value is not None and not point.excluded]
     if len(values) < 2 * LEAST:
-        return f"judging changes needs {2 * LEAST} runs that count (this series has {len(values)})"
+        return f"changes can be judged from {2 * LEAST} counted runs on (this series has {len(values)})"
     return "changes of a figure that can be zero are not judged" if min(values) <= 0 else ""
 
 
 def earlier_findings(devices: Sequence[Device], offences: Iterable[Offence]) -> dict[str, str]:
-    """Return UUID → remark for devices with offences, which are ordered from the oldest on."""
+    """Return a remark by UUID for each device with offences. offences: oldest first."""
     against: dict[str, list[Offence]] = {}
     for offence in offences:
         against.setdefault(offence.gpu_uuid, []).append(offence)

@@ -1,1 +1,1 @@
-"""The kinds of run: benchmark, triage, burn-in, gate, operators, each with everything that only it needs."""
+"""The kinds of run: benchmark, triage, burn-in, gate, operators, study. Each module holds what only its kind needs."""

@@ -1,4 +1,4 @@
-"""The benchmark: every cell is launched a fixed number of times. `quick` is a preset of it."""
+"""The benchmark: every cell is launched a fixed number of times. `quick` is one of its presets."""
 
 from typing import Final
 

@@ -16,12 +16,12 @@ KINDS: Final[dict[str, Kind]] = {kind.name: kind for kind in (BENCHMARK, TRIAGE,
 
 
 def of(configuration: Configuration) -> Kind:
-    """Return the kind of a run. A preset without a kind of its own is a benchmark."""
+    """Return the kind of a run. A preset without its own kind is a benchmark."""
     return _of(configuration.preset, burn_in=configuration.burn_in is not None)
 
 
 def of_report(report: Report) -> Kind:
-    """Return the kind of a report's run."""
+    """Return the kind of the run that a report is about."""
     return _of(report.test_configuration.preset, burn_in=report.burn_in is not None)
 
 

@@ -1,4 +1,4 @@
-"""The triage: a benchmark whose reports begin with the GPU that is slow."""
+"""The triage: a benchmark whose reports begin with the slow GPUs."""
 
 from typing import Final
 

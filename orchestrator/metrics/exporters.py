@@ -31,7 +31,7 @@ _LONGEST_PID: Final = 30  # write_to_textfile adds two numbers to the name while
 
 
 class Exporters:
-    """The requested exporters. problem: why the last write of the file failed."""
+    """The exporters that the user requested. problem: why the last write of the file failed, else empty."""
 
     def __init__(self, path: Path | None, server: "_Server | None") -> None:
         self.problem = ""
@@ -55,7 +55,7 @@ class Exporters:
         return self._follower
 
     def judged(self, report: Report) -> None:
-        """Keep the verdicts of the run's report."""
+        """Export the verdicts of the run's report from now on."""
         if self._follower is not None:
             self._follower.judged(report)
 
@@ -90,13 +90,13 @@ class Exporters:
 
 
 def opened(file: str | None, port: int | None) -> Exporters:
-    """Open the exporters. Raises ConfigError for a file that cannot be written, or a port that is not free."""
+    """Open exporters to `file` and `port`. Raises ConfigError for an unwritable file, or a port that is not free."""
     path = None if file is None else _path(file)
     return Exporters(path, None if port is None else _bound(port))
 
 
 def require(file: str | None, port: int | None) -> None:
-    """Check file and port like `opened`, and leave nothing behind. Raises ConfigError."""
+    """Check that `opened` would accept file and port, and leave nothing behind. Raises ConfigError."""
     if file is not None:
         _path(file)
     if port is not None:

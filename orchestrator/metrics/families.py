@@ -35,7 +35,7 @@ class Kind(enum.StrEnum):
 
 
 class Family(NamedTuple):
-    """A metric."""
+    """A metric. rows: computes its samples from a View. labels: names of the labels besides the run's id."""
 
     name: str
     help: str
@@ -228,9 +228,9 @@ FAMILIES: Final = (
         _lines(lambda line: float(line.cell is not None)),
     ),
     _of_gpu(
-        "gpubench_gpu_taken_out",
+        "gpubench_gpu_quarantined",
         "1 if the device is quarantined in this run.",
-        _lines(lambda line: float(line.taken_out)),
+        _lines(lambda line: float(line.quarantined)),
     ),
     Family(
         "gpubench_gpu_health",

@@ -39,7 +39,7 @@ class Follower:
         )
 
     def view(self) -> View:
-        """Return everything known now. Copies what grows, so that the loop may go on."""
+        """Return what is known of the run now. Collections that grow are copied, so that the loop may continue."""
         with self._lock:
             newest = {cell: good[-1] for cell, good in self._figures.items() if good}
             return msgspec.structs.replace(
@@ -75,7 +75,7 @@ class Follower:
         )
 
     def close(self) -> None:
-        """Close the display; the view stays."""
+        """Close the user's display. The view of the run stays available."""
         self._display.close()
 
     def _know(self, **changes: object) -> None:

@@ -20,7 +20,7 @@ class RunState(enum.StrEnum):
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of a cell's last good launch."""
+    """Figures of a cell on one device, from its last good launch."""
 
     label: str  # of its device
     uuid: str
@@ -34,7 +34,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """One run, now."""
+    """State of one run at the moment at which it is viewed."""
 
     run_id: str
     tool_version: str

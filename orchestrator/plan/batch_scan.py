@@ -5,8 +5,8 @@
                    └── line through the two largest that fit ◀──────┘ does not: between the two
     then every power of two below the largest: throughput by batch size
 
-The largest size is exact to one part in 32. Running out of memory is no failure here. Any failure above a size that
-worked counts as a limit.
+The largest size is exact to 1/32. Running out of memory is no failure in a scan. Any failure above a size that worked
+counts as a limit.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,7 +37,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch size and its result: figures, or the category of the failure."""
+    """A batch size and what its launch gave: figures, or the category of the failure."""
 
     launch: int
     batch_size: int
@@ -94,12 +94,12 @@ def bound(tried: Iterable[Tried], room: Room) -> str:
 
 
 def is_an_answer(tried: Sequence[Tried], category: Category) -> bool:
-    """Whether a final failure is due to the batch size, not to the model."""
+    """Whether a final failure limits the batch size of a scan, and is not a failure of the model at every size."""
     return category is Category.OUT_OF_MEMORY or largest(tried) is not None
 
 
 def _apart(tried: Iterable[Tried]) -> tuple[list[Tried], int | None]:
-    """Return the sizes that worked, ascending, and the smallest that did not. Larger sizes do not count."""
+    """Return what worked, by ascending size, and the smallest size that failed. Sizes above that one are ignored."""
     unfit = min((one.batch_size for one in tried if one.figures is None), default=None)
     working = [one for one in tried if one.figures is not None and (unfit is None or one.batch_size < unfit)]
     return sorted(working, key=lambda one: one.batch_size), unfit
@@ -140,7 +140,7 @@ def _predicted(working: Sequence[Tried], room: Room) -> int:
 
 
 def _rounded(size: int, above: int) -> int:
-    """Round down to a multiple of eight, if above `above`: matrices of other sizes are slower."""
+    """Return `size` rounded down to a multiple of eight (faster matrices); `size` if that is not above `above`."""
     rounded = size - size % _ROUND if size >= _ROUND_FROM else size
     return rounded if rounded > above else size
 

@@ -1,6 +1,6 @@
 """Choose the launches that call a compiled model with changing input sizes after measuring it (--compile-shapes). Pure.
 
-The first launch of each compiled cell of inference with a fixed batch size.
+These are the first launches of compiled inference cells with a fixed batch size.
 """
 
 from orchestrator.config.run_configuration import Configuration
@@ -14,11 +14,11 @@ def can_meet(cell: Cell, configuration: Configuration) -> bool:
 
 
 def of_launch(cell: Cell, configuration: Configuration, round_: int) -> ChangingShapes | None:
-    """Return the sizes that a launch meets, None for none."""
+    """Return the changing input sizes that a launch calls its model with; None if it has no such calls."""
     return configuration.shapes if round_ == 0 and can_meet(cell, configuration) else None
 
 
 def forms(cell: Cell, configuration: Configuration, round_: int) -> int:
-    """Return how many graphs a launch compiles for its sizes at most: static and padded for each size, dynamic once."""
+    """Return how many graphs a launch compiles at most: static and padded for each input size, dynamic once."""
     shapes = of_launch(cell, configuration, round_)
     return 0 if shapes is None else 2 * len(shapes.sizes) + 1

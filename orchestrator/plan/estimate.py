@@ -1,7 +1,7 @@
 """Rough estimate of a plan's duration. Pure.
 
-A launch costs its start, the model's construction, warm-up and measurement. Rates are those of a middling device;
-constants that depend on no model are means of a default run on one H200.
+A launch costs its start, the model's construction, warm-up and measurement. Rates are those of an average device.
+Constants that depend on no model are means of a default run on one H200.
 """
 
 import math
@@ -78,7 +78,7 @@ MEASURED_ITERATIONS: Final = 3
 
 SCAN_LAUNCHES: Final = 16
 SCAN_BATCH: Final = 32
-"""Launches of a batch scan, and the size of a middle one."""
+"""Number of launches of a batch scan, and the batch size of a typical one."""
 
 SHARE: Final = {DeviceKind.CUDA: 0.3, DeviceKind.CPU: 1.0}
 """Expected share of the profile's bounds: on a CPU times are rarely steady enough to end early."""
@@ -112,8 +112,8 @@ def shared_start_s(configuration: Configuration, devices: Sequence[Device]) -> f
 def launch_s(cell: Cell, configuration: Configuration, device: Device, scale: float = 1.0, *, round_: int = 0) -> float:
     """Return the seconds of one launch of `cell` on `device`, or of its whole batch scan.
 
-    scale: factor on iteration_s; with cells of fixed length it affects only replays. round_: only the first has load
-    windows.
+    scale: factor on iteration_s; if cells have a fixed length, it only affects replays. round_: number of the round;
+    only round 0 has load windows.
     """
     if cell.batch_size == AUTO:
         step = msgspec.structs.replace(cell, batch_size=SCAN_BATCH)
@@ -138,19 +138,19 @@ def launch_s(cell: Cell, configuration: Configuration, device: Device, scale: fl
 
 
 def timed_start_s(cell: Cell, configuration: Configuration, device: Device) -> float:
-    """Return the seconds until a launch of fixed length is at work."""
+    """Return the seconds from the start of a launch to the work of its cell, where cells have a fixed length."""
     return _start_s(configuration.by_name[cell.model], configuration, device) + FIRST_S[device.kind]
 
 
 def timed_work_s(cell: Cell, model: ModelSpec, device: Device, cell_s: float, scale: float = 1.0) -> float:
-    """Return the seconds of work of a cell that lasts `cell_s`; a replay has at least REPLAY_LEAST steps."""
+    """Return the seconds of work of a cell of `cell_s` seconds. A replay takes longer if REPLAY_LEAST steps do."""
     if cell.workload is not Workload.REPLAY:
         return cell_s
     return max(cell_s, REPLAY_LEAST * scale * iteration_s(cell, model, device))
 
 
 def scale(configuration: Configuration, device: Device, devices: Sequence[Device]) -> float:
-    """Return the initial factor on iteration_s, above 1 if cells of fixed length share cores."""
+    """Return the initial factor on iteration_s: above 1 if cells have a fixed length and devices share cores."""
     return 1.0 if configuration.cell_s is None else BUSY[device.kind] * sharing(device, devices)
 
 
@@ -185,7 +185,7 @@ def _weights_bytes(cell: Cell, model: ModelSpec) -> int:
 
 
 def _relative_size(cell: Cell, model: ModelSpec) -> float:
-    """Return the work of an input relative to the default size: images grow in two dimensions."""
+    """Return how much work an input is relative to one of the default size; images grow in two dimensions."""
     if cell.input_size is None or model.sizes is None:
         return 1.0
     relative = cell.input_size / model.sizes.default
@@ -198,7 +198,7 @@ def _warm_up_s(measurement: Measurement, iteration: float) -> float:
 
 
 def _measured_s(measurement: Measurement, iteration: float, device: Device, least: int = MEASURED_ITERATIONS) -> float:
-    """Return the seconds of measuring: until there is an interval, at most the profile's cap; less if it gives up."""
+    """Return the seconds of measuring: until an interval is known, at most the cap; less if measuring gives up."""
     interval_s = ENOUGH * iteration
     if interval_s > measurement.max_s:
         return max(measurement.min_s if measurement.give_up else measurement.max_s, least * iteration)

@@ -1,7 +1,7 @@
 """Default number of launches of each cell. Pure.
 
-As many as fit into FITTING_S by the plan's estimate, at most MOST, at least as many as the profile says: small runs can
-then be compared, and large ones stay short.
+It is as many as fit into FITTING_S by the plan's estimate, at most MOST, at least as many as the profile says: small
+runs can then be compared, and large ones stay short.
 """
 
 import math
@@ -19,7 +19,7 @@ MOST: Final = 5
 
 
 def fitted(configuration: Configuration, devices: Sequence[Device]) -> Configuration:
-    """Return the configuration with the default number. Raises ConfigError as planner.make does."""
+    """Return the configuration with the default number of launches. Raises ConfigError as planner.make does."""
     least = configuration.launches
 
     def total_s(launches: int) -> float:
@@ -35,4 +35,5 @@ def fitted(configuration: Configuration, devices: Sequence[Device]) -> Configura
 def reason(configuration: Configuration) -> str:
     """Explain how `fitted` chose the number."""
     number = "One launch" if configuration.launches == 1 else f"{configuration.launches} launches"
-    return f"{number} of each cell: as many as fit into {FITTING_S / 60:g} min, 1 to {MOST}, or the profile's."
+    bounds = f"as many as fit into {FITTING_S / 60:g} min, at most {MOST}, and no fewer than the profile says"
+    return f"{number} of each cell: {bounds}."

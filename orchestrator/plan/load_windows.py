@@ -1,6 +1,6 @@
 """Launches with a load window, over which power and utilisation are read (ADR 30). Pure.
 
-The first launch of each model, phase and precision at its largest batch, on a GPU that is read.
+These are the first launches of each model, phase and precision at its largest batch, on GPUs with telemetry.
 """
 
 from orchestrator.config.run_configuration import Configuration

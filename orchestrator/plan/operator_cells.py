@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from orchestrator.config.run_configuration import Configuration, LeftOut, Plan
+from orchestrator.config.run_configuration import Configuration, Exclusion, Plan
 from orchestrator.config.yaml_schema import listed
 from orchestrator.errors import ConfigError
 from orchestrator.plan.planner import cell_seed, modes_of, rounds_of
@@ -11,7 +11,7 @@ from protocol.cell import Cell, CompileMode, Device, Mode, ModelSpec, OperatorSp
 
 
 class Place(NamedTuple):
-    """Configuration, device and mode in which cells are measured."""
+    """Where cells are measured: configuration, device and mode of the run."""
 
     configuration: Configuration
     device: Device
@@ -21,7 +21,7 @@ class Place(NamedTuple):
 def planned(
     configuration: Configuration, devices: Sequence[Device], cells_of: Callable[[Place], Iterator[Cell]]
 ) -> Plan:
-    """Return the plan. Raises ConfigError where no operator has a requested precision."""
+    """Return the plan. cells_of: cells of a place. Raises ConfigError if no operator has a requested precision."""
     mode = modes_of(configuration, devices)[0]
     cells: dict[str, Cell] = {}
     order: dict[str, tuple[tuple[str, int], ...]] = {}
@@ -32,11 +32,11 @@ def planned(
         order[device.uuid] = tuple((mine[which].id, number) for number, block in enumerate(rounds) for which in block)
     if all(cell.workload is Workload.PROBE for cell in cells.values()):
         raise ConfigError(f"-p {','.join(configuration.precisions)}: none of these operators has such a precision")
-    return Plan(cells=tuple(cells.values()), order=order, left_out=tuple(_exclusions(configuration, devices)))
+    return Plan(cells=tuple(cells.values()), order=order, excluded=tuple(_exclusions(configuration, devices)))
 
 
 def cell(place: Place, model: ModelSpec, workload: Workload, precision: Precision, *, compiled: bool = False) -> Cell:
-    """Return one cell. Implementations of an operator get the same inputs."""
+    """Return the cell of an operator at a place. All implementations of one operator get the same inputs."""
     name = model.operator.name if model.operator else model.name
     return Cell(
         devices=(place.device.uuid,),
@@ -51,7 +51,7 @@ def cell(place: Place, model: ModelSpec, workload: Workload, precision: Precisio
 
 
 def operator_of(model: ModelSpec) -> OperatorSpec:
-    """Return the operator that cells of this entry measure."""
+    """Return the operator that `model`, an entry of the model list, stands for."""
     assert model.operator is not None
     return model.operator
 
@@ -61,9 +61,9 @@ def precisions(model: ModelSpec, configuration: Configuration) -> list[Precision
     return [one for one in configuration.precisions if one in operator_of(model).tolerance]
 
 
-def _exclusions(configuration: Configuration, devices: Sequence[Device]) -> Iterator[LeftOut]:
+def _exclusions(configuration: Configuration, devices: Sequence[Device]) -> Iterator[Exclusion]:
     for model in configuration.models:
         known = operator_of(model).tolerance
         if lacking := [one for one in configuration.precisions if one not in known]:
             why = f"not applicable in {listed(lacking, 'and')}: its precisions are {listed(known, 'and')}"
-            yield from (LeftOut(device=device.uuid, model=model.name, why=why) for device in devices)
+            yield from (Exclusion(device=device.uuid, model=model.name, why=why) for device in devices)

@@ -1,11 +1,11 @@
-"""From a configuration to cells, and their order on each device. Pure.
+"""Plan the cells of a configuration, and their order on each device. Pure.
 
     round 0:  every cell once, in random order      round 1:  every cell once, in another random order      …
     of two modes:  loaded, in random order; solo, in random order                                           …
 
-Randomised complete blocks, because a machine drifts. The seed decides the order, so identical GPUs work on the same
-cell at about the same time. With a time limit, priority.py decides the order. Modes alternate by round because all
-devices must change them together (state/turns.py).
+Rounds are randomised complete blocks, because the speed of a machine drifts. The seed decides the order, so identical
+GPUs work on the same cell at about the same time. With a time limit, priority.py decides the order. Modes alternate by
+round because all devices must change them together (state/turns.py).
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from orchestrator.config.catalogue import is_probe
-from orchestrator.config.run_configuration import Configuration, LeftOut, Plan, Room
+from orchestrator.config.run_configuration import Configuration, Exclusion, Plan, Room
 from orchestrator.errors import ConfigError
 from orchestrator.plan import priority, probes, shapes
 from orchestrator.plan.shapes import Shape
@@ -32,14 +32,14 @@ def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
     modes = modes_of(configuration, devices)
     cells: list[Cell] = []
     order: dict[str, tuple[tuple[str, int], ...]] = {}
-    left_out: list[LeftOut] = []
+    excluded: list[Exclusion] = []
     for device in devices:
         wanted = [*_models(configuration), *_probes(configuration, device)]
         rounds = rounds_of(len(wanted), configuration.launches * len(modes), configuration.seed)
-        left_out += _exclusions(configuration, device)
+        excluded += _exclusions(configuration, device)
         if not wanted:
-            excluded = "; ".join(f"{one.model}: {one.why}" for one in left_out)
-            raise ConfigError(f"{device.label}: there is nothing to measure on it. {excluded}")
+            reasons = "; ".join(f"{one.model}: {one.why}" for one in excluded)
+            raise ConfigError(f"{device.label}: there is nothing to measure on it. {reasons}")
         mine = [[_cell(shape, device, mode, configuration.seed) for shape in wanted] for mode in modes]
         cells.extend(itertools.chain(*mine))
         blocks = zip(rounds, itertools.product(range(configuration.launches), mine), strict=True)
@@ -51,12 +51,12 @@ def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
         )
     scans = any(cell.batch_size == AUTO for cell in cells)
     rooms = {device.uuid: room(device, devices) for device in devices} if scans else {}
-    plan = Plan(cells=tuple(cells), order=order, left_out=tuple(left_out), rooms=rooms)
+    plan = Plan(cells=tuple(cells), order=order, excluded=tuple(excluded), rooms=rooms)
     return plan if configuration.time_limit_s is None else priority.first_things_first(plan, configuration, devices)
 
 
 def room(device: Device, devices: Sequence[Device]) -> Room:
-    """Limits of a batch scan: free memory at the start of the run, and time."""
+    """Return the limits of a batch scan on `device`: free memory at the start of the run, and time."""
     free = None
     if device.memory_total_bytes is not None:
         free = device.memory_total_bytes - (device.memory_used_bytes or 0)
@@ -68,7 +68,7 @@ def room(device: Device, devices: Sequence[Device]) -> Room:
 
 
 def modes_of(configuration: Configuration, devices: Sequence[Device]) -> tuple[Mode, ...]:
-    """The modes of a run; a single device is always solo."""
+    """Return the modes of a run: those requested; a single device is always solo."""
     return (Mode.SOLO,) if len(devices) == 1 else configuration.modes
 
 
@@ -82,10 +82,10 @@ def _probes(configuration: Configuration, device: Device) -> Iterator[Shape]:
         yield Shape(model=spec, workload=Workload.PROBE, precision=precision)
 
 
-def _exclusions(configuration: Configuration, device: Device) -> Iterator[LeftOut]:
+def _exclusions(configuration: Configuration, device: Device) -> Iterator[Exclusion]:
     for model in itertools.filterfalse(is_probe, configuration.models):
         for why in shapes.exclusions(model, configuration):
-            yield LeftOut(device=device.uuid, model=model.name, why=why)
+            yield Exclusion(device=device.uuid, model=model.name, why=why)
     yield from probes.exclusions(configuration, device)
 
 
@@ -115,7 +115,7 @@ def cell_seed(seed: int, model: str, workload: Workload) -> int:
 def rounds_of(cells: int, launches: int, seed: int, *, first: int | None = None) -> list[list[int]]:
     """Return random orders of cells, none beginning with the last cell of the previous one.
 
-    first: position at the very beginning, None for a random one.
+    first: cell that begins the first round, None for a random one.
     """
     chance = random.Random(seed)
     rounds: list[list[int]] = []

@@ -1,7 +1,7 @@
 """Modules imported before a launch: by the zygote for a run, by a new interpreter for a cell.
 
-Both import before they connect. Imports after the first thread change memory addresses, which moved launch-bound cells
-by percents (docs/measurements-reference.md).
+The process imports them before it connects. Imports after its first thread change memory addresses, which changed the
+times of launch-bound cells by some percent (docs/measurements-reference.md).
 """
 
 from collections.abc import Iterable

@@ -5,7 +5,8 @@
     2  training, at the smallest batch                      6  everything else
     3  inference at the largest batch
 
-Each further precision, mode and round follows all of the one before. Among equals the cheaper launch comes first.
+All launches of one precision, mode or round come before those of the next. Among launches of equal priority the cheaper
+one comes first.
 """
 
 from collections.abc import Sequence
@@ -33,7 +34,7 @@ def number(cell: Cell, configuration: Configuration, round_: int = 0) -> int:
 
 
 def first_things_first(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Plan:
-    """Return the plan in order of priority, equal on devices of a kind."""
+    """Return the plan with launches ordered by priority. The order is the same on all devices of one kind."""
     cells = {cell.id: cell for cell in plan.cells}
 
     def sorted_for(device: Device) -> tuple[Slot, ...]:

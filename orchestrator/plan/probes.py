@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.config.catalogue import is_probe
-from orchestrator.config.run_configuration import Configuration, LeftOut
+from orchestrator.config.run_configuration import Configuration, Exclusion
 from orchestrator.config.workloads import WORKLOADS
 from orchestrator.stats.sibling_reasons import Work
 from protocol.cell import Device, DeviceKind, ModelSpec, Precision
@@ -18,8 +18,9 @@ from protocol.cell import Device, DeviceKind, ModelSpec, Precision
 class Probe:
     """Facts about a probe besides configs/models.yaml.
 
-    work: resource that limits it. figure: main figure. each_precision: otherwise once in fp32. reference: figures of
-    models are compared with it. gpu_only: why it means nothing on a CPU device, else empty.
+    work: resource that limits the probe. figure: its main figure. each_precision: measured in each precision, otherwise
+    once in fp32. reference: figures of models are compared with the probe. gpu_only: why the probe means nothing on a
+    CPU device, else empty.
     """
 
     work: Work
@@ -45,7 +46,7 @@ PROBES: Final[dict[str, Probe]] = {
 
 
 def on(configuration: Configuration, device: Device) -> Iterator[tuple[ModelSpec, Precision]]:
-    """Yield the probes of `device` with their precisions, in the configured order."""
+    """Yield (probe, precision) of each probe to run on `device`, in the configured order."""
     for spec in (*_requested(configuration), *_added(configuration, device)):
         probe = PROBES[spec.name]
         if _applicable(probe, device):
@@ -53,12 +54,12 @@ def on(configuration: Configuration, device: Device) -> Iterator[tuple[ModelSpec
                 yield spec, precision
 
 
-def exclusions(configuration: Configuration, device: Device) -> Iterator[LeftOut]:
+def exclusions(configuration: Configuration, device: Device) -> Iterator[Exclusion]:
     """Yield the requested probes that are not applicable to `device`."""
     for spec in _requested(configuration):
         probe = PROBES[spec.name]
         if not _applicable(probe, device):
-            yield LeftOut(device=device.uuid, model=spec.name, why=f"not applicable: {probe.gpu_only}")
+            yield Exclusion(device=device.uuid, model=spec.name, why=f"not applicable: {probe.gpu_only}")
 
 
 def _requested(configuration: Configuration) -> list[ModelSpec]:

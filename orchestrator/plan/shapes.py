@@ -5,8 +5,8 @@
     training     the same, with its own batch sizes
     generation   models that can write, with their own batch sizes; prompts as long as --seq-len says
 
-Requested sizes apply to models with that unit, tokens or pixels. Impossible ones are excluded with a reason; resolution
-has refused them for explicitly named models.
+Requested sizes in tokens or pixels apply to models with that unit. A size that a model cannot have is excluded with a
+reason; for a model that the user names, it was refused before.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ IMAGE_DIMENSIONS: Final = 4
 
 @dataclass(frozen=True)
 class Shape:
-    """A cell before it has a device, a mode and a seed."""
+    """A cell without a device, a mode and a seed."""
 
     model: ModelSpec
     workload: Workload
@@ -38,7 +38,7 @@ class Shape:
 
 
 def of(model: ModelSpec, configuration: Configuration) -> Iterator[Shape]:
-    """Yield all shapes of `model`."""
+    """Yield the shapes of all cells of `model`."""
     for workload in configuration.workloads:
         writes = model.generation if WORKLOADS[workload].generates else None
         for precision in configuration.precisions:
@@ -60,12 +60,12 @@ def of(model: ModelSpec, configuration: Configuration) -> Iterator[Shape]:
 
 
 def compile_modes(workload: Workload, configuration: Configuration) -> tuple[CompileMode, ...]:
-    """The requested modes; a phase that is never compiled is eager."""
+    """Return the requested compile modes; only eager for a workload that is never compiled."""
     return configuration.compile_modes if WORKLOADS[workload].compiles else (CompileMode.EAGER,)
 
 
 def exclusions(model: ModelSpec, configuration: Configuration) -> Iterator[str]:
-    """Yield why requests are not measured for `model`, one sentence each."""
+    """Yield sentences that say which requested work is not measured for `model`, and why."""
     explained = False
     if model.sizes is not None:
         impossible = [size for size in requested(model.sizes, configuration) if not is_possible(model.sizes, size)]
@@ -86,7 +86,7 @@ def exclusions(model: ModelSpec, configuration: Configuration) -> Iterator[str]:
 
 
 def counts_in(model: ModelSpec, unit: SizeUnit) -> bool:
-    """Whether the model has sizes to choose from, in this unit."""
+    """Whether the input size of the model can be chosen, and is in this unit."""
     return model.sizes is not None and model.sizes.unit is unit
 
 

@@ -1,7 +1,7 @@
 """The brief report for a terminal: the answer first, in some twenty lines. `to_text` has the rest.
 
 RESULT    COMPLETE  168 of 168 cells measured, health PASS
-GPUS      GPU 0 to GPU 3 are equal within 0.3% (4 cells that can show it)
+GPUS      GPU 0 to GPU 3 are equal within 0.3% in 4 steady GPU-bound cells
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,6 +18,9 @@ from orchestrator.system.plain_text import plain
 
 LEAST_WIDTH: Final = 80
 MOST_WIDTH: Final = 120
+MOST_LINES: Final = 40
+_OF_A_FINDING: Final = (None, 3, 2, 1)
+"""Most lines of a GPU's finding: fewer if the report is longer than MOST_LINES."""
 _LABEL: Final = 10
 _INDENT: Final = " " * _LABEL
 _BOLD: Final = "1"
@@ -26,7 +29,7 @@ _COLOURS: Final = {Tone.GOOD: "32", Tone.WARN: "33", Tone.BAD: "1;31", Tone.QUIE
 
 
 def sections(report: Report, layout: Layout) -> tuple[Section, ...]:
-    """Return the sections: the verdict, then those of the layout."""
+    """Return the sections of the brief report: the verdict, then the chapters that the layout names."""
     parts = (brief.result(report, layout), *(chapter(report) for chapter in layout.brief))
     return tuple(part for part in parts if part is not None)
 
@@ -34,12 +37,16 @@ def sections(report: Report, layout: Layout) -> tuple[Section, ...]:
 def to_brief(
     report: Report, layout: Layout, details: Sequence[str] = (), *, columns: int = LEAST_WIDTH, colour: bool = False
 ) -> str:
-    """The brief report, without a newline at its end. details: where the full reports are."""
+    """Return the brief report, without a newline at its end. details: paths of the full reports, shown last."""
     width = min(max(columns, LEAST_WIDTH), MOST_WIDTH)
-    lines = list(wrap(brief.title(report, layout), "", "  ", width))
-    for part in sections(report, layout):
-        lines += _part(part, width, colour=colour)
-    lines += _labelled("Details", map(plain, details), colour=colour)  # never folded: paths are copied
+    parts, lines = sections(report, layout), list[str]()
+    for most in _OF_A_FINDING:
+        lines = list(wrap(brief.title(report, layout), "", "  ", width))
+        for part in parts:
+            lines += _part(part, width, most if part.id == "gpus" else None, colour=colour)
+        lines += _labelled("Details", map(plain, details), colour=colour)  # never folded: paths are copied
+        if len(lines) <= MOST_LINES:
+            break
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -47,15 +54,16 @@ def _coloured(text: str, code: str | None, *, colour: bool) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if colour and code else text
 
 
-def _part(part: Section, width: int, *, colour: bool) -> Iterator[str]:
+def _part(part: Section, width: int, most: int | None, *, colour: bool) -> Iterator[str]:
     room = width - _LABEL
     lines = [line for words in part.summary for line in wrap(words, "", "  ", room)]
-    lines += [line for finding in part.findings for line in _finding(finding, room, colour=colour)]
+    lines += [line for finding in part.findings for line in _finding(finding, room, most, colour=colour)]
     lines += [line for words in part.notes for line in wrap(words, "", "  ", room)]
     yield from _labelled(part.title, lines, colour=colour)
     for table in part.tables:
         yield from [f"  {cut(table.caption, width - 2)}"] if table.caption else []
         yield from _table(table, width)
+        yield from (line for words in table.remarks for line in wrap(words, "  ", "  ", width))
 
 
 def _labelled(title: str, lines: Iterable[str], *, colour: bool) -> Iterator[str]:
@@ -63,26 +71,47 @@ def _labelled(title: str, lines: Iterable[str], *, colour: bool) -> Iterator[str
     return (f"{_INDENT if number else label}{line}" for number, line in enumerate(lines))
 
 
-def _finding(finding: Finding, room: int, *, colour: bool) -> Iterator[str]:
-    """Yield badge and title, then all lines in full, because nobody can act on a reason that is cut off."""
+def _finding(finding: Finding, room: int, most: int | None, *, colour: bool) -> Iterator[str]:
+    """Yield the lines of a finding: badge and title, then its text. most: lines in all; None: the text is not cut."""
     badge = plain(finding.badge.text) if finding.badge else ""
     code = _COLOURS.get(finding.badge.tone) if finding.badge else None
+    if most == 1:
+        title = cut("; ".join((finding.title, *finding.lines)), room - cell_len(badge) - 2)
+        yield f"{_coloured(badge, code, colour=colour)}  {title}"
+        return
     on_one_line = cell_len(badge) + 2 + cell_len(finding.title) <= room
-    yield _coloured(badge, code, colour=colour) + (f"  {plain(finding.title)}" if on_one_line else "")
+    first, *rest = wrap(badge, "", "  ", room) if badge else ("",)
+    yield _coloured(first, code, colour=colour) + (f"  {plain(finding.title)}" if on_one_line else "")
+    yield from (_coloured(line, code, colour=colour) for line in rest)
     yield from () if on_one_line else (f"  {line}" for line in wrap(finding.title, "", "", room - 2))
-    for words in finding.lines:
-        yield from wrap(words, "  ", "  ", room)
+    for words in finding.lines if most is None else finding.lines[: most - 1]:
+        yield from wrap(words, "  ", "  ", room) if most is None else (f"  {cut(words, room - 2)}",)
 
 
 def _table(table: Table, width: int) -> Iterator[str]:
-    """The table below its part's title, without the columns that have no room."""
-    rows = [[column.title for column in table.columns], *([plain(str(entry)) for entry in row] for row in table.rows)]
+    """Yield the lines of a table. Blocks of columns without room continue below, other columns are dropped."""
+    titles = [column.short or column.title for column in table.columns]
+    rows = [titles, *([plain(str(entry)) for entry in row] for row in table.rows)]
     widths = [max(cell_len(row[place]) for row in rows) for place in range(len(table.columns))]
-    kept = fitting(table.columns, [one + 1 for one in widths], width - 1)
-    for row in rows:
-        fields = (_aligned(row[place], widths[place], table.columns[place]) for place in kept)
-        line = f"  {' '.join(fields)}"
-        yield line if cell_len(line) <= width else set_cell_size(line, width)
+    for kept in _blocks(table.columns, [one + 1 for one in widths], width - 1):
+        for row in (row for row in rows if any(row[place] for place in kept[1:])):
+            fields = (_aligned(row[place], widths[place], table.columns[place]) for place in kept)
+            line = f"  {' '.join(fields)}"
+            yield line if cell_len(line) <= width else set_cell_size(line, width)
+
+
+def _blocks(columns: Sequence[Column], widths: Sequence[int], room: int) -> Iterator[list[int]]:
+    """Yield the numbers of the columns to show side by side. The first columns, without a block, are repeated."""
+    common = [place for place, column in enumerate(columns) if not column.block]
+    kept = [common[place] for place in fitting([columns[place] for place in common], widths, room)]
+    together = kept
+    for block in dict.fromkeys(column.block for column in columns if column.block):
+        places = [place for place, column in enumerate(columns) if column.block == block]
+        if together != kept and sum(widths[place] for place in (*together, *places)) > room:
+            yield together
+            together = kept
+        together = [*together, *places]
+    yield together
 
 
 def _aligned(text: str, width: int, column: Column) -> str:

@@ -1,4 +1,4 @@
-"""The report as CSV: a row for each planned cell, and for each batch size of a scan (`-b auto`), smallest first.
+"""The report as CSV: a row for each planned cell. In a scan for the batch size (`-b auto`) each size has a row.
 
 The first eight columns are those of the requirements document. Batch_Size is empty where nothing ran.
 """
@@ -52,7 +52,7 @@ _NO_BATCH: Final[Row] = {"Batch_Size": None, "Requested_Batch": None}
 
 
 def to_csv(report: Report) -> str:
-    """The table as text: UTF-8, commas, newlines, N/A for unknown values."""
+    """Return the table as text: UTF-8, commas, newlines, N/A for unknown values."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -62,7 +62,7 @@ def to_csv(report: Report) -> str:
 
 
 def to_rows(report: Report) -> list[Row]:
-    """A row for each cell, with a value or None in every column."""
+    """Return a row for each cell, with a value or None in every column."""
     scans = {scan.cell: scan for scan in report.batch_scans}
     seen = {*scans, *(probe.cell for probe in report.probes)}
     rows: list[Row] = []
@@ -98,7 +98,7 @@ def _measured(metric: Measured) -> Row:
 
 
 def _curve(scan: BatchScan, of_cell: Row) -> Iterator[Row]:
-    """A row for each batch size of a scan. of_cell: the row of the best size, empty without a result."""
+    """Yield a row for each batch size of a scan. of_cell: the row of the best size, empty if no size has a result."""
     for point in scan.points:
         row = {**_facts(scan), **_point(point)}
         yield {**row, **of_cell, "Scan": "best"} if point.batch_size == scan.best_batch_size else row

@@ -8,12 +8,12 @@ from orchestrator.figures.report import Report
 
 
 def to_json(report: Report) -> bytes:
-    """The report as JSON, indented by two spaces, keys in the order of the types."""
+    """Return the report as JSON, indented by two spaces, with keys in the order of the types' fields."""
     return msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
 
 
 def schema() -> bytes:
-    """The JSON Schema of the report: the contents of configs/report.schema.json."""
+    """Return the JSON Schema of the report: the contents of configs/report.schema.json."""
     described = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Report)}
     for definition in described["$defs"].values():
         definition["description"] = inspect.cleandoc(definition["description"])

@@ -10,7 +10,7 @@ from orchestrator.report.layout import Layout
 
 
 def to_markdown(report: Report, layout: Layout = DEFAULT) -> str:
-    """The report as Markdown, ending with a newline."""
+    """Return the report as Markdown, ending with a newline."""
     lines = [*markdown.lines(ticket(report, layout), "##")]
     for chapter in (devices, *layout.markdown, failures):
         lines += markdown.lines(chapter(report))

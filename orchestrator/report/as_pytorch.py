@@ -28,7 +28,7 @@ Json = dict[str, Any]
 
 
 def to_pytorch(report: Report, layout: Layout = DEFAULT) -> bytes:
-    """All records as JSON."""
+    """Return all records as JSON."""
     return msgspec.json.format(msgspec.json.encode(_records(report, layout)), indent=2) + b"\n"
 
 
@@ -87,7 +87,7 @@ def _model(line: Line) -> Json:
 
 
 def _metrics(line: Line) -> Iterator[Json]:
-    """Yield a metric for each figure. benchmark_values: one value for each launch if known, else one value."""
+    """Yield a record's `metric` for each figure. It has a value for each launch if these are known, else one value."""
     metric, fate = line.metric, {"status": str(line.entry.status), "reason": line.entry.reason}
     values = {} if metric is None else {figure: figure.number(metric) for figure in _FIGURES}
     measured = any(value is not None for value in values.values())

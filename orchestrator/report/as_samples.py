@@ -1,4 +1,4 @@
-"""The report as CSV in long form, generated while it is written: a row for each sample.
+"""The report as CSV in long form, with a row for each sample. The text is generated while it is written.
 
 cell ─┬─ launch ─┬─ series iteration, forward, …   a row for each sample: milliseconds, in the order measured
       │          └─ series of the figure's name    one row: the main figure of the whole launch
@@ -32,7 +32,7 @@ Value = str | int | float | bool | None
 
 
 def to_samples(report: Report, samples: Samples) -> Iterator[bytes]:
-    """The table in parts: UTF-8, commas, newlines, N/A for unknown values, numbers in full precision."""
+    """Yield the table in parts: UTF-8, commas, newlines, N/A for unknown values, numbers in full precision."""
     yield _row(COLUMNS)
     for line in lines(report):
         measured = False
@@ -47,7 +47,7 @@ _NO_VALUE: Final[tuple[Value, ...]] = (None,) * 6
 
 
 def _of_launch(line: Line, launch: LaunchSamples) -> Iterator[bytes]:
-    columns = (launch.launch, launch.round, not launch.left_out, launch.left_out or None)
+    columns = (launch.launch, launch.round, not launch.excluded, launch.excluded or None)
     shared: list[Value] = [*_cell(line, launch), *columns]
     if not launch.series:
         yield _row([*shared, *_NO_VALUE])
@@ -58,7 +58,7 @@ def _of_launch(line: Line, launch: LaunchSamples) -> Iterator[bytes]:
 
 
 def _of_series(shared: str, series: Series) -> Iterator[bytes]:
-    """Rows joined as text, because a burn-in has millions of them and numbers need no quotes."""
+    """Yield the rows of a series, many at once: a burn-in has millions. shared: text at the start of each row."""
     usual = series.usual_ms
     rows = (
         f"{shared},{sample},{NOT_AVAILABLE if usual is None else not usual[0] <= time_ms <= usual[1]},{time_ms!r}\n"
@@ -69,7 +69,7 @@ def _of_series(shared: str, series: Series) -> Iterator[bytes]:
 
 
 def _cell(line: Line, launch: LaunchSamples | None = None) -> tuple[Value, ...]:
-    """Columns that all rows of a launch share. In a scan each launch has its own batch size."""
+    """Return the columns that all rows of a launch share. In a scan each launch has its own batch size."""
     entry, gpu = line.entry, line.gpu
     batch = entry.batch_size if launch is None else launch.batch_size
     requested = batch if entry.batch_size_requested == AUTO else entry.batch_size_requested

@@ -18,7 +18,7 @@ _CUT: Final = Paragraph(Rank.MUST, ("  the JSON report has all reasons in full",
 
 
 def to_text(report: Report, layout: Layout = DEFAULT) -> str:
-    """The report as text, ending with a newline."""
+    """Return the report as text, ending with a newline."""
     lines = _one_page(report, layout) if layout.one_page else _chapters(report, layout)
     return "\n".join(line.rstrip() for line in lines) + "\n"
 

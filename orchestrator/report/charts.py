@@ -1,11 +1,11 @@
-"""Contents of charts as types: numbers and their captions, without colours and sizes."""
+"""The data of charts as types: numbers and captions, without colours and sizes. Chapters fill them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """Type of a chart. The scripts in html/static/ have a function for each."""
+    """The type of a chart. The scripts in html/static/ have a function for each type."""
 
     BARS = "bars"
     STACKED = "stacked"
@@ -21,7 +21,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Series:
-    """Numbers under one name, None for a missing one."""
+    """A named series of numbers; None stands for a missing number."""
 
     name: str
     values: tuple[float | None, ...]
@@ -29,7 +29,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Bars:
-    """A bar for each category and series, side by side or stacked (STACKED). Also used for RADAR."""
+    """A bar chart: a bar for each category and series, side by side, stacked (STACKED) or as a radar (RADAR)."""
 
     name: str
     unit: str
@@ -41,7 +41,8 @@ class Bars:
 class Box:
     """A field of a heat map.
 
-    value: decides the colour; None: no colour. marked: framed. hatched: grey, because it cannot judge the device.
+    value: decides the colour; None: no colour. says: text of the tooltip. marked: has a frame. hatched: grey, because
+    the cell cannot judge the device.
     """
 
     column: int
@@ -55,7 +56,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Heat:
-    """A heat map. around: the neutral value, None where higher values only mean more."""
+    """A heat map. around: the value with the neutral colour; None if larger values only get a stronger colour."""
 
     name: str
     columns: tuple[str, ...]
@@ -66,7 +67,7 @@ class Heat:
 
 @dataclass(frozen=True)
 class Line:
-    """Points (x, y)."""
+    """A named line through points (x, y)."""
 
     name: str
     points: tuple[tuple[float, float], ...]
@@ -74,7 +75,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Curves:
-    """Lines over a common x, both axes logarithmic."""
+    """A chart of lines over the same x axis. Both axes are logarithmic."""
 
     name: str
     x: str
@@ -84,7 +85,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class Reading:
-    """A reading of a device over time: (seconds since the start, mean, lowest, highest), None for a gap."""
+    """One sensor of a device over time: points (seconds since the start, mean, lowest, highest), None for a gap."""
 
     title: str
     unit: str
@@ -93,7 +94,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Bar:
-    """One or several launches on a device. row: number of the device."""
+    """A bar in a timeline: one launch of a device or several. row: number of the device. says: text of the tooltip."""
 
     row: int
     start_s: float
@@ -105,7 +106,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Course:
-    """The readings of a device, one below the other, with its launches above. began_ms: whole ms since the epoch."""
+    """A chart of one device over time: a curve for each sensor, its launches above. began_ms: ms since the epoch."""
 
     name: str
     began_ms: int
@@ -115,7 +116,7 @@ class Course:
 
 @dataclass(frozen=True)
 class Spans:
-    """Launches of all devices over time."""
+    """A chart of the launches on all devices over time. rows: names of devices. began_ms: ms since the epoch."""
 
     name: str
     began_ms: int
@@ -125,7 +126,7 @@ class Spans:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A relative speed with its interval and the margin around 1. word: in the legend. tone: for colour and shape."""
+    """A relative speed with its interval and the margin around 1. word: text in the legend. tone: colour and symbol."""
 
     name: str
     word: str
@@ -140,7 +141,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Ratios:
-    """Ratios, one below the other."""
+    """A chart of relative speeds, one below the other."""
 
     name: str
     rows: tuple[Ratio, ...]
@@ -148,7 +149,10 @@ class Ratios:
 
 @dataclass(frozen=True)
 class OfRun:
-    """A figure in one run. counted: in the judged series. change: of the level, or "". stack: the stack changed."""
+    """A figure in one run of several. counted: the run is judged. stack: its software differs from the run before.
+
+    change: describes a change of the figure's level; "" without one.
+    """
 
     name: str
     began: str
@@ -161,7 +165,7 @@ class OfRun:
 
 @dataclass(frozen=True)
 class OverRuns:
-    """A figure over runs, oldest first."""
+    """A chart of one figure over several runs, the oldest first."""
 
     name: str
     runs: tuple[OfRun, ...]
@@ -169,7 +173,7 @@ class OverRuns:
 
 @dataclass(frozen=True)
 class Roof:
-    """The limits of a GPU in one precision: of matrix products, and of its memory in TB/s."""
+    """The limits of a GPU in one precision: TFLOP/s of matrix products, and TB/s of its memory."""
 
     name: str
     tflops: float
@@ -178,7 +182,7 @@ class Roof:
 
 @dataclass(frozen=True)
 class RoofPoint:
-    """A measurement below its roof. intensity: operations per byte. open: drawn hollow."""
+    """A measurement in a roofline chart. roof: name of its Roof. intensity: operations per byte. open: drawn hollow."""
 
     name: str
     roof: str
@@ -190,7 +194,7 @@ class RoofPoint:
 
 @dataclass(frozen=True)
 class Roofline:
-    """Measurements below the roofs of their precisions, both axes logarithmic."""
+    """A roofline chart: measurements below the limits of their precisions. Both axes are logarithmic."""
 
     name: str
     roofs: tuple[Roof, ...]

@@ -1,4 +1,4 @@
-"""The layout of a benchmark's reports: the chapters of each format, in order."""
+"""The layout of a benchmark's reports: which chapters each format has, in order."""
 
 from typing import Final
 

@@ -10,19 +10,19 @@ from protocol.cell import device_label
 
 
 class Group(NamedTuple):
-    """Identical devices (name, kind, memory), at least one. shown: the device that text reports print in full."""
+    """Identical devices (same name, kind, memory). shown: the device of the group that text reports print in full."""
 
     devices: tuple[GpuInfo, ...]
     shown: GpuInfo
 
     @property
     def others(self) -> tuple[GpuInfo, ...]:
-        """The other devices, which text reports only compare with `shown`."""
+        """The devices of the group except `shown`."""
         return tuple(device for device in self.devices if device is not self.shown)
 
 
 def groups(report: Report) -> tuple[Group, ...]:
-    """Group the devices of the run. The one with the most measured cells is shown, the first of several."""
+    """Group identical devices. Each group shows its device with the most measured cells, or the first of several."""
     measured = Counter(entry.gpu_uuid for entry in report.cells if entry.launches)
     found: dict[tuple[str, str, float | None], list[GpuInfo]] = {}
     for device in report.gpu_info:
@@ -33,22 +33,22 @@ def groups(report: Report) -> tuple[Group, ...]:
 
 
 def label(device: GpuInfo) -> str:
-    """The name of a device for people, in plain characters."""
+    """Return the name of a device for people, in plain characters: "GPU 5"."""
     return plain(device_label(device.kind, device.gpu_uuid, device.gpu_id, device.slice_index))
 
 
 def by_uuid(report: Report) -> dict[str, str]:
-    """The labels of the run's devices by UUID."""
+    """Return the names of the run's devices by UUID."""
     return {device.gpu_uuid: label(device) for device in report.gpu_info}
 
 
 def label_of(uuid: str, report: Report) -> str:
-    """The label of the device with this UUID."""
+    """Return the name of the device with this UUID."""
     return by_uuid(report)[uuid]
 
 
 def labels(devices: Sequence[GpuInfo]) -> str:
-    """The names of several devices: "GPU 0 to GPU 4, GPU 6", consecutive ones in short."""
+    """Return the names of several devices; consecutive ones are shortened: "GPU 0 to GPU 4, GPU 6"."""
     ranges: list[list[GpuInfo]] = []
     for device in devices:
         if ranges and _follows(device, ranges[-1][-1]):

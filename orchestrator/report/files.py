@@ -1,9 +1,9 @@
-"""Writes reports to disk: whole or not at all, and without losing an earlier one.
+"""Writes reports to disk: whole or not at all, and without losing an earlier report.
 
-write      into the run's folder, replacing what was rendered there
-publish    to the requested place: an existing report.json is kept as report.1.json, the next as report.2.json
+write      into the run's folder; replaces an earlier report of the run
+publish    to the requested place; an existing report.json is renamed to report.1.json, the next one to report.2.json
 
-Safe with several processes that publish to one name at the same time.
+Safe with several processes that publish to the same name at the same time.
 """
 
 import errno
@@ -29,7 +29,7 @@ _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EM
 
 
 class Given(TypedDict, total=False):
-    """Inputs that some formats need besides the report (ReportFormat.needs); empty ones by default."""
+    """Inputs that some formats need besides the report (ReportFormat.needs). A missing one has an empty default."""
 
     timeline: Timeline
     samples: Samples
@@ -37,7 +37,7 @@ class Given(TypedDict, total=False):
 
 
 def by_importance(formats: Iterable[ReportFormat]) -> tuple[ReportFormat, ...]:
-    """The distinct formats, in the order in which they are written."""
+    """Return the formats without duplicates, in the order in which they are written."""
     chosen = set(formats)
     return tuple(kind for kind in ReportFormat if kind in chosen)
 
@@ -48,7 +48,7 @@ def write(
     formats: Iterable[ReportFormat],
     **given: Unpack[Given],
 ) -> tuple[Path, ...]:
-    """Render into the run's folder; returns the files. Raises StorageError when the disk refuses."""
+    """Write the report into the run's folder in these formats. Return the files. Raises StorageError."""
     written = []
     for kind in formats:
         path = paths.report(kind)
@@ -63,7 +63,7 @@ def publish(
     formats: Iterable[ReportFormat],
     **given: Unpack[Given],
 ) -> tuple[Path, ...]:
-    """Render to the `target` of each format, keep existing files, return the new ones. Raises StorageError."""
+    """Write the report to `output_path` in each format, rename older files, return the new. Raises StorageError."""
     written = []
     for kind in formats:
         path = target(output_path, kind)
@@ -78,7 +78,7 @@ def publish(
 
 
 def keep_old(path: Path) -> Path | None:
-    """Rename a file to the first free of name.1.suffix, …; None if it is gone. Raises OSError."""
+    """Rename a file to the first free name of name.1.suffix, name.2.suffix, …; None if it is gone. Raises OSError."""
     number = 1
     while os.path.lexists(path):
         kept = path.with_name(f"{path.stem}.{number}{path.suffix}")
@@ -99,7 +99,7 @@ def keep_old(path: Path) -> Path | None:
 
 
 def beside_the_old(finished: Path, path: Path) -> None:
-    """Move `finished` to `path`, keeping an existing file under another name. Raises OSError."""
+    """Move `finished` to `path`. A file that already exists there is renamed first. Raises OSError."""
     while True:
         keep_old(path)
         with suppress(FileExistsError):
@@ -108,7 +108,7 @@ def beside_the_old(finished: Path, path: Path) -> None:
 
 
 def _take(finished: Path, path: Path) -> None:
-    """Move `finished` to `path`. Raises FileExistsError where something is there, else OSError."""
+    """Move `finished` to `path`. Raises FileExistsError if a file is there already, else OSError."""
     try:
         os.link(finished, path)
     except OSError as error:
@@ -123,7 +123,7 @@ def _take(finished: Path, path: Path) -> None:
 
 
 def parts(report: Report, kind: ReportFormat, **given: Unpack[Given]) -> Iterable[bytes]:
-    """The report in one format, in parts: samples may exceed the memory. Raises RunFolderError for missing samples."""
+    """Return the report in one format, as parts, because samples may exceed the memory. Raises RunFolderError."""
     module, _, function = kind.renderer.partition(":")
     renderer = getattr(import_module(f"orchestrator.report.{module}"), function)
     complete = {"timeline": NOTHING_KEPT, "samples": not_at_hand, "layout": DEFAULT, **given}
@@ -134,5 +134,5 @@ def parts(report: Report, kind: ReportFormat, **given: Unpack[Given]) -> Iterabl
 
 
 def render(report: Report, kind: ReportFormat, **given: Unpack[Given]) -> bytes:
-    """The report in one format, as bytes. Raises RunFolderError for samples that are missing."""
+    """Return the report in one format, as bytes. Raises RunFolderError if samples are missing."""
     return b"".join(parts(report, kind, **given))

@@ -1,7 +1,7 @@
 """Compare each GPU with the median of its identical GPUs, over the cells that can show a difference. Pure.
 
-A cell can show a difference if its row is OK or throttled on all of them: not if the GPU waits for the host, or times
-scatter. Heat is a difference, too.
+A cell can show a difference if its result is OK or throttled on all of these GPUs. It cannot if a GPU waits for the
+host, or if its times vary too much. A throttled GPU counts, because throttling is a difference, too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,10 @@ EQUAL_PERCENT: Final = 1.0
 
 
 class Differences(NamedTuple):
-    """A group of identical GPUs. percent: deviation from the median speed by UUID. judging: cells that can show it."""
+    """Speeds of identical GPUs compared. percent: deviation from the median, by UUID.
+
+    judging: number of cells that can show a difference. cells: number of cells that all these GPUs measured.
+    """
 
     group: Group
     percent: Mapping[str, float]
@@ -32,14 +35,20 @@ class Differences(NamedTuple):
 
 
 def differences(report: Report) -> Iterator[Differences]:
-    """Compare the devices of each group of two or more."""
+    """Yield the differences within each group of two or more identical devices.
+
+    A device with less than half of the results of another one, such as a lost GPU, is not compared.
+    """
     found: dict[str, dict[tuple[object, ...], Line]] = {}
     for line in lines(report):
-        if line.entry.workload != Workload.LOAD and line.figure is not None:
+        if line.entry.workload != Workload.LOAD and line.value is not None:
             found.setdefault(line.entry.gpu_uuid, {})[line.cell] = line
     for group in groups(report):
-        if len(group.devices) > 1:
-            yield _of_group(group, {device.gpu_uuid: found.get(device.gpu_uuid, {}) for device in group.devices})
+        numbers = {device.gpu_uuid: len(found.get(device.gpu_uuid, {})) for device in group.devices}
+        devices = tuple(one for one in group.devices if 2 * numbers[one.gpu_uuid] >= max(numbers.values()))
+        if len(devices) > 1:
+            whole = group._replace(devices=devices)
+            yield _of_group(whole, {one.gpu_uuid: found.get(one.gpu_uuid, {}) for one in devices})
 
 
 def _of_group(group: Group, found: Mapping[str, Mapping[tuple[object, ...], Line]]) -> Differences:

@@ -1,4 +1,4 @@
-"""The layout of a kind of run: chapters of each format, title, and what replaces the verdict."""
+"""The layout of a kind of run's reports: chapters of each format, title, and what replaces the verdict."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from orchestrator.report.sections import Badge, Chapter
 
 
 class Answer(NamedTuple):
-    """What a run says about its devices. reach: how much of the run supports it."""
+    """What a run says about its devices, shown instead of the verdict. reach: how much of the run supports it."""
 
     badge: Badge
     reach: str
@@ -17,11 +17,12 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """The layout of a kind of run's reports. `default_layout.DEFAULT` is a benchmark's.
+    """The layout of a kind of run's reports. `default_layout.DEFAULT` is the layout of a benchmark.
 
-    text, brief, markdown, html: chapters in order, between those that all reports share. title: of the kind, or "".
-    answer: replaces the verdict. one_page: limits the text to a page. checks: cells have checks instead of figures.
-    profile: the requested profile in a word.
+    text, brief, markdown, html: chapters of each format, in order. title: name of the kind of run, or "". answer:
+    returns what replaces the verdict. one_page: the text report is at most a page. checks: cells have checks instead
+    of figures. judges_gpus: each GPU has a verdict of this kind, which includes its health. profile: returns the
+    requested profile in a word.
     """
 
     text: tuple[Chapter, ...]
@@ -31,5 +32,6 @@ class Layout:
     answer: Callable[[Report], Answer | None] = lambda _: None
     one_page: bool = False
     checks: bool = False
+    judges_gpus: bool = False
     brief: tuple[Chapter, ...] = ()
     profile: Callable[[Report], str] = lambda report: report.test_configuration.profile

@@ -1,4 +1,4 @@
-"""Every planned cell of a report with its figures, for formats with a row for each cell."""
+"""Every planned cell of a report with its figures, for formats that have a row for each cell."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -18,7 +18,7 @@ _TIMES: Final = tuple(
 
 
 class Line(NamedTuple):
-    """A planned cell. metric: None without a measurement (a burn-in check). result: None for a probe."""
+    """A planned cell and its result. metric: None without a measurement (a burn-in check). result: None for a probe."""
 
     entry: CellEntry
     gpu: GpuInfo
@@ -27,48 +27,50 @@ class Line(NamedTuple):
 
     @property
     def mode(self) -> str | None:
-        """Solo or loaded; None without figures."""
+        """The mode, solo or loaded; None for a cell without figures."""
         if self.result is not None:
             return self.result.mode
         return self.metric.mode if isinstance(self.metric, ProbeMetrics) else None
 
     @property
     def cell(self) -> tuple[object, ...]:
-        """Identity of the cell without its device. Rows of identical devices share it."""
+        """The key of the cell without its device, so that identical devices have the same key."""
         one = self.entry
         which = (one.model_name, one.workload, one.precision, self.mode, one.batch_size_requested)
         compiled = CompileMode.EAGER if self.result is None else self.result.compile_mode
-        return (*which, one.input_size, one.memory_format or None, one.new_tokens, compiled)
+        size = one.input_size if one.input_size is not None or self.result is None else self.result.input_size
+        memory_format = None if one.workload == Workload.PROBE else one.memory_format or None
+        return (*which, size, memory_format, one.new_tokens, compiled)
 
     @property
     def quality(self) -> Quality:
-        """Quality of the row."""
+        """The quality of the cell's result: ok, or why it is doubtful."""
         return quality(self.entry.status, self.metric)
 
     @property
     def figure(self) -> Figure | None:
-        """The main figure of the cell; None for a check."""
+        """The main figure of the cell, such as throughput; None without a measurement."""
         return None if self.metric is None else main_figure(Workload(self.entry.workload), self.entry.model_name)
 
     @property
     def value(self) -> float | None:
-        """The value of the main figure."""
+        """The value of the main figure; None if unknown."""
         return None if self.metric is None or self.figure is None else self.figure.number(self.metric)
 
 
 def time_ms(metric: Measured) -> float | None:
-    """The typical time: of a load, a text, a step or a probe's iteration, else of a forward pass."""
+    """Return the time of a load, a generated text, a training step or a probe's iteration, else of a forward pass."""
     return next((value for time in _TIMES if (value := time.number(metric)) is not None), None)
 
 
 def per_joule(metric: Measured) -> float | None:
-    """Samples, or tokens of generation, for each joule."""
+    """Return the samples, or generated tokens, for each joule; None if the energy is unknown."""
     energy_j = metric.energy_per_token_j if isinstance(metric, GenerationMetrics) else metric.energy_per_sample_j
     return 1 / energy_j if energy_j else None
 
 
 def percentiles_ms(metric: Measured) -> tuple[float | None, float | None, float | None]:
-    """p50, p95 and p99 of what a user waits for: a latency of inference, a step of training, the next token."""
+    """Return p50, p95 and p99 of an inference's latency, a training step or the next token; None where unknown."""
     match metric:
         case PhaseMetrics() if metric.inference_latency_p50_ms is not None:
             return (
@@ -85,7 +87,7 @@ def percentiles_ms(metric: Measured) -> tuple[float | None, float | None, float 
 
 
 def lines(report: Report) -> Iterator[Line]:
-    """All planned cells, in the order of the plan."""
+    """Yield all planned cells, in the order of the plan."""
     gpus = {gpu.gpu_uuid: gpu for gpu in report.gpu_info}
     found: dict[str, tuple[Measured, ModelResult | None]] = {
         metric.cell: (metric, result) for result in report.results for _, metric in keys.of_model(result)

@@ -1,4 +1,4 @@
-"""Sections as GitHub's Markdown."""
+"""Formats sections as GitHub's Markdown."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -12,12 +12,12 @@ _STEERS: Final = re.compile(r"[\\`*_\[\]|~@#$]|:(?=//)|(?<=www)\.")
 
 
 def escaped(text: str) -> str:
-    """Foreign text on one line, harmless in Markdown."""
+    """Return text from outside as one line that has no meaning as Markdown."""
     return _STEERS.sub(r"\\\g<0>", plain(text)).replace("&", "&amp;").replace("<", "&lt;")
 
 
 def lines(section: Section | None, heading: str = "") -> Iterator[str]:
-    """A chapter, ending with an empty line; nothing for None. heading: "##" and the like."""
+    """Yield the lines of a chapter, ending with an empty line; nothing for None. heading: "##" before the title."""
     if section is None:
         return
     if heading:

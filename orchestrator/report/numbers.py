@@ -1,4 +1,4 @@
-"""Numbers for people: significant digits, units, N/A for unknown values."""
+"""Format numbers for people: significant digits, units, N/A for unknown values."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ NOT_AVAILABLE: Final = "N/A"
 
 
 def number(value: float | None) -> str:
-    """Three decimals below 1, two below 10, one above: 0.123, 8.25, 4500.8."""
+    """Format a number with three decimals below 1, two below 10, one above: "0.123", "8.25", "4500.8"."""
     if value is None:
         return NOT_AVAILABLE
     size = round(abs(value), 2)
@@ -14,24 +14,24 @@ def number(value: float | None) -> str:
 
 
 def unit(value: float | None, name: str, digits: int | None = None) -> str:
-    """A number and its unit."""
+    """Format a number and its unit. digits: decimals; None: as many as `number` chooses."""
     if value is None:
         return NOT_AVAILABLE
     return f"{number(value) if digits is None else f'{value:.{digits}f}'} {name}"
 
 
 def share(percent: float | None) -> str:
-    """A percentage: 98.5%."""
+    """Format a percentage: "98.5%"."""
     return NOT_AVAILABLE if percent is None else f"{percent:.1f}%"
 
 
 def difference(percent: float) -> str:
-    """A signed percentage: +1.5%, -0.3%, never -0.0%."""
+    """Format a signed percentage: "+1.5%", "-0.3%", never "-0.0%"."""
     return f"{percent:+z.1f}%"
 
 
 def count(value: int) -> str:
-    """A large number in short: 110M, 25.6M, 5.2M."""
+    """Format a large number in short: "110M", "25.6M", "5.2M"."""
     for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
         if value >= size:
             scaled = value / size
@@ -40,7 +40,7 @@ def count(value: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time span: 42 seconds, 2 min 30 s, 3 minutes, 12 minutes, 7 h 58 min."""
+    """Format a duration: "42 seconds", "2 min 30 s", "3 minutes", "12 minutes", "7 h 58 min"."""
     if seconds < 120:
         return f"{seconds:.0f} seconds"
     if seconds < 600 and round(seconds) % 60:
@@ -50,10 +50,10 @@ def duration(seconds: float) -> str:
 
 
 def interval(half_width: float | None) -> str:
-    """Format half of an interval that is given as a share of the mean: "+/- 0.25%"."""
+    """Format half the width of an interval, given as a fraction of the mean: "+/- 0.25%" for 0.0025."""
     return interval_percent(None if half_width is None else half_width * 100)
 
 
 def interval_percent(half_width: float | None) -> str:
-    """Format half of an interval that is given in percent: "+/- 0.25%"."""
+    """Format half the width of an interval, given in percent: "+/- 0.25%" for 0.25."""
     return NOT_AVAILABLE if half_width is None else f"+/- {half_width:.2f}%"

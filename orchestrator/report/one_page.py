@@ -1,8 +1,8 @@
-"""Fits a text on one page: its paragraphs share the lines by rank. Pure.
+"""Fits a text on one page: its paragraphs share the lines of the page by rank. Pure.
 
     all of MUST ─▶ a line of each TOLD ─▶ all of GRAVEST ─▶ a line of each MORE ─▶ more of all, until the page is full
 
-Sections take turns paragraph by paragraph. A paragraph that gets fewer lines than it has ends with "...".
+Sections take turns, one paragraph after the other. A paragraph that is cut ends with "...".
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,12 +14,12 @@ from orchestrator.report.text import WIDTH, Paragraph, wrap
 
 
 def is_whole(paragraphs: Iterable[Paragraph], room: int, cut: Paragraph) -> bool:
-    """Whether everything fits without cutting."""
+    """Whether all paragraphs fit without cutting. room: lines of the page. cut: the notice about cut lines."""
     return sum(len(paragraph.lines) for paragraph in paragraphs if paragraph is not cut) <= room
 
 
 def on_one_page(paragraphs: Iterable[Paragraph], room: int, cut: Paragraph) -> Iterator[str]:
-    """The lines of a page: at most `room`, more only for what must be there. cut: shown only if lines are missing."""
+    """Yield the lines of a page: at most `room`, more only for rank MUST. cut: notice shown if lines are missing."""
     every = list(paragraphs)
     if is_whole(every, room, cut):
         yield from (line for one in every if one is not cut for line in one.lines)
@@ -43,7 +43,7 @@ def _shares(paragraphs: Sequence[Paragraph], room: int) -> list[int]:
 
 
 def _turn(rank: Rank, place: int, depth: int) -> tuple[int, int]:
-    """The order in which a paragraph's lines get room. place: within its section. depth: number of the line."""
+    """Return the sort key by which a line gets room. place: of its paragraph in the section. depth: line number."""
     if rank is Rank.MUST or (rank is Rank.GRAVEST and depth == 0):
         return 0, 0
     if rank is Rank.GRAVEST:

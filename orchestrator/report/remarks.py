@@ -1,4 +1,4 @@
-"""Caveats about a figure, as text and as a mark. For many figures: one line for each kind of caveat."""
+"""Caveats about a figure, as text and as a mark. For many figures: a line for each kind of caveat."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from orchestrator.config.naming import plural
 from orchestrator.figures.cells import Computed, GenerationMetrics, Measured, Status
 from orchestrator.figures.parts import SHARE_IN_DOUBT
-from orchestrator.figures.quality import Quality, is_clock_moved, quality
+from orchestrator.figures.quality import Quality, is_clock_moved, is_power_unsettled, quality
 from protocol.intervals import BATCHES
 from protocol.result import SteadyState
 
@@ -16,16 +16,20 @@ MARKS: Final = {
     Quality.IMPLAUSIBLE: "?",
     Quality.HOST_BOUND: "*",
     Quality.UNSETTLED: "~",
+    Quality.UNSETTLED_POWER: "'",
     Quality.NOISY: "^",
     Quality.DEGRADED: "<",
 }
 """The doubtful qualities, each with a mark of its own behind a figure."""
+HOST_MARK: Final = MARKS[Quality.HOST_BOUND]
+HOST_LIMITED: Final = f"{HOST_MARK} limited by the host: the device waits for it"
+"""Line below a table of device times with this mark."""
 DOUBTS: Final = "Reasons to doubt these figures"
 SHOWN_NAMES: Final = 3
 
 
 class Remark(NamedTuple):
-    """A caveat. words: text, with a placeholder if there is a value in percent."""
+    """A caveat. words: its text, with a placeholder if it has a value in percent. signed: show the value's sign."""
 
     words: str
     percent: float | None = None
@@ -42,12 +46,12 @@ def _with_percents(words: str, alike: Sequence[Remark]) -> str:
 
 
 def remark(metric: Measured, *, interval: bool = True) -> str:
-    """The caveats, empty without one. interval: whether to explain a missing confidence interval."""
+    """Return the caveats about a figure; empty if there are none. interval: mention a missing confidence interval."""
     return "; ".join(map(str, _remarks(metric, interval=interval)))
 
 
-def counted(measurements: Iterable[tuple[str, Measured]]) -> Iterator[str]:
-    """A line for each kind of caveat, the most frequent first: how many results have it, and the names of a few."""
+def summaries(measurements: Iterable[tuple[str, Measured]]) -> Iterator[str]:
+    """Yield a line for each kind of caveat, the most frequent first: how many results have it, and which if few."""
     total, kinds = 0, dict[str, list[tuple[str, Remark]]]()
     for name, metric in measurements:
         total += 1
@@ -59,20 +63,20 @@ def counted(measurements: Iterable[tuple[str, Measured]]) -> Iterator[str]:
 
 
 def mark(metric: Measured) -> str:
-    """The mark of a figure in doubt, else empty."""
+    """Return the mark behind a doubtful figure; empty if the figure is not doubtful."""
     found = quality(metric.status, metric)
     return MARKS[found] if found.is_doubtful else ""
 
 
 def legend(figures: Iterable[str]) -> Iterator[str]:
-    """The meaning of each mark behind these figures: "*: host-bound"."""
+    """Yield the meaning of each mark behind these figures: "*: host-bound"."""
     every = "".join(MARKS.values())
     used = {character for figure in figures for character in figure[len(figure.rstrip(every)) :]}
     return (f"{mark}: {of}" for of, mark in MARKS.items() if mark in used)
 
 
 def _planned_and_made(metric: Measured) -> int:
-    """Number of planned launches with a result, without added launches."""
+    """Return the number of planned launches that have a result. Added launches do not count."""
     good = {
         attempt.round
         for attempt in metric.attempts
@@ -85,7 +89,7 @@ def _remarks(metric: Measured, *, interval: bool) -> Iterator[Remark]:
     if metric.reason:
         yield _fixed(metric.reason)
     if metric.launches and (made := _planned_and_made(metric)) < metric.launches_planned:
-        yield Remark(f"{made} of {metric.launches_planned} launches")
+        yield Remark(f"only {made} of {metric.launches_planned} planned launches")
     if metric.steady_state == SteadyState.NONE:
         yield _unsteady(metric)
     if interval and metric.launches and metric.relative_half_width is None:
@@ -94,6 +98,8 @@ def _remarks(metric: Measured, *, interval: bool) -> Iterator[Remark]:
         yield Remark("drifting by {}", metric.drift_percent, signed=True)
     if is_clock_moved(metric):
         yield Remark("the SM clock moved by {}", metric.sm_clock_drift_percent, signed=True)
+    if is_power_unsettled(metric):
+        yield Remark("at the power limit, without a measurement that shows whether the clock falls further")
     if metric.launch_bound:
         yield _host_bound(metric)
     if metric.contaminated:
@@ -113,7 +119,7 @@ def _fixed(text: str) -> Remark:
 
 def _unsteady(metric: Measured) -> Remark:
     if metric.unsettled_percent is None:
-        return Remark("not steady after warm-up")
+        return Remark("unsettled: not steady after warm-up")
     words = "unsettled: times changed by {} from the warm-up to the end"
     return Remark(words, metric.unsettled_percent, signed=True)
 
@@ -135,7 +141,7 @@ SHORT: Final = {
     Status.DOES_NOT_FIT: ("oom", "does not fit into memory"),
     Status.UNSUPPORTED: ("n/s", "unsupported on this machine"),
     Status.FAILED: ("fail", "failed"),
-    Status.DROPPED: ("drop", "dropped for want of time"),
+    Status.DROPPED: ("drop", "dropped for lack of time"),
     Status.MISSING: ("miss", "not measured"),
 }
 """Reasons for a missing value: short for a table, long for its legend."""

@@ -1,8 +1,9 @@
-"""A report as a tree of sections. Chapters make sections of a Report, and every format renders them.
+"""A report as a tree of sections. Chapters make sections from a Report, and every format renders the sections.
 
 Section ── summary, Chart (names the Table with the same data), Table, Finding, parts (nested sections)
 
-Text and Markdown show no charts. They drop columns by priority, closed details, and paragraphs by rank.
+Text and Markdown show no charts. Where they lack room, they omit columns by priority, closed details, and paragraphs by
+rank.
 """
 
 import enum
@@ -28,7 +29,7 @@ SHOWN_REASONS: Final = 3
 
 
 class Tone(enum.StrEnum):
-    """Colour of a statement, which is always in words as well."""
+    """The colour of a statement. The words of the statement say the same."""
 
     PLAIN = ""
     GOOD = "good"
@@ -38,7 +39,7 @@ class Tone(enum.StrEnum):
 
 
 class Rank(enum.IntEnum):
-    """How much of a paragraph a full page must show."""
+    """How much of a paragraph a one-page report must show if the page is full."""
 
     MUST = 0
     """Show all of it."""
@@ -52,7 +53,7 @@ class Rank(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Badge:
-    """A highlighted word."""
+    """A highlighted word or short text. tone: its colour."""
 
     text: str
     tone: Tone
@@ -66,9 +67,10 @@ Entry = str | Badge
 
 @dataclass(frozen=True)
 class Column:
-    """A column. number: aligned and sorted as numbers. priority: the highest is dropped first, 0 never.
+    """A column of a table. number: aligned and sorted as numbers. priority: the highest is dropped first, 0 never.
 
-    listed: entries of a dropped column are listed below the table. least: minimal width in text.
+    listed: if the column is dropped, its entries are listed below the table. least: minimal width in text. short: title
+    on a terminal. block: a terminal keeps the columns of a block together, below the others where they do not fit.
     """
 
     title: str
@@ -76,14 +78,17 @@ class Column:
     priority: int = 0
     listed: bool = False
     least: int = 0
+    short: str = ""
+    block: str = ""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table. caption: title. words: note below. framed: in text; a wide unframed table continues below.
+    """A table. caption: its title. words: note below it.
 
-    beyond: number of missing rows; more: where they are, with a place for the number. most: rows in text. remarks:
-    paragraphs about single rows or columns.
+    framed: text draws a frame. A wide table without a frame continues below, or drops columns by priority if not
+    `continued`. beyond: number of missing rows; more: text that says where they are, with a place for the number. most:
+    largest number of rows in text. remarks: paragraphs about single rows or columns.
     """
 
     caption: str
@@ -94,18 +99,22 @@ class Table:
     more: str = "{} more rows are in report.json."
     name: str = ""
     framed: bool = True
+    continued: bool = True
     most: int = MOST_ROWS
     remarks: tuple[str, ...] = ()
 
     @property
     def note(self) -> str:
-        """The text below the table."""
+        """The note below the table, and how many rows are missing."""
         return " ".join(filter(None, (self.words, self.more.format(self.beyond) if self.beyond else "")))
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart of the table named `table`. choice: title of the choice among plots. left_out: only the table has it."""
+    """A chart with the data of the table named `table`. says: its description. choice: what a reader chooses plots by.
+
+    not_shown: what only the table has.
+    """
 
     id: str
     title: str
@@ -114,12 +123,12 @@ class Chart:
     plots: tuple[Plot, ...] = ()
     table: str = ""
     choice: str = ""
-    left_out: str = ""
+    not_shown: str = ""
 
 
 @dataclass(frozen=True)
 class Log:
-    """Lines of a file. end: narrow formats show the last lines, not the first."""
+    """Lines of a log file. end: a format with little room shows the last lines instead of the first."""
 
     title: str
     lines: tuple[str, ...]
@@ -128,11 +137,11 @@ class Log:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something to read: lines, then details, then logs.
+    """A statement with evidence: title, then lines, details and logs.
 
-    opened: shown in full; otherwise text shows the lines alone. listed: lines are items of a list. label: precedes each
-    line in text instead of the title. most: lines in text where room is short. ranks: of the first line, and of the
-    others.
+    opened: text shows details and logs too. listed: lines are items of a list. label: precedes each line in text
+    instead of the title. most: largest number of lines in text where room is short. ranks: how much a full page shows
+    of the first line, and of the other lines.
     """
 
     badge: Badge | None
@@ -149,7 +158,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Card:
-    """One figure of the overview."""
+    """A key figure of the run, shown in a box at the top of the page."""
 
     title: str
     figure: str
@@ -159,9 +168,9 @@ class Card:
 
 @dataclass(frozen=True)
 class Cells:
-    """The table of all cells; its last column are remarks, which HTML shows below each row.
+    """The table of all cells. Its last column has remarks, which HTML shows below each row.
 
-    narrowed: columns with a filter. ranks: of each row, the lowest is kept longest.
+    narrowed: numbers of the columns with a filter. ranks: one for each row; rows of the lowest rank are kept longest.
     """
 
     table: Table
@@ -170,14 +179,17 @@ class Cells:
 
     @property
     def filters(self) -> tuple[tuple[int, tuple[str, ...]], ...]:
-        """Columns with a filter, each with its choices."""
+        """The columns with a filter, each with the values to choose from."""
         rows = self.table.rows
         return tuple((column, tuple(dict.fromkeys(str(row[column]) for row in rows))) for column in self.narrowed)
 
 
 @dataclass(frozen=True)
 class Section:
-    """A chapter or a part of one. summary: on top. notes: at the end. wide: wide charts. most: findings in text."""
+    """A chapter or a part of one. summary: text at its top. notes: text at its end.
+
+    wide: its charts take the whole width. most: largest number of findings in text.
+    """
 
     id: str
     title: str
@@ -191,12 +203,12 @@ class Section:
     most: int = MOST_ROWS
 
     def table(self, name: str) -> Table | None:
-        """The table of that name."""
+        """Return the table with that name; None if there is none."""
         return next((table for table in self.tables if table.name == name), None)
 
     @property
     def own_tables(self) -> tuple[Table, ...]:
-        """Tables without a chart."""
+        """The tables that do not belong to a chart."""
         drawn = {chart.table for chart in self.charts}
         return tuple(table for table in self.tables if not table.name or table.name not in drawn)
 
@@ -206,7 +218,7 @@ Chapter = Callable[[Report], Section | None]
 
 
 def shown(chapter: Chapter, *, tables: Sequence[str] | None = None, findings: bool = True) -> Chapter:
-    """A chapter with some of its content. tables: names of those to keep, None for all."""
+    """Return a chapter with only part of the content. tables: names of tables to keep; None: all."""
 
     def chosen(report: Report) -> Section | None:
         section = chapter(report)
@@ -219,12 +231,12 @@ def shown(chapter: Chapter, *, tables: Sequence[str] | None = None, findings: bo
 
 
 def texts(*titles: str, priority: int = 0) -> tuple[Column, ...]:
-    """Columns of words."""
+    """Return columns of text with these titles. priority: see Column."""
     return tuple(Column(title, priority=priority) for title in titles)
 
 
 def numbers(*titles: str, priority: int = 0) -> tuple[Column, ...]:
-    """Columns of numbers."""
+    """Return columns of numbers with these titles. priority: see Column."""
     return tuple(Column(title, number=True, priority=priority) for title in titles)
 
 
@@ -237,7 +249,7 @@ def table(
     elsewhere: str = "report.json",
     name: str = "",
 ) -> Table:
-    """A table with all rows, which formats may shorten."""
+    """Return a table of all rows. elsewhere: where a reader finds rows that a format omits."""
     more = f"{{}} more rows are in {elsewhere}."
     return Table(caption, tuple(columns), tuple(rows), note, more=more, name=name)
 
@@ -248,9 +260,9 @@ def ranked(
     found: Sequence[tuple[int, Callable[[], tuple[Entry, ...]]]],
     constant: Collection[str] = (),
 ) -> Cells:
-    """The table with at most MOST_CELLS rows, those of the lowest ranks. found: (rank, function making a row).
+    """Return the table of all cells, with at most MOST_CELLS rows. found: (rank, function that makes the row).
 
-    constant: columns to exclude where all rows have the same entry.
+    Rows of the lowest ranks are kept. constant: columns to omit if all rows have the same entry.
     """
     kept = sorted(found, key=itemgetter(0)) if len(found) > MOST_CELLS else found
     kept = kept[:MOST_CELLS]
@@ -261,13 +273,16 @@ def ranked(
 
 
 def drawn(*found: tuple[Chart, Table] | None) -> tuple[tuple[Chart, ...], tuple[Table, ...]]:
-    """The charts that have something to draw, and their tables."""
+    """Return the charts that have something to draw, and the tables that belong to these charts."""
     known = [one for one in found if one is not None and one[0].plots]
     return tuple(chart for chart, _ in known), tuple(of for _, of in known)
 
 
 def filled(whole: Table, constant: Collection[str] = (), always: Sequence[int] = ()) -> Table:
-    """The table without empty columns. constant: titles of columns that need two entries. always: columns to keep."""
+    """Return the table without empty columns. constant: titles of columns that need two different entries.
+
+    always: numbers of columns to keep.
+    """
     found = [{str(row[place]) for row in whole.rows} - EMPTY for place in range(len(whole.columns))]
     informative = (place for place, of in enumerate(found) if len(of) > (whole.columns[place].title in constant))
     kept = sorted({*informative, *always})
@@ -278,6 +293,6 @@ def filled(whole: Table, constant: Collection[str] = (), always: Sequence[int] =
 
 
 def shortened(whole: Table, most: int) -> Table:
-    """The table with its first `most` rows."""
-    left_out = len(whole.rows) - most
-    return whole if left_out <= 0 else replace(whole, rows=whole.rows[:most], beyond=whole.beyond + left_out)
+    """Return the table with only its first `most` rows."""
+    hidden = len(whole.rows) - most
+    return whole if hidden <= 0 else replace(whole, rows=whole.rows[:most], beyond=whole.beyond + hidden)

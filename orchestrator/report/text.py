@@ -1,4 +1,4 @@
-"""Sections as text of at most 80 terminal columns, tables with ASCII frames. rich measures and wraps."""
+"""Formats sections as text of at most 80 columns, with ASCII frames around tables. rich measures and wraps text."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _CONSOLE: Final = Console(width=WIDTH, color_system=None, force_terminal=False)
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Lines that belong together, at least one. section: groups paragraphs that take turns on one page."""
+    """Lines of text that belong together. section: on a short page the paragraphs of a section get lines in turn."""
 
     rank: Rank
     lines: tuple[str, ...]
@@ -35,7 +35,7 @@ class Paragraph:
 
 
 def wrap(text: str, indent: str = "", hanging: str = "", columns: int = WIDTH) -> Iterator[str]:
-    """Lines beginning with `indent`, later ones with `hanging` too. Words longer than a line are broken."""
+    """Yield lines that begin with `indent`, from the second on also with `hanging`. Too long words are broken."""
     text = plain(text)
     room = columns - cell_len(indent)
     if cell_len(text) <= room:
@@ -52,7 +52,7 @@ def _folded_lines(text: str, columns: int) -> list[str]:
 
 
 def bullet(text: str, indent: str = "  ") -> Iterator[str]:
-    """An item of a list."""
+    """Yield the lines of a list item."""
     mark = "- "
     for line in wrap(text, f"{indent}  "):
         yield f"{indent}{mark}{line[len(indent) + 2 :]}"
@@ -60,25 +60,25 @@ def bullet(text: str, indent: str = "  ") -> Iterator[str]:
 
 
 def cut(text: str, columns: int) -> str:
-    """`text` on one line, cut to so many columns with "..."."""
+    """Return `text` as one line of at most `columns` columns; "..." replaces its end if it is longer."""
     text = plain(text)
     return text if cell_len(text) <= columns else f"{set_cell_size(text, columns - 3).rstrip()}..."
 
 
 def centred(text: str) -> str:
-    """`text` in the middle of a line."""
+    """Return `text` in the middle of a line."""
     text = cut(text, WIDTH)
     return " " * ((WIDTH - cell_len(text)) // 2) + text
 
 
 def lines(section: Section | None) -> Iterator[str]:
-    """A chapter, ending with an empty line; nothing for None."""
+    """Yield the lines of a chapter, ending with an empty line; nothing for None."""
     if section is not None:
         yield from (line for paragraph in paragraphs(section) for line in paragraph.lines)
 
 
 def paragraphs(section: Section, *, heading: bool = True, limited: bool = True) -> Iterator[Paragraph]:
-    """A chapter as ranked paragraphs. limited: cut findings to their `most` lines."""
+    """Yield a chapter as ranked paragraphs. limited: show at most `Finding.most` lines of each finding."""
     content = list(_content(section, limited=limited))
     while content and content[-1].lines == ("",):
         content.pop()
@@ -148,7 +148,10 @@ def _captioned(table: Table, caption: str, indent: str) -> Iterator[str]:
         indent += "  " if indent else ""
     beyond = table.beyond + max(len(table.rows) - table.most, 0)
     rows = [[plain(str(entry)) for entry in row] for row in table.rows[: table.most]]
-    yield from (_framed if table.framed else _unframed)(table.columns, rows, indent)
+    if table.framed:
+        yield from _framed(table.columns, rows, indent)
+    else:
+        yield from _unframed(table.columns, rows, indent, continued=table.continued)
     if beyond:
         yield from wrap(f"... {table.more.format(beyond)}", indent)
     for words in filter(None, (table.words, *table.remarks)):
@@ -162,7 +165,7 @@ def _framed(columns: Sequence[Column], rows: Sequence[Sequence[str]], indent: st
     ]
     kept = fitting(columns, [width + 3 for width in widths], WIDTH - len(indent) - 1)
     dropped = (place for place in range(len(columns)) if place not in kept and columns[place].listed)
-    listed = [entry for place in dropped for entry in dict.fromkeys(row[place] for row in rows if row[place])]
+    listed = [words for place in dropped for words in _entries(rows, place)]
     widths = _narrowed([widths[place] for place in kept], WIDTH - len(indent) - 3 * len(kept) - 1)
     frame = indent + ASCII2.get_top([width + 2 for width in widths])
     yield frame
@@ -176,14 +179,28 @@ def _framed(columns: Sequence[Column], rows: Sequence[Sequence[str]], indent: st
         yield from bullet(words, f"{indent}  ")
 
 
+def _entries(rows: Sequence[Sequence[str]], place: int) -> Iterator[str]:
+    """Yield each entry of a dropped column once, after the names of its rows unless all rows have it."""
+    names_by_entry: dict[str, list[str]] = {}
+    for row in rows:
+        names_by_entry.setdefault(row[place], []).append(row[0])
+    for entry, names in names_by_entry.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        if entry:
+            yield entry if len(names) == len(rows) else f"{names[0]}{more}: {entry}"
+
+
 def fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    """The places of the columns that fit, the highest priorities dropped first; those of priority 0 stay."""
+    """Return the indices of the columns that fit into `room` characters. widths: of the columns, with frame.
+
+    The column with the highest priority is dropped first, with its equals. Priority 0 stays even if it does not fit.
+    """
     kept = list(range(len(columns)))
     while sum(widths[place] for place in kept) > room:
-        place = max(kept, key=lambda one: columns[one].priority)
-        if not columns[place].priority:
+        last = columns[max(kept, key=lambda one: columns[one].priority)]
+        if not last.priority:
             break
-        kept.remove(place)
+        kept = [place for place in kept if columns[place] != last]
     return kept
 
 
@@ -206,12 +223,15 @@ def _folded(text: str, columns: int) -> list[str]:
     return folded if len(folded) <= MOST_LINES else [*folded[: MOST_LINES - 2], "...", folded[-1]]
 
 
-def _unframed(columns: Sequence[Column], rows: Sequence[Sequence[str]], indent: str) -> Iterator[str]:
+def _unframed(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], indent: str, *, continued: bool
+) -> Iterator[str]:
     header = [column.title for column in columns]
     widths = [max(cell_len(row[place]) for row in (header, *rows)) for place in range(len(columns))]
     first = min(LONGEST_NAME, widths[0])
     room = WIDTH - len(indent) - first
-    places = list(range(1, len(columns)))
+    kept = range(len(columns)) if continued else fitting(columns, [width + 1 for width in widths], room + first + 1)
+    places = list(kept[1:])
     while places:
         shown = places[:1]
         while len(shown) < len(places) and sum(widths[place] + 1 for place in places[: len(shown) + 1]) <= room:

@@ -1,1 +1,1 @@
-"""From the name of a run to its report, and from the report to its files."""
+"""Find a run by its name, make its report, and write the files of the report."""

@@ -1,9 +1,10 @@
-"""Migrate reports of earlier schema versions, one step a version. Pure: on decoded, unchecked JSON.
+"""Migrate reports of earlier schema versions, one step for each version. Pure: on decoded JSON that is not checked yet.
 
     1 ─▶ 2   sizes, memory formats, generation, probes, plausibility; loading has all figures of a measurement
     2 ─▶ 3   health
     3 ─▶ 4   figures of each launch, comparisons, burn-in, settings
     4 ─▶ 5   stragglers, full node, courses of a burn-in
+    5 ─▶ 6   other names: excluded, quarantined, suspended_seconds, requested_seconds, excluded_seconds
 
 Values that a version did not record become null or empty. A step adds only missing fields. The decoder
 refuses damaged files.
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from orchestrator.figures.table import main_figure
-from protocol.cell import MemoryFormat, Workload
+from protocol.cell import JAX, CompileMode, MemoryFormat, Mode, Workload
 
 Json = dict[str, Any]
 
@@ -28,6 +29,28 @@ _MEASURED: Final = (
 )
 """Figures of every measurement since version 2."""
 _PLAUSIBILITY: Final = ("achieved_tflops", "gemm_tflops", "gemm_percent", "least_iteration_ms")
+_RENAMED: Final = (
+    ((), "left_out", "excluded"),
+    (("gpu_info", "*"), "taken_out", "quarantined"),
+    (("metadata", "segments", "*"), "stood_still_seconds", "suspended_seconds"),
+    (("burn_in", "gpus", "*"), "asked_seconds", "requested_seconds"),
+    (("burn_in", "gpus", "*", "heat_soak"), "left_out_seconds", "excluded_seconds"),
+)
+"""Path of the objects, name before version 6, name since."""
+_REWORDED: Final = {
+    "cannot be told": "inconclusive",
+    "it had taken as long as it may": "its time limit was reached",
+    "keep an eye on it": "watch for a repeat",
+}
+"""Word before version 6, word since."""
+_WITH_ACTION: Final[tuple[tuple[str, ...], ...]] = (
+    ("burn_in", "gpus", "*"),
+    ("burn_in", "gpus", "*", "reasons", "*"),
+    ("health", "gpus", "*"),
+    ("health", "gpus", "*", "signals", "*"),
+    ("health", "node"),
+    ("health", "node", "signals", "*"),
+)
 _PHASES: Final = {
     "inference_metrics": Workload.INFERENCE,
     "training_metrics": Workload.TRAINING,
@@ -118,7 +141,7 @@ def _to_4(document: Json) -> None:
 
 
 def _median_as_launch(metric: Json, workload: Workload) -> list[Any]:
-    """Return the median over launches as a single launch, which counts for least in a comparison."""
+    """Return the median over launches as the only launch, since old reports have no other; empty without one."""
     value = metric.get(main_figure(workload, str(metric.get("model_name"))).field)
     return [] if value is None else [value]
 
@@ -134,7 +157,27 @@ def _to_5(document: Json) -> None:
                 _add(pace, courses=[])
 
 
-STEPS: Final[Mapping[int, Callable[[Json], None]]] = {1: _to_2, 2: _to_3, 3: _to_4, 4: _to_5}
+def _to_6(document: Json) -> None:
+    for path, old, new in _RENAMED:
+        for part in _parts(document, *path):
+            if old in part:
+                part[new] = part.pop(old)
+    for gpu in _parts(document, "burn_in", "gpus", "*"):
+        for pace in _parts(gpu, "paces", "*"):
+            pace["pace"] = _REWORDED.get(str(pace.get("pace")), pace.get("pace"))
+        for soak in _parts(gpu, "heat_soak"):
+            if isinstance(endings := soak.get("ended_because"), list):
+                soak["ended_because"] = [_REWORDED.get(str(ending), ending) for ending in endings]
+    for owner in _WITH_ACTION:
+        for part in _parts(document, *owner):
+            part["action"] = _REWORDED.get(str(part.get("action")), part.get("action"))
+    for row in _parts(document, "study", "rows", "*"):
+        named = str(row.get("implementation"))
+        compiled = CompileMode.DEFAULT if named.endswith("compiled") else CompileMode.EAGER
+        _add(row, cell="", mode=Mode.LOADED, compile_mode=JAX if named == JAX else compiled)
+
+
+STEPS: Final[Mapping[int, Callable[[Json], None]]] = {1: _to_2, 2: _to_3, 3: _to_4, 4: _to_5, 5: _to_6}
 
 
 def _measured(part: Json) -> Iterator[tuple[Json, Workload]]:

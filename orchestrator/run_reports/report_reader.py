@@ -58,7 +58,7 @@ def report(path: Path) -> Report:
 
 
 def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None) -> list[Side]:
-    """Read all sides. Raises UserError, also for runs of the first side again, or a baseline after a run."""
+    """Read all sides. Raises UserError, also if one repeats runs of the first or is a baseline after a run."""
     first, *others = [read(name, runs_folder, history_db) for name in names]
     for other in others:
         if first.run_ids <= other.run_ids or other.run_ids <= first.run_ids:
@@ -85,7 +85,7 @@ def baseline(name: str, runs_folder: str, history_db: str | None = None, *, orig
         or safe_read.is_there(Path(name))
     ):
         return read(name, runs_folder, history_db)
-    there = f"There is {', '.join(shipped)}." if shipped else "None ships with this version."
+    there = f"Baselines that ship: {', '.join(shipped)}." if shipped else "None ships with this version."
     raise ConfigError(
         f"{origin}: there is no file {name}, and no baseline of that name.{did_you_mean(name, shipped)} "
         f"{there} `make-baseline` makes one of a report."
@@ -116,7 +116,7 @@ def _sound(report: Report, name: str) -> Side:
 
 
 def _with_unique_keys(side: Side) -> Side:
-    """Return the side. Raises ConfigError for a UUID or a cell that occurs twice, or a cell without its device."""
+    """Return `side`. Raises ConfigError for a UUID or a cell that occurs twice, or a cell without its device."""
     uuid, devices = _most(device.gpu_uuid for device in side.devices)
     if devices > 1:
         raise ConfigError(f"{side.name}: not as gpubench writes it: {devices} devices have the UUID {uuid}")
@@ -142,8 +142,8 @@ def _cell(key: CellKey, gpu_uuid: str) -> str:
 def _report(data: bytes, version: _Version, name: str) -> Report:
     if version is None:
         raise ConfigError(
-            f"{name}: not a report of gpubench: it has no schema_version. `gpubench-orchestrate run` writes a report. "
-            "`gpubench-orchestrate make-baseline REPORT` makes a baseline of it"
+            f"{name}: not a report of gpubench: it has no schema_version. Measure that GPU again: "
+            "`gpubench-orchestrate run -o report.json` writes a report, also to compare with"
         )
     if version == SCHEMA_VERSION:
         return decode(data, Report, name)

@@ -2,9 +2,9 @@
 
     lock ──▶ is the run alive? ─────────┐
     run.yaml, journal, results ────────┴──▶ Archive ──▶ Evidence ──▶ merge ──▶ Report
-    held_against.json ───────────────────────────────── compare/references ──▶ the same, with score and thresholds
+    compared_with.json ───────────────────────────────── compare/references ──▶ the same, with score and thresholds
 
-Making a report writes nothing and takes no lock. Only its own process writes into the folder of a live run.
+Making a report writes nothing and takes no lock. Into the folder of a live run, only the process of the run writes.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -52,7 +52,7 @@ class UnwrittenError(StorageError):
 
 
 class Made(NamedTuple):
-    """A report with everything else that its formats need. layout: that of the kind of run."""
+    """A report, and everything else that its formats need. layout: of this kind of run."""
 
     report: Report
     timeline: Timeline
@@ -72,7 +72,10 @@ def make(paths: RunPaths, stored: StoredRun | None = None, held: Against | None 
 
 @evidence.collector_off()
 def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Made:
-    """Make the report and all that formats need. held: replaces the run's references. Raises RunFolderError."""
+    """Make the report and all that its formats need. Raises RunFolderError.
+
+    held: replaces the baseline, thresholds and price that are stored with the run.
+    """
     # In this order: a process that held the lock before the journal was read has not recorded the end yet.
     worked_on = _worked_on(paths)
     loaded = archive.load(paths, stored, alive=worked_on)
@@ -99,7 +102,7 @@ def write(stored: StoredRun, paths: RunPaths) -> Report:
 
 
 def complete(stored: StoredRun, paths: RunPaths) -> tuple[Report, bool]:
-    """Return the report of a finished run, and whether files were missing or outdated. Raises UnwrittenError."""
+    """Return the report of a finished run, and whether files had to be written again. Raises UnwrittenError."""
     missing = frozenset(report_places.unwritten(stored, paths))
     outdated = bool(run_status.look(stored, paths)[0].no_outcome)
     if not outdated:
@@ -122,7 +125,10 @@ def complete(stored: StoredRun, paths: RunPaths) -> tuple[Report, bool]:
 def _write_each(
     made: Made, stored: StoredRun, paths: RunPaths, own: Collection[ReportFormat], published: Collection[ReportFormat]
 ) -> None:
-    """Write formats, the most important first. If a write fails, the older file is deleted. Raises UnwrittenError."""
+    """Write formats, the most important first: `own` into the run's folder, `published` to the place of -o.
+
+    If a write into the folder fails, the older file there is deleted. Raises UnwrittenError.
+    """
     place = Path(stored.configuration.output_path)
     written: list[Path] = []
     copies: list[StorageError] = []
@@ -145,7 +151,7 @@ def _write_each(
 
 
 def kinds(stored: StoredRun, paths: RunPaths) -> tuple[ReportFormat, ...]:
-    """Return the formats of the run's folder: those always written, requested, or already there."""
+    """Return the formats to write into the run's folder: those always written, requested, or already there."""
     there = [kind for kind in ReportFormat if paths.report(kind).exists()]
     return report.by_importance((*ALWAYS, *stored.configuration.formats, *there))
 
@@ -153,7 +159,8 @@ def kinds(stored: StoredRun, paths: RunPaths) -> tuple[ReportFormat, ...]:
 def render_again(made: Made, paths: RunPaths, formats: Iterable[ReportFormat], seen: int) -> tuple[Path, ...]:
     """Replace the reports in the run's folder by those of `made`; return the files. Raises StorageError.
 
-    Writes nothing if the run is alive or its journal is longer than `seen` bytes.
+    Writes nothing and returns () if a process works on the run, or if the journal has changed since `made` was made:
+    its length is not `seen` bytes.
     """
 
     def taken_up() -> bool:
@@ -182,6 +189,6 @@ def render_again(made: Made, paths: RunPaths, formats: Iterable[ReportFormat], s
 
 
 def _worked_on(paths: RunPaths) -> bool:
-    """Whether a process works on the run, or may work on it where this process cannot see it."""
+    """Whether a process works on the run, or may work on it on a host or in a container that is not visible here."""
     holder = lock.holder(paths)
     return holder is not None and lock.life(holder) is not Life.ENDED

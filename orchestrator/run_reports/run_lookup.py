@@ -23,13 +23,13 @@ _SHOWN: Final = 5  # maximum number of runs in the error for an ambiguous id
 
 
 def find(name: str | None, runs: str, history_db: str | None = None) -> RunPaths:
-    """Find a run. Raises UserError if there is none, or if the name is ambiguous."""
+    """Find the run called `name`, None for the newest. Raises UserError if there is none, or several."""
     meant = None if name is None else find_run(name, runs, history_db)
     return meant or folders.existing_run(name, runs)
 
 
 def find_run(name: str, runs: str, history_db: str | None = None) -> RunPaths | None:
-    """Find a run; None if the name means something else. Raises UserError as `find` does."""
+    """Find a run; None if `name` does not mean a run. Raises UserError if the run is missing or ambiguous."""
     if (last := _LAST.fullmatch(name)) is not None:
         return _back(name, int(last[1] or 0), runs)
     if name.startswith("@"):
@@ -42,7 +42,7 @@ def find_run(name: str, runs: str, history_db: str | None = None) -> RunPaths | 
 
 
 def is_id(name: str) -> bool:
-    """Whether the name may be the id of a run, or its beginning."""
+    """Whether the name may be the id of a run, or the beginning of an id."""
     return _RUN_ID.fullmatch(name) is not None
 
 

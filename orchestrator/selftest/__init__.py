@@ -35,7 +35,7 @@ __all__ = ["Outcome", "Row", "inject"]
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One injected fault. wrong: deviations from what is expected."""
+    """The outcome of one injected fault. wrong: how it deviates from what is expected."""
 
     injection: Injection
     account: Account
@@ -43,7 +43,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome of a self-test. folder: of the run, None if removed. interrupted: wrong rows may only be unfinished."""
+    """Outcome of a self-test. folder: of the run, None if removed. interrupted: a wrong row may just be unfinished."""
 
     rows: tuple[Row, ...]
     left_behind: tuple[str, ...]
@@ -53,12 +53,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def wrong(self) -> tuple[Row, ...]:
-        """Rows with a deviation."""
+        """The rows of faults that were not handled as expected."""
         return tuple(row for row in self.rows if row.wrong)
 
     @property
     def exit_code(self) -> ExitCode:
-        """PASSED if every row is right, nothing is left behind and the self-test was not interrupted."""
+        """PASSED if all faults were handled as expected and nothing is left; INCOMPLETE if interrupted."""
         if self.left_behind or (self.wrong and not self.interrupted):
             return ExitCode.INTERNAL
         return ExitCode.INCOMPLETE if self.interrupted else ExitCode.PASSED
@@ -71,9 +71,9 @@ def inject(
     stop_signals: StopSignals,
     look: Look | None = None,
 ) -> Outcome:
-    """Inject every fault into every device, all devices at once. Parameters and errors: as for run.execute.
+    """Inject every fault into every device, on all devices at once. Parameters and errors: see `run.execute`.
 
-    The run's folder is removed, unless a row is wrong or something is left behind.
+    The run's folder is removed, unless a fault was handled wrongly or something is left behind.
     """
     began = time.monotonic()
     stop_signals.spare(1)  # from here on, a stop ends the run, and the table is printed
@@ -110,7 +110,7 @@ def _row(injection: Injection, account: Account) -> Row:
 
 @contextmanager
 def _temporary() -> Iterator[Path]:
-    """Make a folder that is removed after an error. Raises ConfigError where none can be made."""
+    """Make a folder that is removed only after an error. Raises ConfigError if none can be made."""
     parent = temporary.require()
     try:
         folder = Path(tempfile.mkdtemp(prefix="gpubench-selftest-", dir=parent))

@@ -32,7 +32,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watch:
-    """A display that also measures the logs: each second, and before the log of an ended launch is compacted."""
+    """A display that also measures the logs: once a second, and before the log of an ended launch is compacted."""
 
     def __init__(self, display: Display, paths: RunPaths) -> None:
         self._display = display
@@ -41,7 +41,7 @@ class Watch:
         self.close = display.close
 
     def seen(self, log: Path) -> Seen:
-        """Return the maximum sizes of a log."""
+        """Return the largest size of a log so far, in length and on disk."""
         return self._seen.get(log, Seen())
 
     def show(self, snapshot: Snapshot) -> None:
@@ -72,7 +72,7 @@ class Watch:
 
 
 def left_behind(paths: RunPaths) -> Iterator[str]:
-    """Describe leftovers of the finished run: processes, its folder of sockets, temporary files."""
+    """Describe what the finished run left behind: processes, its folder of sockets, temporary files."""
     own = psutil.Process()
     children = {child.pid for child in own.children(recursive=True)}
     for process in psutil.process_iter(("pid", "name")):
@@ -85,7 +85,7 @@ def left_behind(paths: RunPaths) -> Iterator[str]:
 
 
 def _uses(pid: int, folder: Path) -> bool:
-    """Whether a process has a file of the folder open. Every process of a run has its log."""
+    """Whether a process has a file of the folder open. Every process of a run has its own log open there."""
     try:
         return process_end.holds(pid, folder)
     except OSError:
@@ -95,7 +95,7 @@ def _uses(pid: int, folder: Path) -> bool:
 def read(
     archive: Archive, report: Report, injection: Injection, moments: Mapping[int, int], seen: Callable[[Path], Seen]
 ) -> Account:
-    """Read the account of one injection. moments: of the fault in each launch, in nanoseconds. seen: sizes of a log."""
+    """Read how one fault was handled. moments: launch → monotonic ns of the fault. seen: returns the sizes of a log."""
     cell, device = injection.cell, injection.device.uuid
     last = [attempt.start.cell for attempt in archive.attempts if attempt.start.device == device][-1:]
     return Account(
@@ -109,12 +109,12 @@ def read(
             if failure.cell == cell.id
         ),
         skipped=not archive.skipped.keys().isdisjoint(scopes(cell)),
-        quarantined=archive.taken_out.get(device, "") if last == [cell.id] else "",
+        quarantined=archive.quarantined.get(device, "") if last == [cell.id] else "",
     )
 
 
 def moments(path: Path) -> dict[int, int]:
-    """Read the monotonic nanoseconds of the fault in each launch; empty where nothing was injected."""
+    """Read launch → monotonic nanoseconds at which its fault was injected; empty if no fault was injected."""
     lines = path.read_text(encoding="ascii").splitlines() if path.exists() else []
     return {int(launch): int(at_ns) for launch, at_ns in map(str.split, lines)}
 

@@ -1,4 +1,4 @@
-"""The run of a self-test: each fault is a model of its own on each device, so that devices are judged separately."""
+"""The run of a self-test: on each device each fault is a separate model, so that devices are judged separately."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ _MEASUREMENT = Measurement(relative_half_width=0.02, block_s=0.01, warm_up_cap_s
 
 
 class Injection(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault on one device, and its cell."""
+    """One fault on one device, with the cell that injects it."""
 
     fault: Fault
     device: Device
@@ -26,7 +26,7 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True):
 def prepare(
     faults: Sequence[Fault], devices: Sequence[Device], folder: Path, moments: Path, command: tuple[str, ...]
 ) -> tuple[StoredRun, tuple[Injection, ...]]:
-    """Plan the run in `folder` that injects each fault into each suitable device. moments: file of fault times."""
+    """Plan the run in `folder` that injects each fault into each suitable device. moments: file for times of faults."""
     injections = tuple(
         injection for place, device in enumerate(devices) for injection in _on(device, _turned(faults, place))
     )
@@ -46,7 +46,7 @@ def prepare(
 
 
 def _turned(faults: Sequence[Fault], place: int) -> Sequence[Fault]:
-    """Rotate the faults for each device: eight endless outputs at once would test the disk."""
+    """Return the faults in another order for each device, so that not all devices print endlessly at once."""
     start = place % len(faults)
     return (*faults[start:], *faults[:start])
 

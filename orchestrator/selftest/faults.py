@@ -1,6 +1,6 @@
-"""The faults of a self-test and their expected handling. worker/workloads/fault.py performs them.
+"""The faults of a self-test and how each must be handled. worker/workloads/fault.py performs the faults.
 
-Hangs are in the warm-up, whose deadline is short here. Other deadlines are long: a slow machine is no hang.
+Hangs happen in the warm-up, whose deadline is short here. Other deadlines are long, because a slow machine is no hang.
 """
 
 import enum
@@ -19,7 +19,7 @@ DEADLINES: Final = Deadlines(start=60, import_=60, build=60, warm_up=2, measure=
 
 
 class Done(enum.StrEnum):
-    """The reaction to a fault, as shown in the table."""
+    """How the orchestrator reacted to a fault, in the words of the table."""
 
     GIVEN_UP = "given up"
     RETRIED = "tried again"
@@ -29,9 +29,9 @@ class Done(enum.StrEnum):
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
-    """Expected handling of a fault. says: a part of the message. tries: processes in all.
+    """How a fault must be handled. says: text that the message must contain. tries: number of processes.
 
-    signal: that ended each failed process; None for any. stacks, prints: whether stacks and output must be kept.
+    signal: signal that ended each failed process; None: any. stacks, prints: whether stacks and output must be kept.
     """
 
     category: Category
@@ -46,7 +46,10 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """One fault. do, config: its key in worker/workloads/fault.py and parameters. preload: imports of the zygote."""
+    """One fault. do: its key in worker/workloads/fault.py. config: parameters of the fault.
+
+    preload: modules that the zygote imports.
+    """
 
     name: str
     do: str

@@ -1,4 +1,4 @@
-"""Compare the account of an injected fault with what is expected. Pure. Times are never judged."""
+"""Compare how an injected fault was handled with what is expected. Pure. Times are never judged."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -14,10 +14,11 @@ _PRINTED_BYTES: Final = 64 * 1024
 
 
 class Try(msgspec.Struct, frozen=True, kw_only=True):
-    """One process by the journal. category: None for a result, or without a recorded end. signal: by name.
+    """One process as recorded in the journal. category: None if it gave a result or its end is not recorded.
 
-    seconds: from the injection to the recorded verdict, None unless both are known. stacks: of its threads were dumped.
-    output_bytes: kept of its output. printed_bytes, disk_bytes: maximum length and disk usage of its log as it ran.
+    signal: name of the signal that ended it. seconds: from the injection to the recorded verdict, None unless both are
+    known. stacks: the stacks of its threads were dumped. output_bytes: kept part of its output. printed_bytes,
+    disk_bytes: maximum length and disk usage of its log as it ran.
     """
 
     batch_size: int
@@ -34,7 +35,7 @@ class Try(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NamedFailure(msgspec.Struct, frozen=True):
-    """A failure in the journal or the report."""
+    """A failure as the journal or the report records it."""
 
     category: str | None
     message: str
@@ -42,7 +43,7 @@ class NamedFailure(msgspec.Struct, frozen=True):
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """How the orchestrator handled one injected fault. quarantined: why its device was quarantined right after it."""
+    """How the orchestrator handled one injected fault. quarantined: reason if the fault's device was quarantined."""
 
     status: Status
     tries: tuple[Try, ...]
@@ -52,27 +53,27 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failed(self) -> tuple[Try, ...]:
-        """Processes without a result."""
+        """The processes that failed."""
         return tuple(attempt for attempt in self.tries if attempt.category is not None)
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """Distinct categories of the failures."""
+        """The categories of the failures, each once."""
         return _distinct(failure.category for failure in self.failed)
 
     @property
     def phases(self) -> tuple[str, ...]:
-        """Distinct phases of the failures."""
+        """The phases in which processes failed, each once."""
         return _distinct(failure.phase for failure in self.failed)
 
     @property
     def signals(self) -> tuple[str, ...]:
-        """Distinct signals that ended the failed processes."""
+        """The signals that ended failed processes, each once."""
         return _distinct(failure.signal for failure in self.failed)
 
     @property
     def done(self) -> Done:
-        """Reaction to the fault."""
+        """How the orchestrator reacted to the fault."""
         if self.quarantined:
             return Done.QUARANTINED
         if self.skipped:
@@ -83,7 +84,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float | None:
-        """Maximum seconds from an injection to its verdict."""
+        """The most seconds from an injection to the verdict on it; None if unknown."""
         return max((attempt.seconds for attempt in self.failed if attempt.seconds is not None), default=None)
 
 
@@ -92,7 +93,7 @@ def _distinct(values: Iterable[str | None]) -> tuple[str, ...]:
 
 
 def judge(expected: Expected, account: Account) -> Iterator[str]:
-    """Yield every deviation from what is expected, in words."""
+    """Describe each difference between how the fault was handled and what is expected."""
     if not account.tries:
         yield "the fault was never injected"
         return

@@ -1,4 +1,4 @@
-"""The result of a self-test as a table, a line for each fault, and as JSON."""
+"""The result of a self-test as a table with a line for each fault, and as JSON."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,12 +10,12 @@ HEADER = ("injected", "expected", "reported", "ended by", "tries", "reaction", "
 
 
 def rows(outcome: Outcome) -> list[tuple[str, ...]]:
-    """Return the lines below HEADER."""
+    """Return the lines of the table below HEADER, each as a tuple of fields."""
     return [_line(row, outcome) for row in outcome.rows]
 
 
 def details(outcome: Outcome) -> Iterator[str]:
-    """Yield the deviations, and a summary."""
+    """Yield what was handled wrongly or left behind, and a summary."""
     wrong = () if outcome.interrupted else outcome.wrong
     for row in wrong:
         yield f"{row.injection.fault.name} on {row.injection.device.label}: {'; '.join(row.wrong)}"
@@ -26,7 +26,7 @@ def details(outcome: Outcome) -> Iterator[str]:
 
 
 def as_builtins(outcome: Outcome) -> dict[str, Any]:
-    """Convert the result to JSON values. seconds of a fault: from the injection to the verdict, the slowest try."""
+    """Convert the result to JSON values. seconds of a fault: from injection to verdict, in the slowest process."""
     return {
         "passed": not outcome.exit_code,
         "exit_code": int(outcome.exit_code),

@@ -1,1 +1,1 @@
-"""The pure state of a run: what its journal means."""
+"""The state of a run, derived only from its plan and the records of its journal. Pure."""

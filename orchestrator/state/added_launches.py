@@ -25,7 +25,7 @@ from protocol.cell import AUTO, Cell, Device, DeviceKind, Mode
 
 @dataclass(frozen=True)
 class Doubt:
-    """A cell that leaves a GPU in doubt. cells: its ids on all identical GPUs, in the order of a round."""
+    """A cell whose results leave a GPU SUSPECT. cells: ids of this cell on all identical GPUs, in order of a round."""
 
     gpu: str
     cells: tuple[str, ...]
@@ -33,9 +33,9 @@ class Doubt:
 
 @dataclass(frozen=True)
 class Look:
-    """Doubts that the results so far leave. most: limit of a cell, planned ones included. word: verdict on the devices.
+    """Doubts that the results so far leave. most: maximum launches of a cell. word: verdict on the devices.
 
-    warning: names doubts that more launches will not settle. advice: what to do about these.
+    warning: names doubts that more launches will not settle. advice: what to do about those doubts.
     """
 
     doubts: tuple[Doubt, ...] = ()
@@ -46,19 +46,19 @@ class Look:
 
 
 def applies(configuration: Configuration, devices: Iterable[Device]) -> bool:
-    """Whether this run may add launches: never where the cells have a fixed duration."""
+    """Whether this run may add launches to settle doubts. It may not if its cells have a fixed duration."""
     return configuration.cell_s is None and configuration.adds_launches and bool(judged(devices))
 
 
 def judged(devices: Iterable[Device]) -> tuple[Device, ...]:
-    """The whole GPUs that have enough identical siblings to be SUSPECT."""
+    """Return the GPUs that may become SUSPECT: whole GPUs with enough identical siblings."""
     whole = [device for device in devices if device.kind is DeviceKind.CUDA and device.slice_of is None]
     kinds = Counter((device.name, device.memory_total_bytes) for device in whole)
     return tuple(device for device in whole if kinds[device.name, device.memory_total_bytes] >= LEAST_GPUS)
 
 
 def at_most(cells: Iterable[Cell], launches: int, devices: Sequence[Device]) -> int:
-    """The most launches that may be added for these cells, each planned `launches` times."""
+    """Return the largest number of launches that may be added for these cells, each planned `launches` times."""
     among = {device.uuid for device in judged(devices)}
     several = [cell for cell in cells if cell.devices[0] in among and WORKLOADS[cell.workload].sibling_verdict]
     return sum(cell.batch_size != AUTO for cell in several) * max(MOST_LAUNCHES - launches, 0)
@@ -73,7 +73,7 @@ def decide(
     left_s: float = math.inf,
     expected_s: Callable[[Cell], float] = lambda _: 0.0,
 ) -> tuple[Slot, ...]:
-    """Choose launches to add, in the order of each device. most: launches of a cell in all. left_s: remaining time."""
+    """Choose launches to add, in the order of each device. most: maximum launches of a cell. left_s: time left."""
     several = sorted({doubt.cells for doubt in doubts})
     chosen: list[Slot] = []
     for mode in state.modes:
@@ -100,7 +100,7 @@ def added(state: RunState, slots: Iterable[Slot]) -> RunState:
 
 
 def _round(state: RunState, several: Iterable[tuple[str, ...]], seed: int, limit: int) -> list[Slot]:
-    """Return one more round of the cells with fewer launches than `limit`. several: ids of each cell on all GPUs."""
+    """Return one more round of the cells with fewer than `limit` launches. several: ids of each cell on all GPUs."""
     made: list[tuple[int, list[str]]] = []
     for ids in several:
         useful = [cell for cell in ids if _is_useful(state, state.cells[cell])]

@@ -24,7 +24,7 @@ from orchestrator.store.records import (
     Record,
     Segment,
     Start,
-    StoodStill,
+    Suspension,
     TelemetryEnded,
     TooHot,
     ZygoteStarted,
@@ -44,7 +44,7 @@ class ResultFileError(Exception):
 
 @dataclass(frozen=True)
 class Archive:
-    """One stored run. durations_s, stood_still: for each session. too_hot: GPU → reason, seconds since the epoch."""
+    """One stored run. durations_s, suspended: an entry a session. too_hot: GPU → (reason, seconds since the epoch)."""
 
     paths: RunPaths
     stored: StoredRun
@@ -53,7 +53,7 @@ class Archive:
     attempts: tuple[Attempt, ...]
     segments: tuple[Segment, ...]
     durations_s: tuple[float, ...]
-    stood_still: tuple[tuple[StoodStill, ...], ...]
+    suspended: tuple[tuple[Suspension, ...], ...]
     zygotes: tuple[ZygoteStarted, ...]
     too_hot: Mapping[str, tuple[str, float]]
     dropped_ns: Mapping[Segment, Mapping[tuple[str, int], int]]
@@ -61,50 +61,50 @@ class Archive:
     telemetry_ended: Mapping[Segment, int]
 
     @property
-    def taken_out(self) -> Mapping[str, str]:
-        """Quarantined devices by UUID, with the reason."""
+    def quarantined(self) -> Mapping[str, str]:
+        """The quarantined devices by UUID, with the reason."""
         return self.replay.quarantined
 
     @property
     def skipped(self) -> Mapping[str, str]:
-        """Skipped scopes (slots.scopes), with the reason."""
+        """The skipped scopes (see `slots.scopes`), with the reason."""
         return self.replay.skipped
 
     @property
     def added(self) -> tuple[tuple[str, int], ...]:
-        """Launches (cell, round) beyond the plan."""
+        """The launches added to the plan, as (cell, round)."""
         return self.replay.added
 
     @property
     def dropped(self) -> Mapping[tuple[str, int], str]:
-        """Launches for which there was no time, with the reason."""
+        """The launches that were dropped for lack of time, as (cell, round), with the reason."""
         return self.replay.dropped
 
     @property
     def finished(self) -> Finished | None:
-        """The end of the run; None while none is recorded."""
+        """The record of the run's end; None if the journal has none."""
         return self.replay.finished
 
     @functools.cached_property
     def cells(self) -> Mapping[str, Cell]:
-        """Planned cells by id."""
+        """The planned cells by id."""
         return {cell.id: cell for cell in self.stored.plan.cells}
 
     @functools.cached_property
     def devices(self) -> Mapping[str, Device]:
-        """Devices of the run by UUID."""
+        """The devices of the run by UUID."""
         return {device.uuid: device for device in self.stored.devices}
 
     @functools.cached_property
     def tries(self) -> Mapping[str, Sequence[Attempt]]:
-        """Attempts by cell id, without cells that have none."""
+        """The attempts by cell id, without cells that have no attempt."""
         attempts: dict[str, list[Attempt]] = {}
         for attempt in self.attempts:
             attempts.setdefault(attempt.start.cell, []).append(attempt)
         return attempts
 
     def so_far(self) -> "Archive":
-        """Return the same run without the attempts that still run."""
+        """Return this run without the attempts that are still running."""
         now = self.segments[-1]
         return dataclasses.replace(
             self,
@@ -112,15 +112,15 @@ class Archive:
         )
 
     def folder(self, attempt: Attempt) -> LaunchPaths:
-        """The folder of an attempt's files."""
+        """Return the folder of an attempt's files."""
         return self.paths.launch(attempt.start.cell, attempt.start.attempt)
 
     def result(self, attempt: Attempt) -> Result:
-        """Read the result of an attempt. Raises ResultFileError for a bad file, ValueError without a result."""
+        """Read an attempt's result. Raises ResultFileError for a bad file, ValueError if there is no result."""
         return self._read(attempt, attempt.promised)
 
     def withdrawn_result(self, attempt: Attempt) -> Result:
-        """Read the withdrawn result of an attempt. Raises as `result` does."""
+        """Read the withdrawn result of an attempt. Raises the same errors as `result`."""
         return self._read(attempt, attempt.withdrawn)
 
     def _read(self, attempt: Attempt, promised: str | None) -> Result:
@@ -164,12 +164,12 @@ def load(paths: RunPaths, stored: StoredRun | None = None, *, alive: bool = Fals
 
 
 def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...], *, alive: bool = False) -> Archive:
-    """Build the archive from the stored run and its journal's records."""
+    """Build the archive from the stored run and its journal's records. alive: a process still works on the run."""
     header = require_coherent(stored, paths, records)
     replayed = replay(stored.plan, rules_of(stored), records, alive=alive)
     segments: list[Segment] = []
     durations_s: list[float] = []
-    stood_still: list[list[StoodStill]] = []
+    suspended: list[list[Suspension]] = []
     zygotes: list[ZygoteStarted] = []
     too_hot: dict[str, tuple[str, float]] = {}
     dropped_ns: dict[Segment, dict[tuple[str, int], int]] = defaultdict(dict)
@@ -180,11 +180,11 @@ def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...], *,
             case Segment():
                 segments.append(record)
                 durations_s.append(0.0)
-                stood_still.append([])
+                suspended.append([])
             case Start() | End() | Finished():
                 durations_s[-1] = (record.at_ns - segments[-1].monotonic_ns) / 1e9
-            case StoodStill():
-                stood_still[-1].append(record)
+            case Suspension():
+                suspended[-1].append(record)
             case ZygoteStarted():
                 zygotes.append(record)
             case Foreign():
@@ -203,7 +203,7 @@ def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...], *,
         attempts=replayed.attempts,
         segments=tuple(segments),
         durations_s=tuple(durations_s),
-        stood_still=tuple(map(tuple, stood_still)),
+        suspended=tuple(map(tuple, suspended)),
         zygotes=tuple(zygotes),
         too_hot=too_hot,
         dropped_ns=dict(dropped_ns),
@@ -213,7 +213,7 @@ def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...], *,
 
 
 def require_coherent(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...]) -> Header:
-    """Return the header of a journal that belongs to this run. Raises RunFolderError for any other."""
+    """Return the header of a journal that belongs to this run. Raises RunFolderError for the journal of another run."""
     header = records[0] if records else None
     if header is None and not paths.launches.is_dir():
         raise RunFolderError(
@@ -230,7 +230,7 @@ def require_coherent(stored: StoredRun, paths: RunPaths, records: tuple[Record, 
 def require_own_journal(stored: StoredRun, paths: RunPaths) -> None:
     """Check that a run may be resumed from its folder, before anything is written there. Raises RunFolderError.
 
-    A result whose start the journal lacks is refused, because `resume` would overwrite it.
+    It may not if the journal lacks the start of a launch that has a result: `resume` would overwrite the result.
     """
     results = tuple(paths.results())
     records = journal.read(paths.journal) if paths.journal.exists() else ()
@@ -240,7 +240,7 @@ def require_own_journal(stored: StoredRun, paths: RunPaths) -> None:
 
 
 def require_known(paths: RunPaths, results: Iterable[str], records: Iterable[Record]) -> None:
-    """Check that the journal holds the start of each of `results`. Raises RunFolderError.
+    """Check that the journal holds the start of each launch in `results`. Raises RunFolderError.
 
     List the results before you read the journal: a running process adds to both.
     """

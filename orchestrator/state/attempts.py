@@ -7,10 +7,10 @@ from protocol.failure import Failure
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One attempt at a cell. end: None if interrupted or running. left: None if its exit was not seen.
+    """One attempt at a cell. end: None if interrupted or running. left: None if nobody saw its process exit.
 
-    lasted_ms: None if another session wrote the end. beside: another process on its GPU. withdrawn: SHA-256 of its
-    withdrawn result.
+    lasted_ms: None if another session wrote the end. beside: name of another process on its GPU. withdrawn: SHA-256 of
+    its withdrawn result.
     """
 
     segment: Segment
@@ -23,31 +23,31 @@ class Attempt(msgspec.Struct, frozen=True):
 
     @property
     def slot(self) -> tuple[str, int]:
-        """Planned launch: cell id, round."""
+        """The planned launch, as (cell id, round)."""
         return self.start.cell, self.start.round
 
     @property
     def promised(self) -> str | None:
-        """SHA-256 of the result file; None without a result."""
+        """The SHA-256 of the result file; None without a result."""
         return self.end.result_sha256 if self.end else None
 
     @property
     def failure(self) -> Failure | None:
-        """Reason for the missing result; None for a good attempt or one without an end."""
+        """The reason why there is no result; None for an attempt with a result or without a recorded end."""
         return self.end.failure if self.end else None
 
     @property
     def device(self) -> str:
-        """UUID of the device that failed, if known; else of the leader."""
+        """The UUID of the device that failed, if known; else of the first device of the cell."""
         return (self.failure and self.failure.device) or self.start.device
 
     @property
     def started(self) -> float:
-        """Start in seconds since the epoch."""
+        """The start in seconds since the epoch."""
         return self.segment.at(self.start.at_ns)
 
     def after(self, record: End | Left | Beside, segment: Segment) -> "Attempt":
-        """Return the attempt with a later record, written in the session `segment`."""
+        """Return the attempt updated by a later record, which was written in the session `segment`."""
         match record:
             case End():
                 lasted_ms = (record.at_ns - self.start.at_ns) / 1e6 if segment == self.segment else None

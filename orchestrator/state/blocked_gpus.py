@@ -11,14 +11,14 @@ PATIENCE_S: Final = 600.0
 
 @dataclass(frozen=True)
 class Block:
-    """A GPU that waits. until: monotonic seconds. limit_bytes: memory in use below which it is free."""
+    """A busy GPU that launches wait for. until: monotonic seconds. limit_bytes: with less memory in use it is free."""
 
     until: float
     limit_bytes: int | None
 
 
 class BlockOutcome(enum.Enum):
-    """The decision about a GPU that waits."""
+    """The decision about a busy GPU: launches wait for it, it is free, or it is quarantined (GIVEN_UP)."""
 
     WAITS = enum.auto()
     FREE = enum.auto()
@@ -26,18 +26,18 @@ class BlockOutcome(enum.Enum):
 
 
 def block(limit_bytes: int | None, now: float) -> Block:
-    """Start to wait. limit_bytes: None where memory in use says nothing."""
+    """Begin to wait for a busy GPU. limit_bytes: see Block; None if memory in use does not show whether it is free."""
     return Block(until=now + PATIENCE_S, limit_bytes=limit_bytes)
 
 
 def given_up(foreign: str) -> str:
-    """Reason to quarantine a GPU that stayed busy. foreign: the other process, empty for none."""
+    """Return the reason to quarantine a GPU that stayed busy. foreign: the other process, empty for none."""
     what = f"{foreign} still uses the GPU" if foreign else "its memory was not freed"
     return f"{what} after {PATIENCE_S:.0f} s"
 
 
 def judge(waits: Block, foreign: str, newest: Sample | None, now: float) -> BlockOutcome:
-    """Decide about a GPU that waits. foreign: the other process on it, empty for none. newest: its newest sample."""
+    """Decide about a busy GPU. foreign: the other process on the GPU, empty for none. newest: its newest sample."""
     used = None if newest is None else newest.memory_used_bytes
     taken = waits.limit_bytes is not None and used is not None and used > waits.limit_bytes
     if not foreign and not taken:

@@ -1,4 +1,4 @@
-"""Check that the records of a journal can belong to the run in whose folder they lie. Pure.
+"""Check that the records of a journal can belong to the run in whose folder the journal is. Pure.
 
 Checksums find damage, but not records that belong to another run.
 """
@@ -16,13 +16,13 @@ from orchestrator.store.records import (
     Foreign,
     Header,
     Left,
+    Quarantine,
     Record,
     Segment,
     Skipped,
     Spawned,
     Start,
-    StoodStill,
-    TakenOut,
+    Suspension,
     TooHot,
 )
 from protocol.failure import Failure
@@ -32,7 +32,7 @@ _LATEST_S: Final = 1e11
 
 
 def wrong(stored: StoredRun, records: Iterable[Record]) -> str | None:
-    """Describe the first record that cannot belong to this run; None where all can."""
+    """Describe the first record that cannot belong to this run; None if all records can."""
     judge = _Judge(stored)
     for number, record in enumerate(records):
         if problem := judge.wrong(record, first=number == 0):
@@ -55,7 +55,7 @@ class _Judge:
         match record:
             case Header() if not first:
                 return "the run starts twice"
-            case Header(created=at) | Segment(wall=at) | StoodStill(seconds=at) if not 0 <= at < _LATEST_S:
+            case Header(created=at) | Segment(wall=at) | Suspension(seconds=at) if not 0 <= at < _LATEST_S:
                 return f"{at:g} is not a time"
             case Segment():
                 self._in_segment = True
@@ -69,7 +69,7 @@ class _Judge:
                 return f"launch {record.launch} has both a result and a failure, or neither"
             case End(failure=Failure(device=str(device))) if device not in self._begun[record.launch]:
                 return f"{device!r} is no device of launch {record.launch}"
-            case TakenOut() | TooHot() | Foreign() if record.device not in self._devices:
+            case Quarantine() | TooHot() | Foreign() if record.device not in self._devices:
                 return f"{record.device!r} is no device of the run"
             case Skipped() if record.model not in self._models:
                 return f"{record.model!r} is no model of the run"

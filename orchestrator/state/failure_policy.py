@@ -1,4 +1,4 @@
-"""The reaction to each category of failure and event of a run. docs/failures.md is generated from it."""
+"""How a run reacts to each category of failure and event. docs/failures.md is generated from this file."""
 
 import enum
 from typing import Final
@@ -9,17 +9,17 @@ from protocol.failure import Category, Phase
 
 
 class Reaction(enum.StrEnum):
-    """The next step after a failure, in the words of reports."""
+    """The next step after a failure. Each value is the text of reports."""
 
-    RETRY = "a fresh process tries once more"
-    RETRY_SMALLER = "a fresh process tries half the batch"
-    RETRY_FEWER = "half as many cells run at once, and a fresh process tries once more"
+    RETRY = "the cell runs again in a fresh process"
+    RETRY_SMALLER = "the cell runs again in a fresh process, with half the batch"
+    RETRY_FEWER = "half as many cells run at once, and the cell runs again in a fresh process"
     ELSEWHERE = "the same cell runs on another device, to find out whether the model or the device is at fault"
     SKIP_MODEL = "the model is skipped on every device"
     SKIP_EARLY = "before the first forward pass, the model is skipped on every device; later, only this cell fails"
     SKIP_BROKEN = (
-        "during import, the model is skipped on every device; during build, only in this workload and precision; "
-        "later, only this cell fails"
+        "during import, the model is skipped on every device; during build, only in this workload and precision, "
+        "at this input size; later, only this cell fails"
     )
     QUARANTINE = "the device is quarantined"
     NOT_SUPPORTED = "the other launches of the cell are skipped, which is no failure; other cells continue"
@@ -27,7 +27,7 @@ class Reaction(enum.StrEnum):
 
 
 class Reach(enum.IntEnum):
-    """How much of a faulty model is skipped: the index of its name in slots.scopes."""
+    """How much of a faulty model is skipped. Each value is the index of the name to skip in `slots.scopes`."""
 
     MODEL = 0
     WORK = 1
@@ -37,8 +37,9 @@ class Reach(enum.IntEnum):
 class Hardware(enum.Enum):
     """What a failure says about the hardware of its device.
 
-    VERDICT: it is faulty. POINTS: it may be; two models in a row that fail so quarantine a GPU that has no other to
-    compare with. MAY, POINTS: if the driver reports a GPU fault meanwhile, that is the cause. NO: it is not the cause.
+    VERDICT: the hardware is faulty. POINTS: the hardware may be faulty; if two models in a row fail like this, a GPU
+    that cannot be compared with another one is quarantined. MAY, POINTS: if the driver reports a GPU fault at the same
+    time, that fault is the cause. NO: the hardware is not the cause.
     """
 
     VERDICT = enum.auto()
@@ -48,7 +49,7 @@ class Hardware(enum.Enum):
 
 
 class Sign(enum.IntEnum):
-    """How surely a failure of one process of a gang shows the cause, surest first.
+    """How surely a failure of one process shows the cause of a failed launch on several devices, surest first.
 
     CONSEQUENCE: the failure follows from another one.
     """
@@ -62,12 +63,12 @@ class Sign(enum.IntEnum):
 
 
 class Trait(enum.Flag):
-    """More properties of a category.
+    """More properties of a category of failure.
 
-    HELD_BACK: wait 1 s for the driver to name the cause. CUDA_START: a healthy GPU may fail so after another GPU's
-    hardware has failed. FROM_OUTSIDE: it happens on healthy devices too. WITH_RUN: the launch ended because the run
-    did. REPEATED: the launch is measured again; if no attempt follows, the run had ended. ROOT_CAUSE: explains other
-    failures of the run.
+    HELD_BACK: wait 1 s for the driver to name the cause. CUDA_START: a healthy GPU may fail like this after the
+    hardware of another GPU has failed. FROM_OUTSIDE: it happens on healthy devices too. WITH_RUN: the launch ended
+    because the run did. REPEATED: the launch is measured again; if no attempt follows, the run had ended. ROOT_CAUSE:
+    explains other failures of the run.
     """
 
     NONE = 0
@@ -81,10 +82,10 @@ class Trait(enum.Flag):
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything known of a category.
+    """Everything that is known about a category of failure.
 
-    retries: fresh processes on the same device before the failure is final. why: reason for the reaction. seen: how it
-    is recognised. beside_others: what the launch did, if another process on its GPU may be the cause.
+    retries: fresh processes on the same device before the failure is final. why: reason for the reaction. seen: how the
+    failure is recognised. beside_others: what the launch did, if another process on its GPU may be the cause.
     """
 
     reaction: Reaction
@@ -163,10 +164,7 @@ POLICY: Final[dict[Category, Rule]] = {
         retries=0,
         why="more load would heat the GPU further",
         seen=("in a burn-in, the GPU was at its slowdown limit or at --max-temperature for ten seconds"),
-        advice=(
-            "Check the cooling: fans, dust, heat sinks, incoming air or water. `gpubench-orchestrate resume` tries the "
-            "GPU again."
-        ),
+        advice=("Check the cooling: fans, dust, heat sinks, incoming air or water. Then start a new burn-in."),
         hardware=Hardware.NO,
         sign=Sign.DEVICE,
         traits=Trait.NONE,
@@ -224,7 +222,7 @@ POLICY: Final[dict[Category, Rule]] = {
         retries=0,
         why=_ALIKE,
         seen="ImportError or ModuleNotFoundError",
-        advice="Install the missing package. `torch-gpu-benchmark info` shows the installed ones.",
+        advice="Install the missing package. `gpubench-orchestrate info` shows the installed ones.",
         hardware=Hardware.NO,
         sign=Sign.EXCEPTION,
         traits=Trait.NONE,
@@ -232,7 +230,7 @@ POLICY: Final[dict[Category, Rule]] = {
     Category.NOT_BUILT: Rule(
         reaction=Reaction.SKIP_MODEL,
         retries=0,
-        why=_ALIKE,
+        why=f"your own code makes no model, so {_ALIKE}",
         seen="the user's code raises during import or while it makes the model, or it does not return a model",
         advice="Read the traceback in error.json in the launch's folder. It starts in your code.",
         hardware=Hardware.NO,
@@ -264,7 +262,7 @@ POLICY: Final[dict[Category, Rule]] = {
     Category.UNSUPPORTED: Rule(
         reaction=Reaction.NOT_SUPPORTED,
         retries=0,
-        why="every launch of the cell would lack the same",
+        why="the other launches of the cell would lack the same tool",
         seen="a model is to be compiled, and torch.compile lacks a compiler or Triton",
         advice="Install what the message names, and start a new run. `gpubench-orchestrate doctor` looks for it.",
         hardware=Hardware.NO,
@@ -451,7 +449,8 @@ RUN: Final[dict[str, str]] = {
     "no space for the report": "every format that fits is written, exit code 5; `resume` writes the others",
     "the clock of the host is set": "the journal records it; deadlines use the monotonic clock",
     "the orchestrator or its machine is paused": (
-        "the journal records it; only the time limit includes the pause; affected cells are measured again"
+        "the journal records it; the pause counts against the time limit, but not against deadlines; affected cells "
+        "are measured again"
     ),
     "the terminal is closed or stopped": "the run continues without it",
     "a child prints without end": "its log keeps its beginning and end below a cap; the child is never blocked",
@@ -463,10 +462,10 @@ POINTS_AT_DEVICE: Final = frozenset(category for category, rule in POLICY.items(
 
 
 def has_trait(category: str | None, trait: Trait) -> bool:
-    """Whether a category, given by its value, has any of these traits. False for None."""
+    """Whether a category, given by its value, has any of these traits. None has no trait."""
     return category is not None and bool(POLICY[Category(category)].traits & trait)
 
 
 def retries(rule: Rule) -> str:
-    """Format the number of retries on the same device; empty for none."""
+    """Format the number of retries on the same device; empty for 0."""
     return "any number" if rule.retries == ANY_NUMBER else str(rule.retries or "")

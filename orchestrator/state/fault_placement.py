@@ -24,7 +24,7 @@ from protocol.failure import Category, Phase
 
 
 class Blame(enum.StrEnum):
-    """Attribution of a failure."""
+    """What a failure is attributed to."""
 
     MODEL = "the model"
     DEVICE = "the device"
@@ -33,7 +33,7 @@ class Blame(enum.StrEnum):
 
 
 class Elsewhere(NamedTuple):
-    """Outcome of the same cell on another device. pending: still to be tried there."""
+    """The outcome of the same cell on another device. pending: the cell will still be tried on that device."""
 
     measured: bool
     failures: tuple[Category, ...]
@@ -41,12 +41,12 @@ class Elsewhere(NamedTuple):
 
     @property
     def tells(self) -> bool:
-        """Whether the cell was or will be tried there."""
+        """Whether the cell was or will be tried on that device."""
         return self.measured or self.pending or bool(self.failures)
 
 
 def blame(category: Category, others: Iterable[Elsewhere]) -> Blame:
-    """Attribute a failure. The same failure on two devices is the model's, whatever a third shows."""
+    """Attribute a failure. If another device had the same failure, the model is at fault, whatever a third shows."""
     others = tuple(others)
     if any(category in other.failures and not other.measured for other in others):
         return Blame.MODEL
@@ -56,7 +56,7 @@ def blame(category: Category, others: Iterable[Elsewhere]) -> Blame:
 
 
 def twins(cell: Cell, kinds: Mapping[str, str]) -> Iterator[Cell]:
-    """Yield the same cell on the other devices of its kind. kinds: device → product name."""
+    """Yield the same cell on the other devices of the same product. kinds: device → product name."""
     own = cell.devices[0]
     for other, kind in kinds.items():
         if other != own and kind == kinds[own]:
@@ -87,7 +87,7 @@ def judge(state: RunState, slot: Slot) -> Blame:
 
 
 def conclude(state: RunState) -> RunState:
-    """Act on every failure that can be attributed now."""
+    """Act on each failure that can be attributed now: skip the model, or count a strike against the device."""
     for slot in state.unattributed:
         if slot not in state.unattributed:
             continue  # the model was skipped because of another slot
@@ -102,7 +102,7 @@ def conclude(state: RunState) -> RunState:
 
 
 def skip_model(state: RunState, slot: Slot) -> RunState:
-    """Skip the faulty model of `slot` within its category's reach, and blame no device."""
+    """Skip the faulty model of `slot`, as much of it as its failure requires. No device is blamed."""
     if not state.skips:
         return _without(state, slot)
     cell, failed = state.cells[slot[0]], state.slots[slot]
@@ -147,7 +147,7 @@ def _strike(state: RunState, slot: Slot) -> RunState:
 
 
 def _doubt(state: RunState, slot: Slot) -> RunState:
-    """Run another model next on this device. Two failures in a row quarantine it."""
+    """Run another model next on a device that cannot be compared. If that model fails too, quarantine the device."""
     uuid, failed = _device(state, slot), state.slots[slot]
     if uuid not in state.gpus or failed.failures[-1] not in POINTS_AT_DEVICE or failed.failed_in in BEFORE_DEVICE:
         return state
@@ -165,7 +165,7 @@ def _doubt(state: RunState, slot: Slot) -> RunState:
 
 
 def in_a_row(models: Iterable[str]) -> str:
-    """Reason for the quarantine of a device that cannot be compared with another."""
+    """Return the reason for the quarantine of a device on which two models failed and that cannot be compared."""
     return f"{' and '.join(models)} failed on it in a row, and there is no other device to find the cause"
 
 

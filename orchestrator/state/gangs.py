@@ -1,7 +1,7 @@
-"""Launches on several devices at once: when they start, and when their devices are free again. Pure.
+"""Launches on several devices at once (gangs): when they start, and when their devices are free again. Pure.
 
-    d0:  soak  links  memory         links waits in the queue of each of its devices, at the same place among gangs.
-    d1:  truth links  memory         A device that reaches it stays idle until the others reach it too.
+    d0:  soak  links  memory         links is a gang. It waits in the queue of each of its devices, at the same place
+    d1:  truth links  memory         among gangs. A device that reaches it stays idle until the others reach it too.
     d2:  soak  links  memory
 
 No deadlock: whatever moves a gang moves it in all queues to the same place among the gangs there (turns.ends). A gang
@@ -16,12 +16,12 @@ from orchestrator.state.slots import RunState, SlotStatus, with_device
 
 
 def first(state: RunState, uuid: str) -> Slot | None:
-    """Return the next slot of a device that can be launched; None without one."""
+    """Return the next slot of a device that can be launched; None if there is none."""
     return next((slot for slot in state.devices[uuid].queue if not _is_short(state, slot, uuid)), None)
 
 
 def assembled(state: RunState, slot: Slot, taken: Collection[str]) -> bool:
-    """Whether every device of a slot is free and has reached it. taken: devices that are not free."""
+    """Whether each device of a slot is free and has the slot as its next one. taken: devices that are not free."""
     devices = state.cells[slot[0]].devices
     if len(devices) == 1:
         return True
@@ -31,7 +31,7 @@ def assembled(state: RunState, slot: Slot, taken: Collection[str]) -> bool:
 
 
 def left(state: RunState, uuid: str) -> RunState:
-    """Record that the process on a device is gone. Others of its launch may still run."""
+    """Record that the process on one device is gone. Processes of the same launch on other devices may still run."""
     launch = state.devices[uuid].running
     if launch is not None and state.slots[state.launches[launch]].status is SlotStatus.RUNNING:
         return with_device(state, uuid, clean=True)
@@ -39,7 +39,7 @@ def left(state: RunState, uuid: str) -> RunState:
 
 
 def let_go(state: RunState, slot: Slot) -> RunState:
-    """Free the devices that waited for the end of a launch."""
+    """Free the devices of an ended launch whose own process was gone before the launch ended."""
     for uuid in state.cells[slot[0]].devices:
         if state.devices[uuid].clean:
             state = with_device(state, uuid, running=None, clean=False)
@@ -55,7 +55,7 @@ def without(state: RunState, slot: Slot) -> RunState:
 
 
 def into(state: RunState, slot: Slot, places: Mapping[str, int]) -> RunState:
-    """Insert a slot into queues. places: device → index."""
+    """Insert a slot into queues of devices. places: device → index in its queue."""
     for uuid, at in places.items():
         queue = state.devices[uuid].queue
         state = with_device(state, uuid, queue=(*queue[:at], slot, *queue[at:]))

@@ -1,4 +1,4 @@
-"""A persistent mapping: copies with a change are cheap, because they share a base and copy only the changes.
+"""A mapping for states that never change. A changed copy is cheap: it shares a base and copies only the changes.
 
 Copying a plain dict for each change costs the square of its size over a run.
 """
@@ -14,18 +14,18 @@ _LEAST: Final = 64
 
 
 class Layered(Mapping[K, V]):
-    """An immutable mapping in the order of insertion, as a dict."""
+    """An immutable mapping that keeps the order of insertion, like a dict."""
 
     __slots__ = ("_base", "_changes", "_length")
 
     def __init__(self, base: Mapping[K, V], changes: Mapping[K, V] | None = None, added: int = 0) -> None:
-        """changes: override and extend `base`. added: how many of their keys `base` lacks."""
+        """Build the mapping. changes: override and extend `base`. added: number of their keys that `base` lacks."""
         self._base = base
         self._changes = changes or {}
         self._length = len(base) + added
 
     def but(self, key: K, value: V) -> "Layered[K, V]":
-        """Return a copy with one entry changed or added."""
+        """Return a copy in which `key` has this value."""
         added = len(self) - len(self._base) + (key not in self._changes and key not in self._base)
         changes = {**self._changes, key: value}
         if len(changes) > max(_LEAST, math.isqrt(len(self._base))):
@@ -33,11 +33,11 @@ class Layered(Mapping[K, V]):
         return Layered(self._base, changes, added)
 
     def thawed(self) -> "Layered[K, V]":
-        """Return a copy that `but` changes in place, for one owner who keeps no older one."""
+        """Return a copy that `but` changes in place, for an owner that needs no earlier version of it."""
         return _Thawed(dict(self))
 
     def frozen(self) -> "Layered[K, V]":
-        """Undo `thawed`. Do not change the thawed copy after that."""
+        """Return an immutable mapping again, after `thawed`. Do not change the thawed copy after that."""
         return Layered(self._base, self._changes, len(self) - len(self._base))
 
     def __getitem__(self, key: K) -> V:

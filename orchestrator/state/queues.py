@@ -1,4 +1,4 @@
-"""The rest of a long queue, without a copy of it. Pure. Copying 12,600 launches each time would be slow."""
+"""Views of the rest of a long queue. Pure. Copying a queue of 12,600 launches each time would be slow."""
 
 from collections.abc import Iterator, Sequence
 from operator import eq
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class Rest(Sequence[T]):  # noqa: PLW1641  # no hash: it equals tuples and lists, which hash in other ways
-    """Immutable view of `items` from index `begin` on."""
+    """An immutable view of `items` from index `begin` on."""
 
     __slots__ = ("_begin", "_items")
 
@@ -37,7 +37,7 @@ class Rest(Sequence[T]):  # noqa: PLW1641  # no hash: it equals tuples and lists
 
 
 def without(queue: Sequence[T], item: T) -> Sequence[T]:
-    """Return the queue without an item: at once where that is the first, else a copy."""
+    """Return the queue without an item: as a view if it is the first item, else as a copy."""
     if queue[0] == item:
         return Rest(queue._items, queue._begin + 1) if isinstance(queue, Rest) else Rest(tuple(queue), 1)
     at = queue.index(item)

@@ -1,4 +1,4 @@
-"""Replay a journal: the only code that knows what its records mean for a run. Pure.
+"""Replay a journal: the only code that knows what its records mean for the state of a run. Pure.
 
                                   ┌▶ resume, the start of the engine: RunState
     plan, rules ─┐                ├▶ status, watch: counts, work, time left          (engine/run_status.py)
@@ -33,7 +33,7 @@ from orchestrator.state.slots import (
 )
 from orchestrator.state.transitions import begin, settle, step
 from orchestrator.store import records as journaled
-from orchestrator.store.records import Beside, End, Finished, Left, Record, Segment, Skipped, Start, TakenOut
+from orchestrator.store.records import Beside, End, Finished, Left, Quarantine, Record, Segment, Skipped, Start
 from protocol.cell import DeviceKind
 from protocol.failure import Category, Failure, Phase
 
@@ -43,9 +43,9 @@ _REPEATED: Final = frozenset({SlotStatus.DROPPED, SlotStatus.DOES_NOT_FIT})
 class ReplayRules(msgspec.Struct, frozen=True, kw_only=True):
     """How a kind of run reads its journal.
 
-    products: device → product name; empty where all are alike. accusable: GPUs that two failing models in a row may
-    accuse. repeats: each session repeats launches that were dropped or did not fit. keeps_quarantines: a resume keeps
-    them, unless all devices are quarantined.
+    products: device → product name; empty if all are alike. accusable: GPUs that are quarantined if two models in a row
+    fail there. repeats: each session repeats launches that were dropped or did not fit. keeps_quarantines: a resume
+    keeps devices in quarantine, unless all devices are.
     """
 
     products: Mapping[str, str] = {}
@@ -61,7 +61,7 @@ ROUND_RULES: Final = ReplayRules(skips=False, repeats=True, keeps_quarantines=Tr
 
 
 def rules_of(stored: StoredRun) -> ReplayRules:
-    """Derive the rules of a stored run. Injected faults accuse no GPU."""
+    """Derive the rules of a stored run. Injected faults never lead to the quarantine of a GPU."""
     gpus = frozenset(device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA)
     return msgspec.structs.replace(
         ROUND_RULES if stored.configuration.until_limit else BENCHMARK_RULES,
@@ -72,9 +72,9 @@ def rules_of(stored: StoredRun) -> ReplayRules:
 
 @dataclass(frozen=True)
 class Replay:
-    """Standing of a run, with every attempt in the order of their starts. The values of mappings are reasons.
+    """What a journal says about a run, with all attempts in the order of their starts. Values of mappings are reasons.
 
-    quarantined: devices out of use now. quarantines: those of all sessions. skipped: scopes (slots.scopes). added:
+    quarantined: devices in quarantine now. quarantines: those of all sessions. skipped: scopes (slots.scopes). added:
     launches beyond the plan. lost: launches whose result file is missing or damaged. finished: None without an end.
     """
 
@@ -90,7 +90,7 @@ class Replay:
     finished: Finished | None = None
 
     def without(self, lost: Collection[int]) -> "Replay":
-        """Return the run as `resume` sees it if the results of these launches are lost."""
+        """Return the run as `resume` sees it when the results of these launches are lost."""
         if not lost:
             return self
         state = self.state
@@ -107,7 +107,7 @@ def replay(
     *,
     alive: bool = False,
 ) -> Replay:
-    """Replay records that coherence.py has accepted. damaged: launches with a bad result file.
+    """Replay records that coherence.py has accepted. damaged: launches whose result file is damaged or missing.
 
     A Start without an End is interrupted, unless `alive` and of the newest session. A second End withdraws a result.
     """
@@ -118,12 +118,12 @@ def replay(
 
 
 def staying_out(devices: Collection[str], out: Mapping[str, str]) -> dict[str, str]:
-    """Return quarantines that outlast a resume of a burn-in; none if all devices are quarantined."""
+    """Return the quarantines that a resume keeps; none if all devices are quarantined. out: device → reason."""
     return {} if out.keys() >= {*devices} else dict(out)
 
 
 def another_chance(state: RunState, kept: Mapping[str, str]) -> RunState:
-    """Clear strikes, doubts and quarantines of devices, except the quarantines in `kept`."""
+    """Forget failures counted against devices, and end quarantines except those in `kept` (device → reason)."""
     devices = {
         uuid: msgspec.structs.replace(device, quarantined=kept.get(uuid, ""), strikes=(), doubts=())
         for uuid, device in state.devices.items()
@@ -146,7 +146,7 @@ _RESULT_LOST: Final = Failure(
 
 
 def _thawed(state: RunState) -> RunState:
-    """Change large mappings in place: copies take half the time of a replay."""
+    """Return a state whose large mappings change in place. Copying them would take half the time of a replay."""
     slots, launches, attempts = state.slots.thawed(), state.launches.thawed(), state.attempts.thawed()
     return msgspec.structs.replace(state, slots=slots, launches=launches, attempts=attempts)
 
@@ -183,7 +183,7 @@ class _Reader:
                     self._attempts[record.launch] = self._attempts[record.launch].after(record, self._segment)
                 if isinstance(record, End):
                     self._end(record)
-            case TakenOut():
+            case Quarantine():
                 if record.device in self._now.devices:
                     self._advance(Quarantined(record.device, record.reason))
                 else:
@@ -230,7 +230,7 @@ class _Reader:
             self._repeat()
 
     def _repeat(self) -> None:
-        """Requeue dropped and unfitting launches at their old place, so gangs keep one order everywhere."""
+        """Put dropped and unfitting launches back at their old places in the queues, so gangs keep one order."""
         now = msgspec.structs.replace(self._now, too_large={})
         again = {slot for slot, current in now.slots.items() if current.status in _REPEATED}
         for slot in again:

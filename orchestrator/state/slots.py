@@ -1,8 +1,8 @@
-"""The state of a run, and the events that can happen to it. transitions.py decides.
+"""The state of a run, and the events that can happen to it. transitions.py decides what an event changes.
 
     RunState ─┬─ slots     each planned launch: waiting, running, or how it was settled
               ├─ devices   each device: its queue, what it runs, its quarantine
-              └─ lessons   sizes that do not fit, faulty models, launches and attempts made
+              └─ lessons   batch sizes that do not fit, faulty models, launches and attempts made
 
 A step costs the same for ten cells and for twenty thousand (persistent_map.py).
 """
@@ -42,10 +42,10 @@ SETTLED: Final = frozenset(SlotStatus) - {SlotStatus.WAITING, SlotStatus.RUNNING
 
 
 class SlotState(msgspec.Struct, frozen=True, kw_only=True):
-    """State of one planned launch, or of one scan for the batch size, which takes many.
+    """State of one planned launch, or of one scan for the batch size, which takes many launches.
 
-    launch, batch_size: of the last attempt. failed_in: phase of its last failure. stopped: ended from outside before it
-    failed. refers_to: the cell that has its result.
+    launch, batch_size: those of the last attempt. failed_in: phase of the last failure. stopped: the launch was ended
+    from outside before it failed. refers_to: the planned cell with a smaller batch that replaces this one, or None.
     """
 
     status: SlotStatus = SlotStatus.WAITING
@@ -60,11 +60,11 @@ class SlotState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
-    """State of one device. running: its launch, until its process is gone and its memory free.
+    """State of one device. running: launch on it, until its process is gone and the memory free.
 
-    clean: only the end of its launch is awaited (gangs.py). quarantined: the reason. strikes: slots that failed here
-    and work on another device. doubts: slots that failed since the last result here and that no other device can
-    attribute.
+    clean: the device is free, but its launch still runs on others (gangs.py). quarantined: the reason. strikes: slots
+    that failed here and work on another device. doubts: slots that failed since the last result here and whose failure
+    cannot be attributed, because no other device can run them.
     """
 
     queue: Sequence[Slot]
@@ -76,7 +76,7 @@ class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Skip(msgspec.Struct, frozen=True, kw_only=True):
-    """Reason to skip a model. only: the skipped work or size; empty for the whole model."""
+    """The reason to skip a model. only: the part that is skipped (workload or batch size); empty: the whole model."""
 
     model: str
     only: str = ""
@@ -87,10 +87,10 @@ class Skip(msgspec.Struct, frozen=True, kw_only=True):
 class RunState(msgspec.Struct, frozen=True, kw_only=True):
     """State of the whole run.
 
-    kinds: device → product name. gpus: devices that two failing models in a row may accuse. too_large: smallest batch
-    known not to fit. attempts: by cell, over all rounds; they number the folders. unattributed: failed slots to try on
-    another device. skipped: by scope. in_vain: device → its waiting slots that are skipped. at_once: maximum concurrent
-    launches, None for one per device. modes: in their order within a round.
+    kinds: device → product name. gpus: devices that are quarantined if two models in a row fail there. too_large:
+    smallest batch known not to fit. attempts: number by cell, over all rounds; it names the folders. unattributed:
+    failed slots to try on another device. skipped: by scope. in_vain: device → number of its waiting slots that are
+    skipped. at_once: maximum concurrent launches, None for one per device. modes: in their order within a round.
     """
 
     cells: Mapping[str, Cell]
@@ -113,7 +113,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def settled(self) -> int:
-        """Count the planned launches that need nothing more."""
+        """Number of planned launches that are done or will not be made."""
         return sum(self.tally[status] for status in SETTLED)
 
     @property
@@ -123,12 +123,12 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def busy(self) -> int:
-        """Count the launches that hold a device."""
+        """Number of launches that hold a device."""
         return len({device.running for device in self.devices.values()} - {None})
 
 
 class NextLaunch(msgspec.Struct, frozen=True, kw_only=True):
-    """A launch to make. cell: with the batch size to run. scans: one step of a scan for the batch size."""
+    """A launch to start. cell: with the batch size to run. scans: it is one step of a scan for the batch size."""
 
     slot: Slot
     cell: Cell
@@ -138,17 +138,17 @@ class NextLaunch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def planned(self) -> str:
-        """Id of the planned cell."""
+        """The id of the planned cell."""
         return self.slot[0]
 
     @property
     def device(self) -> str:
-        """UUID of the device, or of the leader of a gang."""
+        """The UUID of the device; for a launch on several devices, of the first."""
         return self.cell.devices[0]
 
 
 class Started(msgspec.Struct, frozen=True):
-    """A launch was journaled as started. device: the first of its cell."""
+    """Event: a launch was recorded in the journal as started. device: the first device of its cell."""
 
     launch: int
     slot: Slot
@@ -157,7 +157,7 @@ class Started(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """A launch gave a result (failure is None) or failed. Its devices are not free yet. figures: of a scan."""
+    """Event: a launch gave a result (failure is None) or failed. Its devices are not free yet. figures: of a scan."""
 
     launch: int
     failure: Failure | None
@@ -165,43 +165,43 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class Freed(msgspec.Struct, frozen=True):
-    """The process of a launch is gone and its device free."""
+    """Event: the process of a launch is gone and its device is free."""
 
     device: str
 
 
 class Quarantined(msgspec.Struct, frozen=True):
-    """A device was quarantined."""
+    """Event: a device was quarantined."""
 
     device: str
     reason: str
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """A waiting launch was dropped for lack of time."""
+    """Event: a waiting launch was dropped for lack of time."""
 
     slot: Slot
 
 
 class Postponed(msgspec.Struct, frozen=True):
-    """A waiting launch moves behind all others."""
+    """Event: a waiting launch moves behind all others."""
 
     slot: Slot
 
 
 class Withdrawn(msgspec.Struct, frozen=True):
-    """A recorded result does not count: its file is lost, or it is not credible."""
+    """Event: a recorded result does not count, because its file is lost or it is not credible."""
 
     launch: int
     failure: Failure
 
 
 class StopRequested(msgspec.Struct, frozen=True):
-    """The user requested a stop."""
+    """Event: the user requested a stop."""
 
 
 class Added(msgspec.Struct, frozen=True):
-    """Launches of planned cells were added, in the order of each device."""
+    """Event: launches of planned cells were added, in the order of each device."""
 
     slots: tuple[Slot, ...]
 
@@ -210,7 +210,7 @@ Event = Started | Ended | Freed | Quarantined | Dropped | Postponed | Withdrawn 
 
 
 def scopes(cell: Cell) -> tuple[str, str, str]:
-    """Return names under which a cell may be skipped, by failure_policy.Reach: model, work at an input size, cell."""
+    """Return the names under which a cell may be skipped, in the order of Reach: model, work at an input size, cell."""
     work = f"{cell.model} {cell.workload} {cell.precision}"
     batch = f"batch size {cell.batch_size or 'auto'}"
     if cell.input_size is None:
@@ -220,7 +220,7 @@ def scopes(cell: Cell) -> tuple[str, str, str]:
 
 
 def skipped_as(state: RunState, cell: Cell) -> str:
-    """Return the scope under which a cell is skipped, or an empty string."""
+    """Return the scope (see `scopes`) under which a cell is skipped; empty if it is not skipped."""
     return next((scope for scope in scopes(cell) if scope in state.skipped), "") if state.skipped else ""
 
 
@@ -230,7 +230,7 @@ def is_skipped(state: RunState, cell: Cell) -> bool:
 
 
 def wait_in_vain(state: RunState) -> dict[str, int]:
-    """Compute `in_vain` from every slot. Slow."""
+    """Return the number of skipped slots that wait, by device (`RunState.in_vain`). Slow: looks at every slot."""
     in_vain = dict.fromkeys(state.devices, 0)
     for (cell_id, _), slot in state.slots.items():
         cell = state.cells[cell_id]
@@ -240,7 +240,7 @@ def wait_in_vain(state: RunState) -> dict[str, int]:
 
 
 def rounds(state: RunState, cell: str) -> int:
-    """Return the number of rounds of a cell, planned and added: its last round plus one. A GPU may have missed some."""
+    """Return the number of rounds of a cell, planned and added. A GPU may have missed some of them."""
     number = 0
     while (cell, number) in state.slots:
         number += 1
@@ -248,12 +248,12 @@ def rounds(state: RunState, cell: str) -> int:
 
 
 def settled(state: RunState, slot: Slot, status: SlotStatus, *, refers_to: str | None = None) -> RunState:
-    """Return the state with a slot at `status`."""
+    """Return the state in which a slot has this status. refers_to: the cell that has the result instead."""
     return with_slot(state, slot, status=status, refers_to=refers_to)
 
 
 def with_slot(state: RunState, slot: Slot, **changes: object) -> RunState:
-    """Return the state with fields of a slot changed."""
+    """Return the state with these fields of a slot changed."""
     before = state.slots[slot]
     after = msgspec.structs.replace(before, **changes)
     tally, in_vain = state.tally, state.in_vain
@@ -267,6 +267,6 @@ def with_slot(state: RunState, slot: Slot, **changes: object) -> RunState:
 
 
 def with_device(state: RunState, uuid: str, **changes: object) -> RunState:
-    """Return the state with fields of a device changed."""
+    """Return the state with these fields of a device changed."""
     device = msgspec.structs.replace(state.devices[uuid], **changes)
     return msgspec.structs.replace(state, devices={**state.devices, uuid: device})

@@ -1,4 +1,4 @@
-"""Warn if a resumed run has other software than its first result was measured with."""
+"""Warn if a resumed run has other software than that with which its first result was measured."""
 
 import platform
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from orchestrator.state.archive import Archive, ResultFileError
 
 
 def warnings(run: Archive, driver: str | None) -> Iterator[str]:
-    """Warn about changed versions. driver: the current version, None if unknown."""
+    """Yield warnings about changed versions. driver: the current version, None if unknown."""
     before, now = _first(run), _installed(driver)
     changed = {name: (was, new) for name, was in before.items() if was and (new := now[name]) and new != was}
     if changed:
@@ -18,7 +18,7 @@ def warnings(run: Archive, driver: str | None) -> Iterator[str]:
 
 
 def describe(changed: Mapping[str, tuple[str, str]]) -> str:
-    """Describe the changes. changed: name → version at the start, current version."""
+    """Describe changed versions. changed: name → (version at the start, current version)."""
     begun = listed([f"{name} {was}" for name, (was, _) in changed.items()], "and")
     goes_on = listed([f"{name} {now}" for name, (_, now) in changed.items()], "and")
     return (

@@ -1,8 +1,8 @@
 """Turn stop requests and the time limit into orders for the running launches. Pure.
 
-first request    no new launches; running ones may finish within GENTLE_S, then are ended
+first request    no new launches; running ones may finish within GENTLE_S and are ended after that
 second request   running launches are killed at once
-the limit        the same, and the rest of the plan is dropped
+the time limit   running launches are killed at once, and the rest of the plan is dropped
 """
 
 import enum
@@ -19,7 +19,7 @@ OUT_OF_TIME: Final = "the time limit of the run was reached"
 
 
 class Order(enum.Enum):
-    """An order to the running launches."""
+    """An order that concerns the running launches."""
 
     BEGIN_NOTHING = enum.auto()
     END_GENTLY = enum.auto()
@@ -28,7 +28,7 @@ class Order(enum.Enum):
 
 
 class Stopping:
-    """Gives each order once. ends: monotonic seconds at which the time for measuring is over."""
+    """Turns stop requests and the time limit into orders, each once. ends: monotonic seconds of the time limit."""
 
     def __init__(self, ends: float = math.inf) -> None:
         self._heeded = 0
@@ -42,7 +42,7 @@ class Stopping:
         self._ends += by_s
 
     def heed(self, requests: int, now: float) -> tuple[Order, ...]:
-        """Return new orders after `requests` stop requests in total."""
+        """Return the orders that are new after `requests` stop requests in all."""
         orders: list[Order] = []
         if self._heeded < 1 <= requests:
             self._gentle_until = now + GENTLE_S
@@ -55,7 +55,7 @@ class Stopping:
         return tuple(orders)
 
     def time_passed(self, now: float) -> tuple[Order, ...]:
-        """Return the orders that are due now: the wait after a stop request, or the time of the run, is over."""
+        """Return the orders that are due now: after the wait of a stop request, or at the end of the run's time."""
         orders: list[Order] = []
         if now >= self._gentle_until:
             self._gentle_until = math.inf
@@ -68,7 +68,7 @@ class Stopping:
 
 
 def how_it_ended(category: str, message: str) -> str:
-    """Describe the category of a failure. The time limit and a requested stop are distinguished."""
+    """Return the category of a failure, but "ended by the time limit" for a launch that the time limit ended."""
     limited = category == Category.STOPPED and message == OUT_OF_TIME
     return "ended by the time limit" if limited else str(category)
 

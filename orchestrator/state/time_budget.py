@@ -2,9 +2,9 @@
 
     estimate ──▶ expected ──▶ fits into the remaining time?  yes: launch      no: drop it, look at the next
                    ▲
-       measured, finished: what launches really took, device by device
+       measured, finished: how long launches really took, device by device
 
-While cheaper launches wait, no launch gets more than a quarter of the limit: it is postponed, or ended. Cells of fixed
+While shorter launches wait, no launch gets more than a quarter of the limit: it is postponed, or ended. Cells of fixed
 length and the first launches of a gate are exempt.
 """
 
@@ -37,27 +37,27 @@ _MOST: Final = 50.0
 
 
 def closing_s(duration_s: float) -> float:
-    """Return the seconds kept for reports at the end of a run that measures until its time is up."""
+    """Return the seconds kept for writing reports at the end of a run that measures until its time is up."""
     return CLOSING_S + _OF_THE_LIMIT * duration_s
 
 
 class Time(NamedTuple):
-    """Time of a run with a limit: spent, and remaining for measuring."""
+    """The time of a run with a limit: seconds spent, and seconds that remain for measuring."""
 
     spent_s: float
     left_s: float
 
 
 def time_after(configuration: Configuration, limit_s: float, spent_s: float) -> Time:
-    """Compute the run's time after `spent_s`, without the time kept for reports. left_s may be negative."""
+    """Return the run's time after `spent_s`. The time kept for reports does not remain; left_s may be negative."""
     return Time(spent_s, limit_s - _kept_s(configuration) - spent_s)
 
 
 class Budget:
-    """The time of one run. began: monotonic seconds of the start of its process.
+    """The time limit of one run. Times are monotonic seconds. began: start of the process.
 
-    ends: no launches from then on, and running ones are ended. latest: from then on the run does not wait for launches
-    that were told to end. starts: when a gate or a resumed burn-in began to import; its time counts from
+    ends: from then on no launch starts, and running launches are ended. latest: from then on the run does not wait for
+    launches that it has ended. starts: when a gate or a resumed burn-in began its imports; its limit counts from
     `first_launch_can_begin`.
     """
 
@@ -86,11 +86,11 @@ class Budget:
 
     @property
     def is_starting(self) -> bool:
-        """Whether the current imports will postpone the end."""
+        """Whether the run still imports modules, which will postpone the end."""
         return self._starts is not None
 
     def first_launch_can_begin(self, now: float) -> float:
-        """Record that imports are done; return the seconds by which the end is postponed, 0 after the first call."""
+        """Record that imports are done. Return the seconds by which this postpones the end; 0 after the first call."""
         by_s = 0.0 if self._starts is None else max(now - self._starts, 0.0)
         self._starts = None
         self._began += by_s
@@ -99,13 +99,13 @@ class Budget:
         return by_s
 
     def expected_s(self, cell: Cell) -> float:
-        """Return the expected seconds of a launch: the estimate, corrected by measurements."""
+        """Return the expected seconds of a launch: the estimate, corrected by measured times."""
         device = self._devices[cell.devices[0]]
         overhead = median([1.0, *self._costs[device.uuid]])
         return overhead * estimate.launch_s(cell, self._configuration, device, self._scale(cell))
 
     def time(self, now: float) -> Time:
-        """Return the time of the run. It stands still while the end is postponed."""
+        """Return the spent and remaining time. Neither changes while the run still imports modules."""
         counted = now if self._starts is None else min(self._starts, now)
         return time_after(self._configuration, self.limit_s, counted - self._began)
 
@@ -121,13 +121,13 @@ class Budget:
             self._speeds[key].append(speed)
 
     def finished(self, cell: Cell, lasted_s: float) -> None:
-        """Learn from a good launch how long it took compared with the estimate for its iteration times."""
+        """Learn from a launch with a result how much longer it took than its iterations explain."""
         device = self._devices[cell.devices[0]]
         explained_s = estimate.launch_s(cell, self._configuration, device, self._scale(cell))
         self._costs[device.uuid].append(_believable(lasted_s / explained_s))
 
     def decide(self, state: RunState, now: float) -> Iterator[tuple[Slot, str]]:
-        """Yield waiting launches to drop, with the reason, or to postpone, with an empty reason."""
+        """Yield (launch to drop, reason), or (launch to postpone, "")."""
         if state.stopping:
             return
         left_s = self.ends - now
@@ -152,7 +152,7 @@ class Budget:
                     break
 
     def takes_too_long(self, state: RunState, slot: Slot, began: float, now: float) -> bool:
-        """Whether a running launch has used its share while others wait. It will not be made again."""
+        """Whether to end a running launch for good: it has used its share of the time, and others wait."""
         uuid = state.cells[slot[0]].devices[0]
         queue = state.devices[uuid].queue
         running = state.slots[slot].status is SlotStatus.RUNNING
@@ -163,16 +163,16 @@ class Budget:
         return True
 
     def ran_out(self, now: float) -> None:
-        """Wait PATIENCE_S for the processes of launches that are ended now, even beyond the limit."""
+        """Record that running launches are ended now. Their processes get PATIENCE_S, even beyond the limit."""
         self.latest = max(self.latest, now + PATIENCE_S)
         self._ran_out = True
 
     def awaits_nothing(self, now: float) -> bool:
-        """Whether nothing is awaited any more. Never before `ran_out`: we may have been suspended until now."""
+        """Whether the processes of ended launches had their time. False before `ran_out`."""
         return self._ran_out and now >= self.latest
 
     def forecast(self, plan: Plan, device: Device) -> tuple[Slot, ...]:
-        """Return the launches of a device that fit into the limit. A solo launch takes the time of all devices."""
+        """Return a device's launches that fit into the limit. A solo launch takes the time of all devices."""
         cells = {cell.id: cell for cell in plan.cells}
         left_s = self.for_launches_s(device)
         fitting: list[Slot] = []
@@ -184,11 +184,11 @@ class Budget:
         return tuple(fitting)
 
     def for_launches_s(self, device: Device) -> float:
-        """Return the seconds of the limit for a device's launches, without start and end."""
+        """Return the seconds of the limit that a device has for launches, without start-up and reports."""
         return self.limit_s - self._closing_s - estimate.shared_start_s(self._configuration, [device])
 
     def _scale(self, cell: Cell) -> float:
-        """Ratio of measured to estimated iteration times. The fewer were seen, the more weight the estimate has."""
+        """Return measured / estimated iteration time. With few measurements, the estimate has more weight."""
         own, *others = _keys(cell)
         if own in self._speeds:
             return median(self._speeds[own])
@@ -228,7 +228,7 @@ def _kept_s(configuration: Configuration) -> float:
 
 
 def _keys(cell: Cell) -> tuple[tuple[str, ...], ...]:
-    """Return keys that a cell shares with others, closest first. Matrix products say nothing about replayed steps."""
+    """Return keys that group cells of similar speed, the closest first. Replayed steps share none with other work."""
     device = cell.devices[0]
     closest = (device, cell.workload, cell.precision, cell.model), (device, cell.workload, cell.precision)
     return closest if cell.workload is Workload.REPLAY else (*closest, (device,))

@@ -1,10 +1,11 @@
-"""The state machine of a run: the next launch of each device, and the consequences of an outcome. Pure.
+"""The state machine of a run: the next launch of each device, and what an event changes. Pure.
 
     plan ──begin──▶ RunState ──next_launches──▶ launches to make          the loop journals Started, then makes them
                        ▲  └── Ended, Freed, Dropped, StopRequested, … ── step ─┐
                        └───────────────────────────────────────────────────┘
 
-A slot is one launch of a cell: (cell id, round). A scan takes many launches; a gang waits for all its devices.
+A slot is one launch of a cell: (cell id, round). A scan takes many launches. A gang (a launch on several devices) waits
+for all its devices.
 """
 
 from collections.abc import Collection, Mapping
@@ -47,9 +48,10 @@ from protocol.failure import Category, Failure, Phase
 def begin(
     plan: Plan, kinds: Mapping[str, str] | None = None, gpus: Collection[str] = (), *, skips: bool = True
 ) -> RunState:
-    """Build the state before the first launch. kinds: device → product name, None where all are alike.
+    """Build the state before the first launch. kinds: device → product name, None if all are alike.
 
-    gpus: devices that two failing models in a row may accuse. skips: False for a burn-in, which repeats what failed.
+    gpus: devices that are quarantined if two models in a row fail there. skips: False for a burn-in, which repeats what
+    failed.
     """
     cells = {cell.id: cell for cell in plan.cells}
     uuids = dict.fromkeys([*plan.order, *(uuid for cell in plan.cells for uuid in cell.devices)])
@@ -68,7 +70,7 @@ def begin(
 
 
 def worth_repeating(state: RunState, launch: int, category: Category) -> bool:
-    """Whether to measure a doubtful result again. Never for a scan or a skipped model."""
+    """Whether to measure a doubtful result again. Never for a scan for the batch size or a skipped model."""
     of = state.launches[launch]
     slot, scans = state.slots[of], state.cells[of[0]].batch_size == AUTO
     enough = slot.failures.count(category) >= POLICY[category].retries
@@ -77,7 +79,7 @@ def worth_repeating(state: RunState, launch: int, category: Category) -> bool:
 
 
 def next_launches(state: RunState) -> tuple[RunState, tuple[NextLaunch, ...]]:
-    """Return the state and the launches to make, one per idle device. Feed back Started before the next call."""
+    """Return the state and the launches to start, one per idle device. Report Started for each before the next call."""
     if state.stopping:
         return state, ()
     launches: list[NextLaunch] = []
@@ -100,7 +102,7 @@ def next_launches(state: RunState) -> tuple[RunState, tuple[NextLaunch, ...]]:
 
 
 def step(state: RunState, event: Event) -> RunState:
-    """Return the state after `event`. An event that makes no sense (the end of an unknown launch) changes nothing."""
+    """Return the state after `event`. An impossible event (such as the end of an unknown launch) changes nothing."""
     match event:
         case Started(launch, slot, _, batch_size):
             return _started(state, launch, slot, batch_size)
@@ -171,7 +173,7 @@ def _without_launch(state: RunState, slot: Slot) -> RunState | None:
 
 
 def fitting(state: RunState, slot: Slot) -> int:
-    """Return the batch size to run: the planned one, halved until it may fit; 0 when none fits."""
+    """Return the batch size to run: the planned one, halved until it may fit; 0 if no size fits."""
     limit = state.too_large.get(_family(state, slot))
     batch_size = state.cells[slot[0]].batch_size
     while limit is not None and batch_size >= limit:
@@ -286,7 +288,7 @@ def _dropped(state: RunState, slot: Slot) -> RunState:
 
 
 def _shrink(state: RunState, slot: Slot, phase: Phase) -> RunState:
-    """Learn the size that does not fit and halve it. Before the first forward pass no size would fit."""
+    """Record that a batch size does not fit, and halve it. After a failure before the first forward pass, none fits."""
     family = _family(state, slot)
     limit = state.too_large.get(family)
     tried = 1 if phase in BEFORE_FIRST_FORWARD else state.slots[slot].batch_size
@@ -298,7 +300,7 @@ def _shrink(state: RunState, slot: Slot, phase: Phase) -> RunState:
 
 
 def _unsupported(state: RunState, slot: Slot) -> RunState:
-    """Settle a launch and all of its cell that wait."""
+    """Settle a launch and all waiting launches of its cell as unsupported."""
     state = settled(state, slot, SlotStatus.UNSUPPORTED)
     for other in ((slot[0], round_) for round_ in range(rounds(state, slot[0]))):
         if other in state.slots and state.slots[other].status is SlotStatus.WAITING:
@@ -307,13 +309,13 @@ def _unsupported(state: RunState, slot: Slot) -> RunState:
 
 
 def _again(state: RunState, slot: Slot, *, first: bool = False) -> RunState:
-    """Requeue a slot at the end of its turn. first: at the start, because the rest learns from it."""
+    """Put a slot back into the queues, at the end of its turn. first: at the start, as others learn from its result."""
     state = gangs.without(settled(state, slot, SlotStatus.WAITING), slot)
     places = dict.fromkeys(state.cells[slot[0]].devices, 0) if first else turns.ends(state, slot)
     return gangs.into(state, slot, places)
 
 
 def _family(state: RunState, slot: Slot) -> Family:
-    """Return the key under which batch sizes are learned. A burn-in learns for each round anew."""
+    """Return the key under which batch sizes that do not fit are kept. In a burn-in each round has its own key."""
     cell = msgspec.structs.replace(state.cells[slot[0]], batch_size=0)
     return cell, None if state.skips else slot[1]

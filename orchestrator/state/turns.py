@@ -1,10 +1,10 @@
 """When a launch may start in a run with solo and loaded launches. Pure.
 
     round 0                            round 1
-    loaded: d0 d1 d2 side by side  ──▶ …         a turn starts when all devices have finished the one before it:
-    solo:   d0, then d1, then d2   ──▶ …         a device that reaches it earlier waits
+    loaded: d0 d1 d2 side by side  ──▶ …         a turn (one mode in one round) starts when all devices have finished
+    solo:   d0, then d1, then d2   ──▶ …         the turn before it: a device that reaches it earlier waits
 
-No deadlock: a device at the earliest turn may always go on, and quarantined ones are not awaited.
+No deadlock: a device at the earliest turn may always go on, and no device waits for a quarantined one.
 """
 
 import itertools
@@ -20,17 +20,17 @@ Turn = tuple[int, int]
 
 
 def are_taken(state: RunState) -> bool:
-    """Whether devices wait for each other at all."""
+    """Whether the devices of this run wait for each other, because it has solo and loaded launches."""
     return len(state.modes) > 1
 
 
 def of(state: RunState, slot: Slot) -> Turn:
-    """Return the turn of a planned launch."""
+    """Return the turn of a planned launch: (round, index of its mode)."""
     return slot[1], state.modes.index(state.cells[slot[0]].mode)
 
 
 def of_device(state: RunState, uuid: str) -> Turn | None:
-    """Return the turn that a device has reached; None where it has nothing to do."""
+    """Return the turn that a device has reached; None if it has nothing to launch."""
     slot = None if state.devices[uuid].quarantined else gangs.first(state, uuid)
     return None if slot is None else of(state, slot)
 
@@ -38,8 +38,8 @@ def of_device(state: RunState, uuid: str) -> Turn | None:
 def ends(state: RunState, slot: Slot) -> Mapping[str, int]:
     """Return device → index in its queue at which the turn of a slot ends. The slot must be in no queue.
 
-    The index is behind every gang of that turn or an earlier one, so gangs have one order on all devices. Where a gang
-    was postponed behind one of a later turn, gangs go to the end of their queues.
+    The index is behind every gang of that turn or an earlier one, so gangs have the same order on all devices. Where a
+    gang was postponed behind a gang of a later turn, gangs go to the end of their queues.
     """
     devices = state.cells[slot[0]].devices
     if len(devices) > 1 and not all(_in_order(state, uuid) for uuid in state.devices):
@@ -64,7 +64,7 @@ def _is_gang(state: RunState, slot: Slot) -> bool:
 
 
 def may_begin(state: RunState, slot: Slot, starting: Iterable[Slot]) -> bool:
-    """Whether a launch may start now. starting: launches about to start beside it."""
+    """Whether a launch may start now. starting: launches that will start at the same time."""
     if not are_taken(state):
         return True
     at_work = [

@@ -22,7 +22,7 @@ _OF_A_DEVIATION: Final = 1.4826
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineEffect:
-    """Rate relative to the baseline, with its 90 % interval. p: of a deficit beyond the margin by chance."""
+    """Rate relative to the baseline, with its 90 % interval. p: p-value of a deficit beyond the margin."""
 
     ratio: float
     low: float
@@ -31,7 +31,7 @@ class BaselineEffect:
 
 
 def effect(ratios: Sequence[float], margin: float) -> BaselineEffect | None:
-    """Return the effect over at least four cells of a GPU, else None. ratios: above zero. margin: a share."""
+    """Return the effect over a GPU's ratios to the baseline (above zero); None below four. margin: a share."""
     if len(ratios) < LEAST_CELLS:
         return None
     logs = [math.log(ratio) for ratio in ratios]

@@ -23,7 +23,7 @@ ALPHA: Final = 0.01
 
 
 class Change(NamedTuple):
-    """A change of the level. at: index of its first value. log_ratio: of medians, new over old. p: after Bonferroni."""
+    """A lasting change. at: index of its first run. log_ratio: new median over old. p: Bonferroni-corrected."""
 
     at: int
     log_ratio: float
@@ -31,7 +31,7 @@ class Change(NamedTuple):
 
 
 class _Series(NamedTuple):
-    """A series of logarithms. bound: margin on their scale. tests: number of possible comparisons."""
+    """A series of logarithms. bound: the margin as a logarithm. tests: number of possible comparisons."""
 
     logs: Sequence[float]
     bound: float
@@ -41,6 +41,10 @@ class _Series(NamedTuple):
 class _Held(NamedTuple):
     log_ratio: float
     p: float
+
+
+_WITHIN: Final = _Held(0.0, 1.0)
+"""Of a difference within the margin, whatever its size: its p is never the least."""
 
 
 def find(logs: Sequence[float], margin: float) -> list[Change]:
@@ -65,7 +69,7 @@ def _first(series: _Series, start: int) -> Change | None:
 
 
 def _sharpest(series: _Series, start: int, at: int, length: int) -> Change:
-    """Return the change at the place with the least p: the runs that first showed it may begin before it."""
+    """Return the change with the least p among the runs from `at` on, because it may begin after `at`."""
     runs = len(series.logs)
     held = {
         (place, shorter): _held(series, start, place, shorter)
@@ -77,18 +81,20 @@ def _sharpest(series: _Series, start: int, at: int, length: int) -> Change:
 
 
 def _lengths(left: int) -> list[int]:
-    """LEAST and its doubles, up to the remaining runs."""
+    """Return the lengths LEAST, 2 x LEAST, 4 x LEAST and so on, up to the number of remaining runs `left`."""
     return [LEAST << double for double in range((left // LEAST).bit_length())]
 
 
 def _held(series: _Series, start: int, at: int, length: int) -> _Held:
-    """Test the values from `start` to `at` against the `length` that follow."""
+    """Compare the values from `start` to `at` with the next `length` values. Returns the change and its p."""
     before, after = series.logs[start:at], series.logs[at : at + length]
     middle, level = fmean(before), fmean(after)
+    if abs(level - middle) <= series.bound:  # the usual case, which needs no medians
+        return _WITHIN
     change = median(after) - median(before)
     beyond = min(abs(change), math.copysign(1.0, change) * (level - middle)) - series.bound
     if beyond <= 0:
-        return _Held(change, 1.0)
+        return _WITHIN
     squares = math.fsum((value - middle) ** 2 for value in before) + math.fsum((value - level) ** 2 for value in after)
     degrees = len(before) + len(after) - 2
     variance = max(squares / degrees, LEAST_VARIANCE) * (1 / len(before) + 1 / len(after))

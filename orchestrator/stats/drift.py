@@ -9,7 +9,8 @@
             a t-interval from the residuals of a line or a step, pooled over the GPUs as far as they agree, and widened
             for the autocorrelation of neighbouring blocks ──▶ verdict
 
-A kind of work counts only if it ran over most of the time. Without the correction for usual leads, the others' median
+A window is ten seconds. A visit is a series of windows of one kind of work without a pause, a level the median of a
+kind. A kind counts only if it ran over most of the time. Without the correction for usual leads, the others' median
 would jump when a slow GPU is quarantined. The raw course has a wider margin for the room, and alone shows a loss of all
 GPUs. docs/method-reference.md, "Slowing over the hours".
 """
@@ -17,10 +18,10 @@ GPUs. docs/method-reference.md, "Slowing over the hours".
 import enum
 import itertools
 import math
-from array import array
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter, mul
 from statistics import fmean, linear_regression, median
 from typing import Final, NamedTuple
 
@@ -72,7 +73,7 @@ class _Block(NamedTuple):
 
 
 class DriftVerdict(enum.StrEnum):
-    """SLOWING: the loss exceeds the margin. STEADY: it is within. Both are significant."""
+    """SLOWING: the loss significantly exceeds the margin. STEADY: it is significantly below. Else TOO_SHORT."""
 
     SLOWING = "slowing"
     STEADY = "steady"
@@ -81,10 +82,10 @@ class DriftVerdict(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """Course of a rate. Percent, with 95 % intervals; negative is slower.
+    """How a rate changed over time, in percent with 95 % intervals; negative is slower.
 
-    change: last fifth of the time relative to the first. step_h: hours of a step, if any. needed_h: total hours that
-    should settle it; None if settled or unforeseeable.
+    change: from the first fifth of the time to the last. step_h: hours until a step, if there is one. needed_h: total
+    hours that should give a verdict; None if there is a verdict already, or if no number is known.
     """
 
     verdict: DriftVerdict
@@ -97,7 +98,10 @@ class Course:
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """Courses of one GPU. relative: to three or more siblings. kinds (relative), raw_kinds: courses by kind of work."""
+    """How the rates of one GPU changed: by themselves (raw), and compared with at least three siblings (relative).
+
+    kinds, raw_kinds: the same for each kind of work alone, relative and raw.
+    """
 
     gpu: str
     raw: Course
@@ -107,14 +111,14 @@ class Drift:
 
     @property
     def verdict(self) -> DriftVerdict:
-        """SLOWING if any course is; STEADY if both are, because only the raw one shows a common loss."""
+        """SLOWING if any course is. STEADY if raw and relative course are, since only raw shows a loss of all GPUs."""
         if self.slows_against_siblings or _slowing(self.raw, self.raw_kinds):
             return DriftVerdict.SLOWING
         return DriftVerdict.STEADY if self.open_course is None else DriftVerdict.TOO_SHORT
 
     @property
     def open_course(self) -> Course | None:
-        """First inconclusive course that must be steady; the relative one first."""
+        """Return the first of relative and raw course that is too short for a verdict, else None."""
         courses = [self.relative] if self.relative is not None and self.had_siblings else []
         return next((one for one in (*courses, self.raw) if one.verdict is DriftVerdict.TOO_SHORT), None)
 
@@ -130,7 +134,7 @@ class Drift:
 
 
 def judge(rates: Mapping[str, Sequence[Window]], margin: float, alone: float) -> tuple[Drift, ...]:
-    """Return the courses of each GPU, sorted by name. Raises ValueError unless rates are above zero.
+    """Judge how the rates of each GPU changed. Sorted by GPU. Raises ValueError unless rates are above zero.
 
     rates: by GPU, after the heat soak. margin: allowed loss relative to the siblings (0.02). alone: allowed loss of a
     GPU's own rates, which includes the effect of the room (0.04).
@@ -153,8 +157,8 @@ def judge(rates: Mapping[str, Sequence[Window]], margin: float, alone: float) ->
 def changes(series: Mapping[str, Sequence[float]], least: int, confidence: float) -> dict[str, Interval]:
     """Return the change of each GPU from the first fifth of its values to the last.
 
-    series: in order of time, at least twice `least` values. least: fewest values of each fifth. confidence: of each
-    end of an interval.
+    series: in order of time, at least twice `least` values. least: fewest values of each fifth. confidence:
+    probability, at each end of an interval, that the change is not beyond it.
     """
     rests = {gpu: _rest(values, least) for gpu, values in series.items()}
     variances = pooled.shrunk([_variance(one.values) for one in rests.values()])
@@ -169,7 +173,7 @@ def changes(series: Mapping[str, Sequence[float]], least: int, confidence: float
 
 
 def _rest(values: Sequence[float], least: int) -> _Rest:
-    """Return the residuals of the better of a line and a step: a line through a step would leave waves."""
+    """Return the residuals of the better fit of a line or a step: a line through a step would leave waves."""
     line = linear_regression(range(len(values)), values)
     by_line = _deviations([value - line.slope * number for number, value in enumerate(values)])
     by_step, at = min(
@@ -185,7 +189,7 @@ def _variance(rest: Sequence[float]) -> Variance:
 
 
 def _widening(rests: Sequence[Sequence[float]]) -> float:
-    """Return (1 + r) / (1 - r), at least 1. r: lag-1 autocorrelation, and (2 + 4 r) / n that a fitted line hides."""
+    """Return (1 + r) / (1 - r), at least 1. r: lag-1 autocorrelation of residuals, corrected for the fit."""
     squares = math.fsum(map(_squares, rests))
     if squares == 0:
         return 1.0
@@ -201,55 +205,67 @@ def _deviations(values: Sequence[float]) -> list[float]:
 
 
 def _squares(values: Sequence[float]) -> float:
-    return math.fsum(value**2 for value in values)
+    return math.fsum(map(mul, values, values))
 
 
 def _logs(rates: Mapping[str, Sequence[Window]]) -> tuple[dict[str, list[Window]], dict[str, list[Window]]]:
     """Return log rates of each GPU: its own, and relative to the median of at least three others."""
-    table: dict[tuple[int, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for gpu, windows in rates.items():
-        for window in windows:
-            if not window.rate > 0 or math.isinf(window.rate):
-                raise ValueError(f"a rate must be above zero and finite: window {window.number} of {gpu}, {window.key}")
-            table[window.number, window.key][gpu].append(math.log(window.rate))
-    levels = {at: {gpu: median(values) for gpu, values in logs.items()} for at, logs in sorted(table.items())}
-    faster = {key: _usually_faster(of_kind) for key, of_kind in _by_kind(levels).items()}
     raw: dict[str, list[Window]] = {gpu: [] for gpu in rates}
     relative: dict[str, list[Window]] = {gpu: [] for gpu in rates}
-    for (number, key), logs in levels.items():
-        usual = faster[key]
-        for gpu, level in logs.items():
-            raw[gpu].append(Window(number, key, level))
-            others = [other - usual[gpu, name] for name, other in logs.items() if (gpu, name) in usual]
-            if len(others) >= LEAST_SIBLINGS:
-                relative[gpu].append(Window(number, key, level - median(others)))
-    return raw, relative
+    for key, of_kind in _levels(rates).items():
+        faster = _usually_faster(of_kind)
+        for gpu, own in of_kind.items():
+            raw[gpu] += [Window(number, key, level) for number, level in own.items()]
+            beside = [(of_kind[name], lead) for name, lead in faster[gpu].items()]
+            if len(beside) < LEAST_SIBLINGS:
+                continue
+            for number, level in own.items():
+                others = [levels[number] - lead for levels, lead in beside if number in levels]
+                if len(others) >= LEAST_SIBLINGS:
+                    relative[gpu].append(Window(number, key, level - median(others)))
+    return _in_order(raw), _in_order(relative)
 
 
-def _by_kind(levels: Mapping[tuple[int, str], Mapping[str, float]]) -> dict[str, dict[int, Mapping[str, float]]]:
-    found: dict[str, dict[int, Mapping[str, float]]] = defaultdict(dict)
-    for (number, key), logs in levels.items():
-        found[key][number] = logs
-    return found
+def _in_order(logs: Mapping[str, Sequence[Window]]) -> dict[str, list[Window]]:
+    return {gpu: sorted(windows, key=attrgetter("number", "key")) for gpu, windows in logs.items()}
 
 
-def _usually_faster(windows: Mapping[int, Mapping[str, float]]) -> dict[tuple[str, str], float]:
-    """Return by (GPU, other) the other's usual lead in one kind of work.
+def _levels(rates: Mapping[str, Sequence[Window]]) -> dict[str, dict[str, dict[int, float]]]:
+    """Return kind of work → GPU → number of the window → log rate, in order of time."""
+    levels: dict[str, dict[str, dict[int, float]]] = defaultdict(dict)
+    for gpu, windows in rates.items():
+        for key, own in _by_key(windows).items():
+            logs: dict[int, list[float]] = defaultdict(list)
+            for window in own:
+                if not 0 < window.rate < math.inf:
+                    raise ValueError(
+                        f"a rate must be above zero and finite: window {window.number} of {gpu}, {window.key}"
+                    )
+                logs[window.number].append(math.log(window.rate))
+            levels[key][gpu] = {
+                number: values[0] if len(values) == 1 else median(values) for number, values in sorted(logs.items())
+            }
+    return levels
 
-    Contains siblings that were at work for most of the GPU's time, and at least the three that were longest.
+
+def _usually_faster(levels: Mapping[str, Mapping[int, float]]) -> dict[str, dict[str, float]]:
+    """Return GPU → other GPU → the other's usual lead as a log ratio. levels: GPU → window → log rate.
+
+    Contains siblings that were at work for most of the GPU's time, and at least the three that were at work longest.
     """
-    ahead: dict[str, dict[str, array[float]]] = defaultdict(lambda: defaultdict(lambda: array("d")))
-    spans: dict[tuple[str, str], tuple[int, int]] = {}
-    for number, logs in windows.items():
-        for (gpu, level), (name, other) in itertools.product(logs.items(), repeat=2):
-            ahead[gpu][name].append(other - level)
-            spans[gpu, name] = spans.get((gpu, name), (number, number))[0], number
-    faster: dict[tuple[str, str], float] = {}
-    for gpu, by_name in ahead.items():
-        lasted = {name: spans[gpu, name][1] - spans[gpu, name][0] + 1 for name in by_name}
-        beside = sorted((name for name in by_name if name != gpu), key=lambda name: (-lasted[name], name))
-        lasting = sum(lasted[name] >= _LEAST_SPAN * lasted[gpu] for name in beside)
-        faster |= {(gpu, name): median(by_name[name]) for name in beside[: max(lasting, LEAST_SIBLINGS)]}
+    ahead: dict[str, dict[str, float]] = {gpu: {} for gpu in levels}
+    lasted: dict[str, dict[str, int]] = {gpu: {} for gpu in levels}
+    for (gpu, own), (name, others) in itertools.combinations(levels.items(), 2):
+        if windows := [number for number in own if number in others]:
+            lead = median([others[number] - own[number] for number in windows])
+            ahead[gpu][name], ahead[name][gpu] = lead, -lead
+            lasted[gpu][name] = lasted[name][gpu] = windows[-1] - windows[0] + 1
+    faster = {}
+    for gpu, own in levels.items():
+        beside = sorted(ahead[gpu], key=lambda name: (-lasted[gpu][name], name))
+        least = _LEAST_SPAN * (max(own) - min(own) + 1)
+        lasting = sum(span >= least for span in lasted[gpu].values())
+        faster[gpu] = {name: ahead[gpu][name] for name in beside[: max(lasting, LEAST_SIBLINGS)]}
     return faster
 
 
@@ -259,7 +275,7 @@ def _slowing(whole: Course | None, kinds: Mapping[str, Course]) -> bool:
 
 
 def _of_kinds(logs: Mapping[str, Sequence[Window]], margin: float) -> dict[str, dict[str, Course]]:
-    """Return the courses of each kind of work by GPU; too short if it did not run over most of the time."""
+    """Return GPU → kind of work → course. A kind that ran for less than most of the time is TOO_SHORT."""
     series: dict[str, dict[str, list[float]]] = defaultdict(dict)
     kinds: dict[str, dict[str, Course]] = {gpu: {} for gpu in logs}
     for gpu, windows in logs.items():
@@ -277,7 +293,10 @@ def _of_kinds(logs: Mapping[str, Sequence[Window]], margin: float) -> dict[str, 
 
 
 def visits(windows: Sequence[Window]) -> list[float]:
-    """Return the median of each visit. windows: of one kind of work on one GPU, in order."""
+    """Return the median rate of each visit: a series of windows without a pause of more than _PAUSE windows.
+
+    windows: of one kind of work on one GPU, ordered by time.
+    """
     parted: list[list[Window]] = []
     for window in windows:
         if not parted or window.number - parted[-1][-1].number > _PAUSE:
@@ -323,7 +342,10 @@ def _courses(logs: Mapping[str, Sequence[Window]], margin: float) -> dict[str, C
 
 
 def _blocks(logs: Sequence[Window]) -> list[_Block]:
-    """Return medians over the kinds of work that ran most of the time, each minus its level above the common trend."""
+    """Return the log rate of a GPU in up to BLOCKS parts of its time: in each the median over its kinds of work.
+
+    From each kind its median, at a common slope, is subtracted. Kinds that ran for a short time are excluded.
+    """
     first, span = logs[0].number, logs[-1].number - logs[0].number + 1
     kinds = [_by_block(own, first, span) for own in _by_key(logs).values() if _lasts(own, logs)]
     pairs = (itertools.combinations(own, 2) for own in kinds)
@@ -377,7 +399,7 @@ def _expm1(log: float) -> float:
 
 
 def _needed(change: Interval, floor: float, hours: float) -> float | None:
-    """Return the hours until the interval should exclude `floor`: it narrows by the root of time."""
+    """Return the hours after which the interval should exclude `floor`; None if too many. hours: so far."""
     reach = change.high - change.value
     longer = 1.0
     while longer < _LONGEST:

@@ -18,11 +18,11 @@ _MOST_REACH: Final = 10.0
 
 
 class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of one launch. means_ms: by series. Rates are per second of the measured blocks.
+    """Figures of one launch. means_ms: mean time by series. Rates are per second of the measured blocks.
 
-    relative_half_width: of the 95 % interval of the mean iteration. quickest_block_ms: an iteration of the fastest
-    block. lasting_change: of the times from the end of warm-up to the end of the measurement; None if they had settled.
-    covered: share of the measured blocks that the iterations' times add up to.
+    relative_half_width: of the 95 % interval of the mean iteration time. quickest_block_ms: time of an iteration in the
+    fastest block. lasting_change: change of the times from the end of warm-up to the end of the measurement; None if
+    they had settled. covered: share of the measured blocks that the iterations' times add up to.
     """
 
     means_ms: dict[str, float]
@@ -41,7 +41,10 @@ class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Medians over the launches of a cell; sums of iterations and tokens. pooled: all times together."""
+    """Medians over the launches of a cell; sums of iterations and tokens.
+
+    pooled: series → summary of the times of all launches together. drift_percent: the largest of a launch.
+    """
 
     launches: int
     means_ms: dict[str, float]
@@ -63,7 +66,7 @@ class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def of_launch(result: Result) -> LaunchFigures:
-    """Return the figures of one result."""
+    """Return the figures of one launch by its result."""
     iterations = sum(block.iterations for block in result.blocks)
     measured_s = math.fsum(block.end_ns - block.start_ns for block in result.blocks) / 1e9
     items = iterations * result.items_per_iteration
@@ -91,7 +94,7 @@ def of_launch(result: Result) -> LaunchFigures:
 
 
 def _lasting_change(result: Result, times_ms: Sequence[float]) -> float | None:
-    """Return the lasting change; None on a CPU, or if the host decides the times: its other work changes them."""
+    """Return the lasting relative change of times; None on a CPU or if host-bound, where host load changes them."""
     warm_up = result.warm_up
     if not warm_up.course or result.launch_bound is None or result.host_bound:
         return None
@@ -100,7 +103,7 @@ def _lasting_change(result: Result, times_ms: Sequence[float]) -> float | None:
 
 
 def block_medians(blocks: Sequence[Block], times_ms: Sequence[float], group: int) -> list[float]:
-    """Return the median iteration of each block. group: iterations that each value covers."""
+    """Return the median iteration time of each block. group: iterations that each value covers."""
     values = iter(times_ms)
     parts = [list(islice(values, block.iterations // group)) for block in blocks]
     return [median(part) for part in parts if part]
@@ -138,7 +141,7 @@ def half_width(times_ms: Sequence[float]) -> float | None:
 
 
 def launch_interval(values: Sequence[float]) -> float | None:
-    """Return half of the 95 % interval of the launches' mean as a share of it; None below three launches."""
+    """Return half of the 95 % interval of the mean of launches, as a share of the mean; None below three."""
     if len(values) < LEAST_FOR_INTERVAL or min(values) <= 0:
         return None
     reach = student.quantile(0.975, len(values) - 1) * stdev(map(math.log, values)) / math.sqrt(len(values))

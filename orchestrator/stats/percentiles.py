@@ -20,7 +20,7 @@ _FAR_OUT: Final = 3.0
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """Summary of a series. A percentile is None below its MIN_FOR. outliers: number of values outside usual_ms.
+    """Summary of a series. A percentile is None below MIN_FOR values. outliers: number of values outside usual_ms.
 
     usual_ms: three interquartile ranges around the quartiles, both ends included.
     """

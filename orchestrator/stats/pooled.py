@@ -1,7 +1,7 @@
 """Variance between launches of each cell, pooled over the cells of a run. Pure.
 
-Variances are shrunk towards their common one by as much as they agree, and gain degrees of freedom (Smyth 2004, "Linear
-models and empirical Bayes", as in limma).
+The more the cells' variances agree, the more they are shrunk towards a common one and gain degrees of freedom (Smyth
+2004, "Linear models and empirical Bayes", as in limma).
 """
 
 import math
@@ -24,7 +24,10 @@ class Variance:
 
 
 def of_launches(sides: Sequence[Sequence[float]]) -> Variance | None:
-    """Return the variance of one cell's launches around the mean of their side; None if no side has two."""
+    """Return the variance of a cell's launches around the mean of their run or session; None if none has two launches.
+
+    sides: one list of launches (logarithms of their rates) for each run or session.
+    """
     degrees = sum(len(values) - 1 for values in sides)
     if degrees < 1:
         return None
@@ -51,13 +54,13 @@ def shrunk(own: Sequence[Variance]) -> list[Variance]:
 
 
 def common(own: Sequence[Variance]) -> Variance:
-    """Return the expected variance of a cell whose launches show none. own: of the other cells, at least one."""
+    """Return the variance to expect of a cell with too few launches. own: variances of other cells."""
     value, weight = _prior(own) if len(own) > 1 else (own[0].value, own[0].degrees)
     return Variance(value, min(weight, math.fsum(variance.degrees for variance in own)))
 
 
 def _prior(own: Sequence[Variance]) -> tuple[float, float]:
-    """Return the common variance and its degrees: infinite if the variances differ by chance alone."""
+    """Return the cells' common variance and its degrees: infinite if variances differ by chance alone."""
     logs = [
         math.log(variance.value) - digamma(variance.degrees / 2) + math.log(variance.degrees / 2) for variance in own
     ]

@@ -30,6 +30,9 @@ def learned(sessions: Sequence[Mapping[_Cell, Sequence[float]]], prior: float) -
 
 
 def _of_mean(sides: Sequence[Sequence[float]]) -> float:
-    """Return the variance of one cell's mean in a session by its launches; 0 if no session has two."""
+    """Return the variance of a cell's mean in one session; 0 if no session has two launches.
+
+    sides: log rates of the launches, one list for each session.
+    """
     own = pooled.of_launches(sides)
     return 0.0 if own is None else own.value * fmean([1 / len(side) for side in sides])

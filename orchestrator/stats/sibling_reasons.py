@@ -22,7 +22,7 @@ _OF_THE_CLOCK: Final = frozenset({Reason.HEAT, Reason.POWER, Reason.CLOCK})
 
 
 class Work(enum.Enum):
-    """Main limit of a cell."""
+    """What mainly limits the speed of a cell."""
 
     COMPUTE = enum.auto()
     MEMORY = enum.auto()
@@ -31,7 +31,7 @@ class Work(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Traits:
-    """A GPU in one cell. link: PCIe generation and lanes. cores: of the host, near it."""
+    """What is known about a GPU in one cell. link: PCIe generation and lanes. cores: host cores near it."""
 
     reading: Reading
     memory_clock_mhz: float | None = None
@@ -62,7 +62,7 @@ def _link(own: Traits, others: Sequence[Traits]) -> Why | None:
     known = [other.link for other in others if other.link is not None]
     if own.link is None or not known or own.link >= (usual := mode(known)):
         return None
-    return Why(reason=Reason.LINK, words=f"its link is {_pcie(own.link)}, its siblings' {_pcie(usual)}")
+    return Why(reason=Reason.LINK, words=f"its link is {_pcie(own.link)}, that of its siblings {_pcie(usual)}")
 
 
 def _pcie(link: tuple[int, int]) -> str:
@@ -72,7 +72,7 @@ def _pcie(link: tuple[int, int]) -> str:
 def _host(own: Traits, others: Sequence[Traits], *, waits: bool = False) -> Why | None:
     cores = [other.cores for other in others if other.cores]
     if own.cores and cores and own.cores != mode(cores):
-        words = f"it is attached to cores {_span(own.cores)} of the host, most siblings to {_span(mode(cores))}"
+        words = f"the GPU is attached to cores {_span(own.cores)} of the host, most siblings to {_span(mode(cores))}"
         return Why(reason=Reason.HOST, words=words)
     return Why(reason=Reason.HOST, words="it waits for the host, which enqueues work too slowly") if waits else None
 

@@ -6,8 +6,8 @@
       ├─ each cell alone ── Holm over the GPU's cells, for as many GPUs as there are ──▶ STRAGGLER in these cells
       └─ the same p, of being faster: a minority that is ──▶ SPLIT, for it and for the majority
 
-Margins (configs/margins.yaml) depend on a cell's bound, so a GPU has one effect for each bound. Its p is the smallest
-times their number. A cell alone has a wider margin: of many cells one differs by chance.
+Margins (configs/margins.yaml) depend on a cell's bound, so a GPU has one effect for each bound. The p of a GPU is the
+smallest p of its effects times their number. A cell alone has a wider margin: of many cells one differs by chance.
 """
 
 import enum
@@ -30,7 +30,7 @@ _Key = TypeVar("_Key")
 
 
 class Bound(enum.StrEnum):
-    """Limit of a cell."""
+    """What limits the speed of a cell."""
 
     POWER = "power"
     CLOCK = "clock"
@@ -40,8 +40,9 @@ class Bound(enum.StrEnum):
 class SiblingVerdict(enum.StrEnum):
     """Verdict of a GPU by its deficit.
 
-    OK: within the margin. STRAGGLER: beyond. SUSPECT: inconclusive. IN_CELLS: beyond in single cells. SPLIT: a minority
-    is faster: either it is exceptional, or the others are slow. BELOW_BASELINE: slower than the baseline of its board.
+    OK: deficit within the margin. STRAGGLER: deficit beyond it. SUSPECT: inconclusive. IN_CELLS: beyond it in single
+    cells. SPLIT: a minority is faster: either it is exceptional, or the others are slow. BELOW_BASELINE: slower than
+    the baseline of its board.
     """
 
     OK = "OK"
@@ -65,7 +66,7 @@ class SiblingVerdict(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class SiblingCell:
-    """A cell on identical GPUs. rates: by GPU, one for each launch; more is faster.
+    """A cell on identical GPUs. rates: GPU → rate of each launch; more is faster.
 
     waited: GPUs that waited for the host and could be faster: they can only prove that others are slow.
     """
@@ -80,7 +81,8 @@ class SiblingCell:
 class Effect:
     """Rate of a GPU relative to the others' median (0.94 is 6 % slower), with its 90 % interval.
 
-    margin: tolerated deficit, a share. p: of such a deficit beyond the margin by chance; p_faster: of such a lead.
+    margin: tolerated deficit, a share. p: probability that chance alone gives such a deficit beyond the margin;
+    p_faster: the same for a lead beyond the margin.
     """
 
     ratio: float
@@ -100,11 +102,11 @@ class Effect:
 
 @dataclass(frozen=True, kw_only=True)
 class Sibling:
-    """Verdict of one GPU. p: after Holm over the GPUs. alone, slow_cells: effects by cell.
+    """Verdict of one GPU. p: after Holm over the GPUs. alone: effect in each cell; slow_cells: in slow ones.
 
-    ratio, low, high: over all its cells, with the 90 % interval. wanted: further launches of each cell that should
-    settle it. in_question: cells whose launches would help to settle a SUSPECT. faster: the faster GPUs of a SPLIT
-    node.
+    ratio, low, high: relative rate over all cells of the GPU, with the 90 % interval. wanted: further launches of each
+    cell that should give a verdict. in_question: cells whose launches would help to settle a SUSPECT. faster: the
+    faster GPUs of a SPLIT node.
     """
 
     gpu: str
@@ -166,7 +168,7 @@ def judge(cells: Sequence[SiblingCell], margins: Mapping[Bound, float], judgemen
 
 
 def holm(chances: Mapping[_Key, float]) -> dict[_Key, float]:
-    """Return the p of each after Holm's correction."""
+    """Return the p-value of each key after Holm's correction."""
     adjusted, least = {}, 0.0
     for done, (name, p) in enumerate(sorted(chances.items(), key=lambda item: item[1])):
         least = adjusted[name] = max(least, min(1.0, p * (len(chances) - done)))
@@ -183,20 +185,20 @@ def _log(cell: SiblingCell, gpu: str, rate: float) -> float:
 
 
 def _ratios(cell: SiblingCell, margin: float) -> _Ratios:
-    """Return the ratios of a cell.
+    """Return, for each GPU in a cell, the log of its rates over the median of the others.
 
-    Excluded, unless they are slow even so: GPUs that waited for the host, and GPUs with too few siblings that did not
-    wait.
+    Excluded are GPUs that waited for the host, and those with too few siblings that did not wait, unless the latter are
+    slow.
     """
     logs = {gpu: [_log(cell, gpu, rate) for rate in own] for gpu, own in cell.rates.items() if own}
     by_gpu = {}
     for gpu, own in logs.items() if len(logs) >= LEAST_GPUS else ():
         if gpu not in cell.waited:
             others, enough = _beside(gpu, cell, logs)
+            beside = [logs[other] for other in others]
             # A sibling with fewer launches takes part in further rounds with its first ones.
             ratios = [
-                value - median(logs[other][number % len(logs[other])] for other in others)
-                for number, value in enumerate(own)
+                value - median([other[number % len(other)] for other in beside]) for number, value in enumerate(own)
             ]
             if enough or fmean(ratios) < math.log1p(-margin):
                 by_gpu[gpu] = ratios
@@ -204,14 +206,16 @@ def _ratios(cell: SiblingCell, margin: float) -> _Ratios:
 
 
 def _beside(gpu: str, cell: SiblingCell, logs: Mapping[str, Sequence[float]]) -> tuple[Sequence[str], bool]:
-    """Return the reference GPUs of a cell, and whether they can prove a GPU fast enough.
+    """Return the GPUs to compare `gpu` with in a cell, and whether they can prove it fast enough.
 
-    GPUs that waited may raise the reference, never lower it.
+    GPUs that waited for the host are among them only if that does not lower their median rate.
     """
     others = [other for other in logs if other != gpu]
     at_work = [other for other in others if other not in cell.waited]
     if len(at_work) < LEAST_GPUS - 1:
         return others, False
+    if len(at_work) == len(others):
+        return others, True
     return max(others, at_work, key=lambda some: median(fmean(logs[other]) for other in some)), True
 
 
@@ -229,7 +233,7 @@ def _of_gpus(ratios: Sequence[_Ratios], margins: Mapping[Bound, float]) -> dict[
 
 
 def _margin_alone(margin: float, gpus: int, cells: int) -> float:
-    """Return the margin of one cell of many: wider, because the worst of them is further out by chance."""
+    """Return the margin for a cell judged alone: wider, because the worst of many cells is far out by chance."""
     tail = NormalDist()
     return margin * tail.inv_cdf(1 - ALPHA / (gpus * cells)) / tail.inv_cdf(1 - ALPHA / gpus)
 
@@ -271,7 +275,7 @@ def _rounds(cells: Sequence[Sequence[float]]) -> list[float]:
 
 
 def _sibling(gpu: str, own: _Effects, p: float, tests: int) -> Sibling:
-    """Return the verdict. p: after Holm over the GPUs. tests: number of GPUs whose cells are judged."""
+    """Return the verdict of a GPU. p: after Holm over the GPUs. tests: number of GPUs whose cells are judged."""
     chances = holm({name: one.effect.p for name, one in own.alone.items()})
     slow = {name: one.effect for name, one in own.alone.items() if chances[name] * tests <= ALPHA}
     undecided = {bound: effect for bound, effect in own.by_bound.items() if not effect.within}
@@ -299,7 +303,7 @@ def _sibling(gpu: str, own: _Effects, p: float, tests: int) -> Sibling:
 
 
 def _split(found: Mapping[str, Sibling], faster: Collection[str]) -> dict[str, Sibling]:
-    """Return SPLIT for the faster GPUs and the others, if these are more. A STRAGGLER is slower than both."""
+    """Return SPLIT for the faster GPUs and the rest, if the rest are more; else {}. A STRAGGLER is in neither."""
     slower = {gpu for gpu, one in found.items() if gpu not in faster and one.verdict is not SiblingVerdict.STRAGGLER}
     if not faster or len(slower) <= len(faster):
         return {}
@@ -322,7 +326,7 @@ def _ratio(sibling: Sibling) -> float:
 
 
 def _wanted(effect: Effect) -> int:
-    """Return the further launches until the interval should exclude the margin; 0 if none may settle it."""
+    """Return the further launches until the interval should exclude the margin; 0 if that takes too many."""
     gap = abs(math.log(effect.ratio) - math.log1p(-effect.margin))
     reach = math.log(effect.ratio / effect.low)
     if effect.launches * (reach / (gap + _MAY_BE_OFF * reach)) ** 2 > MOST_LAUNCHES:
@@ -331,19 +335,31 @@ def _wanted(effect: Effect) -> int:
     return max(0, min(max(needed, effect.launches + 1), MOST_LAUNCHES) - effect.launches)
 
 
+def not_ruled_out(effects: Mapping[Bound, Effect]) -> str:
+    """Return the slow-down that the rates of a SUSPECT GPU leave open."""
+    _, worst = _worst(effects)
+    return f"a slow-down of more than {worst.margin:.0%} is not ruled out"
+
+
+def _worst(effects: Mapping[Bound, Effect]) -> tuple[Bound, Effect]:
+    return min(effects.items(), key=lambda item: (item[1].p, item[1].low))
+
+
 def _why(verdict: SiblingVerdict, effects: Mapping[Bound, Effect], slow: Mapping[str, Effect]) -> str:
-    bound, worst = min(effects.items(), key=lambda item: (item[1].p, item[1].low))
+    bound, worst = _worst(effects)
     rate = f"{worst.ratio:.1%} of its siblings' rate ({worst.low:.1%} to {worst.high:.1%}) in cells limited by {bound}"
     cells = ", ".join(f"{name} at {effect.ratio:.1%}" for name, effect in slow.items())
     match verdict:
         case SiblingVerdict.STRAGGLER:
-            return f"{rate}, so slower by more than {worst.margin:.0%}"
+            least, most = 1 - worst.high, 1 - worst.low
+            by = f"{1 - worst.ratio:.1%} slower than its siblings ({least:.1%} to {most:.1%})"
+            return f"{by} in cells limited by {bound}, beyond the margin of {worst.margin:.0%}"
         case SiblingVerdict.IN_CELLS:
             return f"slower than its siblings in {len(slow)} of its cells: {cells}"
         case SiblingVerdict.OK:
             return f"{rate}, which is within {worst.margin:.0%}"
     also = f"; it is slower in {cells}" if slow else ""
-    return f"{rate}. It is unclear whether it is slower by more than {worst.margin:.0%} over all cells{also}"
+    return f"{rate}; {not_ruled_out(effects)}{also}"
 
 
 def _why_not(gpu: str, cells: Sequence[SiblingCell]) -> str:
@@ -353,4 +369,5 @@ def _why_not(gpu: str, cells: Sequence[SiblingCell]) -> str:
     if all(gpu in cell.waited for cell in mine):
         return "it waited for the host, which decides its rate"
     again = [cell for cell in mine if gpu not in cell.waited and any(len(rates) > 1 for rates in cell.rates.values())]
-    return "too few of its siblings worked without waiting for the host" if again else "one launch: no verdict"
+    waited = "too few of its siblings worked without waiting for the host"
+    return waited if again else "only one launch per cell: no verdict"

@@ -40,7 +40,10 @@ class Reason(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """Medians of one window and kind of work. capped: share of the time at the power limit, 0 to 1."""
+    """Rate and climate of one GPU in a window (windows.py), or their medians over several windows.
+
+    rate: of one kind of work, in any unit. capped: share of the time at the power limit, 0 to 1.
+    """
 
     rate: float
     clock_mhz: float | None = None
@@ -50,7 +53,7 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class Why:
-    """A reason as text. per_clock_percent: change of the work at each tick of the clock."""
+    """A reason and its text. per_clock_percent: change of the work per clock cycle."""
 
     reason: Reason
     words: str
@@ -58,7 +61,10 @@ class Why:
 
 
 def over_time(readings: Sequence[Reading]) -> Why:
-    """Return why the last fifth of the windows is slower than the first. Raises ValueError without readings."""
+    """Return why the last fifth of the readings is slower than the first fifth. Raises ValueError without readings.
+
+    readings: of one GPU and kind of work, in order of time.
+    """
     if not readings:
         raise ValueError("at least one window is needed")
     count = max(1, math.floor(len(readings) * ENDS))
@@ -66,7 +72,7 @@ def over_time(readings: Sequence[Reading]) -> Why:
 
 
 def between(early: Reading, late: Reading) -> Why:
-    """Return why `late` is slower than `early`: two times, or two siblings."""
+    """Return why `late` is slower than `early`: readings of two times, or of two siblings."""
     loss = -math.log(late.rate / early.rate)
     if loss < LEAST_LOSS:
         return Why(reason=Reason.NOT_SLOWER, words="not slower")
@@ -75,7 +81,7 @@ def between(early: Reading, late: Reading) -> Why:
     fall = -math.log(late.clock_mhz / early.clock_mhz)
     per_clock_percent = math.expm1(fall - loss) * 100
     if fall < _MOST_OF_IT * loss:
-        words = f"{-per_clock_percent:.1f}% less work per clock cycle. Check memory, errors, links and host"
+        words = f"{-per_clock_percent:.1f}% less work per clock cycle: look for memory errors, slow links, a busy host"
         return Why(reason=Reason.OTHER, words=words, per_clock_percent=per_clock_percent)
     reason, because = _why_the_clock(early, late)
     words = f"its clock is {-math.expm1(-fall):.1%} lower{because}"
@@ -87,16 +93,16 @@ def _why_the_clock(early: Reading, late: Reading) -> tuple[Reason, str]:
     if early.temperature_c is not None and late.temperature_c is not None:
         hotter = late.temperature_c - early.temperature_c
     if hotter is not None and hotter >= HOTTER_C:
-        return Reason.HEAT, f", and it is {hotter:.0f} degrees hotter: check the cooling"
+        return Reason.HEAT, f", and the GPU is {hotter:.0f} degrees hotter: check the cooling"
     if late.capped is not None and late.capped >= CAPPED_SHARE:
-        return Reason.POWER, " at the power limit" + ("" if hotter is None else ", and it is no hotter")
+        return Reason.POWER, " at the power limit" + ("" if hotter is None else ", and the GPU is not hotter")
     if hotter is None or late.capped is None:
         return Reason.CLOCK, ", for an unknown reason"
-    return Reason.CLOCK, ", though it is neither hotter nor at the power limit"
+    return Reason.CLOCK, "; neither heat nor the power limit explains it"
 
 
 def typical(readings: Sequence[Reading]) -> Reading:
-    """Return the medians of at least one reading, each over known values."""
+    """Return the median of each field over the readings that know it. At least one reading."""
     return Reading(
         rate=median(reading.rate for reading in readings),
         clock_mhz=median_of(reading.clock_mhz for reading in readings),
@@ -106,6 +112,6 @@ def typical(readings: Sequence[Reading]) -> Reading:
 
 
 def median_of(values: Iterable[float | None]) -> float | None:
-    """Return the median of the known values, if any."""
+    """Return the median of the values that are not None; None if there are none."""
     known = [value for value in values if value is not None]
     return median(known) if known else None

@@ -22,7 +22,10 @@ Span = tuple[int, int]
 
 
 def stalls(result: Result) -> tuple[Span, ...]:
-    """Return the stalls of one launch, in order: gaps, and iterations far longer than the fastest one."""
+    """Return the stalls of one launch in order of time: gaps between blocks, and iterations, that are too long.
+
+    A gap is too long above LEAST_NS. An iteration is above LEAST_NS and TIMES times the fastest iteration.
+    """
     found = [
         (before.end_ns, after.start_ns)
         for before, after in pairwise(result.blocks)
@@ -42,7 +45,7 @@ def stalls(result: Result) -> tuple[Span, ...]:
 
 
 def inside(block: Block, stalls_of_launch: Iterable[Span]) -> int:
-    """Return the stalled nanoseconds of a block."""
+    """Return how many nanoseconds of a block lie in stalls."""
     return sum(max(min(end, block.end_ns) - max(begin, block.start_ns), 0) for begin, end in stalls_of_launch)
 
 

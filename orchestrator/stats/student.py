@@ -53,19 +53,15 @@ def _incomplete_beta(x: float, rest: float, a: float, b: float) -> float:
 
 
 def _fraction(x: float, a: float, b: float) -> float:
-    c, d = 1.0, 1 / _not_zero(1 - (a + b) * x / (a + 1))
+    c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1) or _TINY)
     value = d
     for m in range(1, _TERMS):
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
         odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
         for term in (even, odd):
-            d = 1 / _not_zero(1 + term * d)
-            c = _not_zero(1 + term / c)
+            d = 1 / (1 + term * d or _TINY)
+            c = 1 + term / c or _TINY
             value *= c * d
         if abs(c * d - 1) < _PRECISION:
             break
     return value
-
-
-def _not_zero(value: float) -> float:
-    return value if abs(value) > _TINY else _TINY

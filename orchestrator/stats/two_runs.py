@@ -4,8 +4,8 @@
       + variance of two sessions, which all cells share
       ├─ beyond the margin, Holm over the cells ──────────────▶ FASTER | SLOWER (by the prior alone: PROBABLY SLOWER)
       ├─ 90 % interval inside the margin ─────────────────────▶ SAME
-      ├─ no change shown, and it moved little ────────────────▶ NO CHANGE SEEN, with the slow-down that is excluded
-      └─ else ────────────────────────────────────────────────▶ INCONCLUSIVE, with the launches that would be needed
+      ├─ no change shown, and it moved little ────────────────▶ NO CHANGE SEEN, with the slow-down that is ruled out
+      └─ else ────────────────────────────────────────────────▶ INCONCLUSIVE, with the launches that a verdict needs
     all cells of a group ──▶ geometric mean of the ratios, with its interval and a verdict
 
 The launch is the unit: a test on pooled iterations sees a difference 71 % of the time where there is none. Three
@@ -13,6 +13,7 @@ launches a side show their spread; with fewer, a prior replaces it. The margin i
 """
 
 import enum
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ MOST_LAUNCHES: Final = 100
 LEAST_LAUNCHES: Final = 3
 """Fewest launches a side for a verdict without a prior: two underestimate their spread too often."""
 LARGEST_UNSEEN: Final = 0.1
-"""Largest change of NO CHANGE SEEN, or the prior if that is larger."""
+"""Largest change of NO CHANGE SEEN; towards faster the prior, if that is larger."""
 _WIDEST_UNSEEN: Final = 0.25
 """Difference of logarithms, a slow-down of 22 %: cells with a larger possible slow-down are INCONCLUSIVE."""
 _POWER: Final = 0.8
@@ -41,7 +42,7 @@ _MOST_DEGREES: Final = 1e6
 
 
 class ChangeVerdict(enum.StrEnum):
-    """Verdict of a cell. Given by compare/: NOT_COMPARABLE if more than the speed differs, WRONG if the result is."""
+    """Verdict of a cell. compare/ adds NOT_COMPARABLE (more than the speed differs) and WRONG (a wrong result)."""
 
     WRONG = "WRONG"
     FASTER = "FASTER"
@@ -57,9 +58,9 @@ class ChangeVerdict(enum.StrEnum):
 class Pair:
     """The same cell in two runs: rates of launches, above zero, more is faster. margin: a share.
 
-    prior: standard deviation of the logarithm of a launch, for fewer than three launches a side; cells of one prior
-    pool their variances. session: the same between sessions. trusted: False if unsteady times hide the spread of
-    launches: then the wider of prior and their own variance counts.
+    prior: standard deviation of the logarithm of a launch's rate, used if a run has fewer than three launches; cells
+    with the same prior share their variances (pooled.py). session: standard deviation between sessions. trusted: False
+    if unsteady times hide the spread of launches: then the wider of the prior and the shared variance counts.
     """
 
     before: Sequence[float]
@@ -69,9 +70,20 @@ class Pair:
     session: float = 0.0
     trusted: bool = True
 
+    @functools.cached_property
+    def logs(self) -> tuple[list[float], list[float]]:
+        """Logarithms of the rates, before and after. Raises ValueError for a rate that is not above zero."""
+        return _logs(self.before), _logs(self.after)
+
+    @functools.cached_property
+    def log_ratio(self) -> float:
+        """Logarithm of the ratio of the geometric means, after over before. Raises ValueError as `logs`."""
+        before, after = self.logs
+        return fmean(after) - fmean(before)
+
     @property
     def launches(self) -> int:
-        """Number of launches of the side with fewer launches."""
+        """Number of launches in the run that has fewer of them."""
         return min(len(self.before), len(self.after))
 
     @property
@@ -82,10 +94,10 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """Verdict of a pair. ratio: after over before, with its 95 % and 90 % interval.
+    """Verdict of a pair. ratio: rate after over rate before, with its 95 % and 90 % interval.
 
-    p: beyond the margin, after Holm over the cells. wanted: launches a side that should settle it; 0 if settled, None
-    if MOST_LAUNCHES would not do.
+    p: p-value of a change beyond the margin, after Holm over the cells. wanted: launches per run that should give a
+    verdict; 0 if there is a verdict already, or none helps; None if MOST_LAUNCHES would not suffice.
     """
 
     verdict: ChangeVerdict
@@ -113,7 +125,7 @@ class GroupMean:
 
 
 class _Estimate(NamedTuple):
-    """Log of a ratio. of_launches: variance of a launch; of_sessions: of two sessions; variance: total."""
+    """Estimated log ratio. of_launches, of_sessions: variances of a launch and of two sessions. variance: total."""
 
     log_ratio: float
     of_launches: float
@@ -122,7 +134,7 @@ class _Estimate(NamedTuple):
     degrees: float
 
     def reach(self, share: float) -> float:
-        """Return half of the interval that leaves 1 - `share` on each side."""
+        """Return half the width of the interval that leaves a probability of 1 - `share` on each side."""
         return student.quantile(share, self.degrees) * math.sqrt(self.variance)
 
     def chance(self, bound: float) -> float:
@@ -146,17 +158,17 @@ def judge(pairs: Sequence[Pair]) -> list[Judged]:
 
 
 def _beyond(pair: Pair, variances: Sequence[Variance]) -> float:
-    """Return the p of a change beyond the margin: prior and launches must both show it."""
+    """Return the p of a change beyond the margin: the largest, because each of the variances must show it."""
     return max(_estimate(pair, one).chance(_bound(pair.margin)) for one in variances)
 
 
 def without_verdict(pair: Pair, wanted: int) -> Judged:
-    """Return the ratio alone. wanted: launches a side for a verdict; 0: none will do. Raises ValueError for rate 0."""
-    return Judged(verdict=ChangeVerdict.INCONCLUSIVE, ratio=math.exp(_log_ratio(pair)), wanted=wanted)
+    """Return an INCONCLUSIVE pair with its ratio. wanted: as in Judged. Raises ValueError for rate 0."""
+    return Judged(verdict=ChangeVerdict.INCONCLUSIVE, ratio=math.exp(pair.log_ratio), wanted=wanted)
 
 
 def group_means(groups: Sequence[Sequence[Pair]]) -> list[GroupMean]:
-    """Return the geometric mean of each group of cells, equally weighted. Holm over the groups of several."""
+    """Return the geometric mean of each group of cells, equally weighted. Verdicts after Holm over groups."""
     variances = [_of_mean(pairs) for pairs in groups]
     bounds = [fmean([_bound(pair.margin) for pair in pairs]) for pairs in groups]
     tests = {
@@ -172,7 +184,7 @@ def group_means(groups: Sequence[Sequence[Pair]]) -> list[GroupMean]:
 
 
 def _group_mean(pairs: Sequence[Pair], estimate: _Estimate | None, *, shown: bool) -> GroupMean:
-    middle = fmean([_log_ratio(pair) for pair in pairs])
+    middle = fmean([pair.log_ratio for pair in pairs])
     if estimate is None:
         return GroupMean(math.exp(middle), None, None, len(pairs))
     reach = estimate.reach(1 - ALPHA / 2)
@@ -181,10 +193,15 @@ def _group_mean(pairs: Sequence[Pair], estimate: _Estimate | None, *, shown: boo
 
 
 def _of_mean(pairs: Sequence[Pair]) -> _Estimate | None:
-    """Return the mean log ratio. Cells keep their variances: shrunk ones are dependent. Sessions do not average out."""
+    """Return the mean log ratio of cells; None if a cell has no variance. More cells do not average sessions out.
+
+    Each cell counts with its own variance where it can, because pooled variances depend on each other.
+    """
     parts: list[Variance] = []
     for pair, found in zip(pairs, _of_launches(pairs), strict=True):
-        own = _widest(found) if found and pair.prior is not None and pair.needs_prior else _own(pair)
+        own = _own(pair)
+        if found and pair.prior is not None and pair.needs_prior:
+            own = _widest(found if pair.trusted or own is None else (found[0], own))
         if own is None:
             return None
         parts.append(Variance(own.value * _share_of_launch(pair), own.degrees))
@@ -195,18 +212,14 @@ def _of_mean(pairs: Sequence[Pair]) -> _Estimate | None:
     variance, degrees = _sum([*parts, Variance(sessions, math.inf)])
     of_all = len(pairs) ** 2
     return _Estimate(
-        fmean([_log_ratio(pair) for pair in pairs]), 0.0, sessions / of_all, variance / of_all, _stepped(degrees)
+        fmean([pair.log_ratio for pair in pairs]), 0.0, sessions / of_all, variance / of_all, _stepped(degrees)
     )
 
 
 def _logs(rates: Sequence[float]) -> list[float]:
-    if not rates or not all(rate > 0 and math.isfinite(rate) for rate in rates):
+    if not rates or not all(map(math.isfinite, rates)) or min(rates) <= 0:
         raise ValueError(f"rates must be above zero and finite, got {list(rates)[:5]}")
     return [math.log(rate) for rate in rates]
-
-
-def _log_ratio(pair: Pair) -> float:
-    return fmean(_logs(pair.after)) - fmean(_logs(pair.before))
 
 
 def _share_of_launch(pair: Pair) -> float:
@@ -217,7 +230,7 @@ def _estimate(pair: Pair, launch: Variance) -> _Estimate:
     sessions = 2 * pair.session**2
     of_launches = Variance(launch.value * _share_of_launch(pair), launch.degrees)
     variance, degrees = _sum([of_launches, Variance(sessions, math.inf)])
-    return _Estimate(_log_ratio(pair), launch.value, sessions, variance, _stepped(degrees))
+    return _Estimate(pair.log_ratio, launch.value, sessions, variance, _stepped(degrees))
 
 
 def _sum(parts: Sequence[Variance]) -> tuple[float, float]:
@@ -228,16 +241,16 @@ def _sum(parts: Sequence[Variance]) -> tuple[float, float]:
 
 
 def _stepped(degrees: float) -> float:
-    """Round down by up to 1 %, so that 100,000 cells share few quantiles."""
+    """Round degrees of freedom down by up to 1 %, so that 100,000 cells need few quantiles."""
     return max(1.0, 1.01 ** math.floor(math.log(min(degrees, _MOST_DEGREES)) / math.log(1.01)))
 
 
 def _own(pair: Pair) -> Variance | None:
-    return pooled.of_launches((_logs(pair.before), _logs(pair.after)))
+    return pooled.of_launches(pair.logs)
 
 
 def _of_launches(pairs: Sequence[Pair]) -> list[tuple[Variance, ...]]:
-    """Return the variances of a launch of each pair: by prior and launches if neither is enough; () without any."""
+    """Return each pair's variances of a launch: by prior and by launches if neither is enough; () if unknown."""
     found: dict[int, tuple[Variance, ...]] = {}
     for prior in dict.fromkeys(pair.prior for pair in pairs):
         found |= _of_one_prior({index: pair for index, pair in enumerate(pairs) if pair.prior == prior}, prior)
@@ -245,27 +258,24 @@ def _of_launches(pairs: Sequence[Pair]) -> list[tuple[Variance, ...]]:
 
 
 def _of_one_prior(pairs: Mapping[int, Pair], prior: float | None) -> dict[int, tuple[Variance, ...]]:
-    """Pool the variances of steady cells with several launches; add the prior if launches are few.
+    """Return index of a pair → its variances of a launch, () if unknown. All pairs have this prior.
 
-    No cell gets a variance below the common one: a cell with two modes may have shown only one of them.
+    Own variances are those of the pair's launches, shrunk as in pooled.py. Without a prior, or with enough launches:
+    the own one. With few launches: the one common to pairs with enough launches (the prior if there are none), and the
+    own one. Untrusted, with a prior: the prior, and the own one, shrunk apart from the trusted pairs, whose intervals
+    it would widen.
     """
-    own = {
-        index: one
-        for index, pair in pairs.items()
-        if pair.trusted and pair.launches > 1 and (one := _own(pair)) is not None
-    }
-    least = pooled.common(list(own.values())).value if own else 0.0
-    shrunk = {
-        index: Variance(max(one.value, least), one.degrees)
-        for index, one in zip(own, pooled.shrunk(list(own.values())), strict=True)
-    }
+    own = {index: one for index, pair in pairs.items() if (one := _own(pair)) is not None}
+    steady = {index: one for index, one in own.items() if pairs[index].trusted and pairs[index].launches > 1}
+    shrunk = _shrunk(steady)
     if prior is None:
         return {index: (shrunk[index],) if index in shrunk else () for index in pairs}
     given = Variance(prior**2, math.inf)
-    enough = [one for index, one in own.items() if pairs[index].launches >= LEAST_LAUNCHES]
+    enough = [one for index, one in steady.items() if pairs[index].launches >= LEAST_LAUNCHES]
     usual = pooled.common(enough) if enough else given
+    untrusted = _shrunk({index: one for index, one in own.items() if not pairs[index].trusted})
     return {
-        index: tuple(filter(None, (given, _own(pair))))
+        index: (given, untrusted.get(index, given))
         if not pair.trusted
         else (shrunk[index],)
         if pair.launches >= LEAST_LAUNCHES
@@ -274,8 +284,20 @@ def _of_one_prior(pairs: Mapping[int, Pair], prior: float | None) -> dict[int, t
     }
 
 
+def _shrunk(own: Mapping[int, Variance]) -> dict[int, Variance]:
+    """Shrink the variances of cells towards the common one. None gets lower than the common one.
+
+    A cell with two modes may have shown only one of them, and two launches may agree by chance.
+    """
+    least = pooled.common(list(own.values())).value if own else 0.0
+    return {
+        index: Variance(max(one.value, least), one.degrees)
+        for index, one in zip(own, pooled.shrunk(list(own.values())), strict=True)
+    }
+
+
 def _widest(launches: Sequence[Variance]) -> Variance:
-    """Return the variance with the widest intervals, also of many cells."""
+    """Return the variance that gives the widest interval, at a confidence that suits many cells."""
     return max(launches, key=lambda one: math.sqrt(one.value) * student.quantile(1 - ALPHA / 10, _stepped(one.degrees)))
 
 
@@ -300,6 +322,9 @@ def _judged(pair: Pair, estimate: _Estimate, p: float, tests: int, *, changed: b
 
 
 def _most_unseen(pair: Pair) -> float:
+    """Return the widest half-interval that still excludes a large change. Launches of its own need no prior's width."""
+    if not pair.needs_prior:
+        return _WIDEST_UNSEEN
     of_one = math.sqrt(2 * ((pair.prior or 0.0) ** 2 + pair.session**2))
     return max(_WIDEST_UNSEEN, 1.05 * NormalDist().inv_cdf(1 - ALPHA / 2) * of_one)
 
@@ -307,7 +332,7 @@ def _most_unseen(pair: Pair) -> float:
 def _verdict(pair: Pair, log_ratio: float, narrow: float, p: float, *, unseen: bool) -> ChangeVerdict:
     """Return the verdict of a pair.
 
-    narrow: half of the 90 % interval. unseen: no difference is shown, and large ones are excluded.
+    narrow: half the width of the 90 % interval. unseen: no difference was found, and a large one is excluded.
     """
     bound = _bound(pair.margin)
     if p <= _ALPHA_CELLS and pair.trusted:
@@ -316,15 +341,14 @@ def _verdict(pair: Pair, log_ratio: float, narrow: float, p: float, *, unseen: b
         return ChangeVerdict.PROBABLY_SLOWER
     if abs(log_ratio) + narrow < bound:
         return ChangeVerdict.SAME
-    largest = max(LARGEST_UNSEEN, pair.prior or 0.0) if pair.trusted else LARGEST_UNSEEN
-    quicker = _bound(max(LARGEST_UNSEEN, pair.prior or 0.0))
-    if unseen and -max(bound, _bound(largest)) <= log_ratio <= max(bound, quicker):
+    slower, faster = _bound(LARGEST_UNSEEN), _bound(max(LARGEST_UNSEEN, pair.prior or 0.0))
+    if unseen and -max(bound, slower) <= log_ratio <= max(bound, faster):
         return ChangeVerdict.NO_CHANGE
     return ChangeVerdict.INCONCLUSIVE
 
 
 def _wanted(estimate: _Estimate, tests: int, pair: Pair) -> int | None:
-    """Return the launches a side that settle this difference, if it is the true one, with a power of 80 %."""
+    """Return the launches per run that should give a verdict, with 80 % power; None: too many, 0: none helps."""
     if not pair.trusted:
         return 0
     if pair.launches < LEAST_LAUNCHES and pair.prior is not None:

@@ -3,21 +3,24 @@
     blocks   ├────────┤├────────┤├────────┤   ├────────┤      a block's work is spread evenly over its time
     windows  │    0    │    1    │    2    │    3    │        a window less than half covered is dropped
 
-The grid lies on the monotonic clock, which restarts with each boot: shift the second of two boots.
+The grid lies on the monotonic clock, which restarts with each boot: shift the windows of a second boot.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 WINDOW_NS: Final = 10_000_000_000
 LEAST_COVERED: Final = 0.5
 
 
-@dataclass(frozen=True)
-class Window:
-    """Rate in a window. number: since the clock's zero. key: kind of work. rate: work per second of run time."""
+class Window(msgspec.Struct, frozen=True):
+    """Rate of one GPU in ten seconds (a window) of the monotonic clock. number: of the window, 0 at the clock's zero.
+
+    key: kind of work. rate: work per second of run time.
+    """
 
     number: int
     key: str

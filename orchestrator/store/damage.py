@@ -1,4 +1,4 @@
-"""Advice about a damaged file of a run, appended to every message about one."""
+"""Advice about a damaged file of a run, appended to every message about such a file."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from protocol.paths import RunPaths
 
 
 def advice(file: Path) -> str:
-    """Advise how to go on without `file` of a run, and which results are still readable."""
+    """Return advice: how to go on without `file` of a run, and which results can still be read."""
     paths = RunPaths(file.parent)
     made = [str(path) for path in (paths.report(kind) for kind in ReportFormat) if path.is_file()]
     words = (

@@ -1,4 +1,4 @@
-"""Folders that a run writes to: find, check and make them before anything is started."""
+"""Folders that a run writes to: find, check and make them before a process is started."""
 
 import errno
 import os
@@ -27,7 +27,7 @@ _SECOND: Final = len("20260401-213000")
 
 
 def default_cache(environment: Mapping[str, str], uid: int) -> Path:
-    """Return the folder of weights: below XDG_CACHE_HOME, else HOME, else the temporary folder."""
+    """Return the folder for weights: below XDG_CACHE_HOME, else below HOME, else below the temporary folder."""
     cache_home = Path(environment.get("XDG_CACHE_HOME", ""))
     if cache_home.is_absolute():
         return cache_home / "gpubench"
@@ -38,7 +38,7 @@ def default_cache(environment: Mapping[str, str], uid: int) -> Path:
 
 
 def require_writable(configuration: Configuration, settings: LayeredSettings, *, make: bool) -> None:
-    """Check that reports, runs, weights and temporary files can be written. Raises ConfigError."""
+    """Check that reports, runs, weights and temporary files can be written. make: make folders. Raises ConfigError."""
     temporary_files.require()
     origin = settings.origin("output.path", "-o/--output")
     require_place(Path(configuration.output_path), configuration.formats, origin, make=make)
@@ -52,7 +52,7 @@ def require_writable(configuration: Configuration, settings: LayeredSettings, *,
 
 
 def require_place(output: Path, formats: Iterable[ReportFormat], origin: str, *, make: bool) -> None:
-    """Check that a report can be written to `output`. Raises ConfigError naming `origin`."""
+    """Check that a report can be written to `output`. Raises ConfigError, which names the option `origin`."""
     for place in (output, *(target(output, kind) for kind in formats)):
         require_name(place, origin)
         if safe_read.is_folder(place):
@@ -61,7 +61,7 @@ def require_place(output: Path, formats: Iterable[ReportFormat], origin: str, *,
 
 
 def require_file(path: Path, origin: str) -> None:
-    """Check that a file can be written to `path`, in an existing folder. Raises ConfigError naming `origin`."""
+    """Check that a file can be written to `path`, in an existing folder. Raises ConfigError, naming option `origin`."""
     require_name(path, origin)
     if path.is_dir() or not path.parent.is_dir():
         raise ConfigError(f"{origin}: {path} cannot be written: {'a folder' if path.is_dir() else 'no such folder'}")
@@ -69,9 +69,9 @@ def require_file(path: Path, origin: str) -> None:
 
 
 def require_name(path: Path, origin: str) -> None:
-    """Check that `path` and its temporary name may be files. Raises ConfigError naming `origin`.
+    """Check that `path` and its temporary name may be files. Raises ConfigError, which names the option `origin`.
 
-    Devices are refused: as root, a report would replace /dev/null.
+    Devices are refused, because as root a report would replace /dev/null.
     """
     if not plain_text.is_text(path):
         raise ConfigError(f"{origin}: {plain_text.escaped(path)}: {plain_text.NO_TEXT}")
@@ -101,9 +101,10 @@ def require_room_for_reports(paths: RunPaths) -> None:
 
 
 def _try_writing(folder: Path, origin: str, what: str, *, make: bool) -> None:
-    """Write a nameless file, the only true check for root, read-only mounts and full disks.
+    """Check that `folder` can be written, by writing a nameless file. what: what the folder is for.
 
-    Without `make`, the nearest existing folder is checked.
+    Only this detects full disks and read-only mounts, also for root. Without `make`, the nearest existing folder is
+    checked.
     """
     try:
         standing = next(place for place in (folder, *folder.parents) if place.exists())
@@ -121,7 +122,7 @@ def _try_writing(folder: Path, origin: str, what: str, *, make: bool) -> None:
 
 
 def current() -> Path:
-    """Return the current folder. Raises ConfigError if it was removed, or its name is not UTF-8."""
+    """Return the current folder. Raises ConfigError if it was removed or its name is not UTF-8."""
     try:
         found = Path.cwd()
     except OSError as error:
@@ -133,9 +134,9 @@ def current() -> Path:
 
 @contextmanager
 def new_run(runs: Path, origin: str, now: datetime) -> Iterator[RunPaths]:
-    """Make a folder for a run, with room for its first files. The body writes them.
+    """Make a folder for a run, with room for its first files. The body of the `with` statement writes these files.
 
-    Raises ConfigError naming `origin` if the disk refuses, and removes the folder.
+    If the disk refuses, removes the folder and raises ConfigError, which names the option `origin`.
     """
     begun: list[RunPaths] = []
     try:
@@ -152,7 +153,7 @@ def new_run(runs: Path, origin: str, now: datetime) -> Iterator[RunPaths]:
 
 
 def make_run(runs: Path, now: datetime) -> RunPaths:
-    """Make a folder for a run, named by time and chance: 20260401-213000-1f2e3d."""
+    """Make a folder for a run, named by the time and random digits: 20260401-213000-1f2e3d."""
     while True:
         folder = runs / f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
         try:
@@ -163,7 +164,7 @@ def make_run(runs: Path, now: datetime) -> RunPaths:
 
 
 def existing_run(name: str | None, runs: str) -> RunPaths:
-    """Return the run in the folder `name`, or the newest one in `runs`. Raises RunFolderError."""
+    """Return the run in the folder `name`, or if None the newest run in the folder `runs`. Raises RunFolderError."""
     try:
         return RunPaths(_newest(runs) if name is None else _path_of(name))
     except OSError as error:
@@ -171,12 +172,12 @@ def existing_run(name: str | None, runs: str) -> RunPaths:
 
 
 def in_order(runs: Path) -> list[Path]:
-    """Return the folders of the runs in a folder, the newest last."""
+    """Return the folders of the runs in the folder `runs`, the newest last."""
     return [config.parent for config in sorted(runs.glob("*/run.yaml"), key=_begun)]
 
 
 def require_ours(paths: RunPaths) -> None:
-    """Check that the run can be resumed here by this user. Raises RunFolderError."""
+    """Check that this user can resume the run in this folder. Raises RunFolderError."""
     if not plain_text.is_text(place := paths.folder.resolve()):
         raise RunFolderError(f"{plain_text.escaped(place)}: {plain_text.NO_TEXT}")
     if os.statvfs(paths.folder).f_flag & os.ST_RDONLY:
@@ -212,11 +213,11 @@ def _newest(runs: str) -> Path:
         raise RunFolderError(f"--runs-folder: {runs} is a file, not a folder")
     found = in_order(Path(runs))
     if not found:
-        raise RunFolderError(f"{runs}: there is no run in it. Name the run's folder, or --runs-folder.")
+        raise RunFolderError(f"{runs}: the folder contains no run. Name the run's folder, or --runs-folder.")
     return found[-1]
 
 
 def _begun(config: Path) -> tuple[str, int, str]:
-    """Return the start time of a run: its name begins with the second, and run.yaml is written once."""
+    """Return a sort key by start time: the second in the run's name, then the time of run.yaml (written only once)."""
     name = config.parent.name
     return name[:_SECOND], config.stat().st_mtime_ns, name

@@ -1,10 +1,10 @@
-"""The journal: an append-only file of everything that a run must not forget.
+"""The journal: an append-only file of everything that must survive the end of the process.
 
     file    MAGIC, then records
     record  length (u32)  CRC of the body (u32)  sequence number (u64)  CRC of these three (u32)  │  body, MessagePack
 
-Each record is on disk before `append` returns. Opening cuts off a torn last record; other damage is an error. Reserved
-space (reserve.py) lets `last_word` be written on a full disk.
+Each record is on disk before `append` returns. Opening cuts off an incomplete last record; other damage is an error.
+Reserved space (reserve.py) lets `last_word` write a record on a full disk.
 """
 
 import os
@@ -31,10 +31,10 @@ _PREFIX: Final = _HEADER.size + _HEADER_CRC.size
 
 
 class Journal:
-    """The only writer of a journal. recovered: records found on opening, without a torn last one."""
+    """The only writer of a journal. recovered: records found on opening, without an incomplete last one."""
 
     def __init__(self, path: Path) -> None:
-        """Open or make the journal. Raises RunFolderError for a damaged or foreign file, or StorageError."""
+        """Open or make the journal. Raises RunFolderError for a damaged or foreign file, else StorageError."""
         fresh = not path.exists()
         self._path = path
         try:
@@ -54,7 +54,7 @@ class Journal:
         self._broken = False
 
     def append(self, record: Record) -> None:
-        """Write one record and wait until it is on disk. Raises StorageError, then also for later calls."""
+        """Write one record and wait until it is on disk. Raises StorageError; after that every call raises it."""
         if self._broken:
             raise StorageError(f"{self._path}: an earlier write failed; nothing more can be recorded")
         self._write(_framed(record, self._sequence))
@@ -68,7 +68,7 @@ class Journal:
             raise StorageError(f"{self._path.parent}: cannot be written: {error.strerror}") from error
 
     def last_word(self, record: Record) -> bool:
-        """Write a record into the reserved space, unless a sync failed. Returns whether it is on disk."""
+        """Write a record into the reserved space, unless a sync failed. Return whether it is on disk."""
         self._reserve.give_up()
         if not self._synced:
             return False
@@ -113,7 +113,7 @@ class Journal:
             raise StorageError(f"{self._path}: cannot be written: {error.strerror}") from error
 
     def _write(self, data: bytes) -> None:
-        """Write all of `data`: a full disk first causes a short write."""
+        """Write all of `data`, in several steps if needed: a full disk first causes a short write."""
         self._broken = True
         rest = memoryview(data)
         try:
@@ -135,17 +135,17 @@ def _framed(record: Record, sequence: int) -> bytes:
 
 
 def read(path: Path) -> tuple[Record, ...]:
-    """Read the records of a journal, also while a run writes it. Raises RunFolderError."""
+    """Read the records of a journal, even while a run writes to it. Raises RunFolderError."""
     return _scan(_contents(path), path)[0]
 
 
 def reserve_of(path: Path) -> Path:
-    """Return the path of the reserve beside a journal."""
+    """Return the path of the file of reserved space beside a journal."""
     return path.with_suffix(".reserve")
 
 
 def length(path: Path) -> int:
-    """Return the size of a journal in bytes, 0 without one."""
+    """Return the size of a journal in bytes; 0 if it does not exist."""
     try:
         return path.stat().st_size
     except OSError:
@@ -153,7 +153,7 @@ def length(path: Path) -> int:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in `folder` durable."""
+    """Make new and renamed files in `folder` survive a power failure."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -164,13 +164,13 @@ def sync_folder(folder: Path) -> None:
 def write_durably(path: Path, data: bytes, move: Callable[[Path, Path], object] = Path.rename) -> None:
     """Write `data` to `path`, whole or not at all: temporary name, sync, rename, folder sync.
 
-    move: replaces Path.rename. Raises StorageError.
+    move: called instead of Path.rename. Raises StorageError.
     """
     write_parts_durably(path, (data,), move)
 
 
 def write_parts_durably(path: Path, parts: Iterable[bytes], move: Callable[[Path, Path], object] = Path.rename) -> None:
-    """Write parts that are generated meanwhile, as write_durably does. Their errors leave no file."""
+    """Write parts to `path` as `write_durably` does, while they are generated. If that fails, no file is left."""
     unfinished = temporary(path, os.getpid())
     try:
         with unfinished.open("wb") as file:
@@ -227,7 +227,7 @@ def _scan(data: bytes, path: Path) -> tuple[tuple[Record, ...], int]:
 
 
 def _body_at(data: bytes, offset: int, sequence: int) -> bytes | None:
-    """Return the body of the record at `offset`, or None if it is damaged or not the expected one."""
+    """Return the body of the record at `offset`; None if it is damaged or has another sequence number."""
     header = data[offset : offset + _HEADER.size]
     check = data[offset + _HEADER.size : offset + _PREFIX]
     if len(check) < _HEADER_CRC.size or _HEADER_CRC.unpack(check)[0] != zlib.crc32(header):
@@ -240,7 +240,7 @@ def _body_at(data: bytes, offset: int, sequence: int) -> bytes | None:
 
 
 def _later_record(data: bytes, start: int, sequence: int) -> bool:
-    """Whether an intact header follows `start`: then the damage is no torn tail."""
+    """Whether an intact header follows `start`. If so, the damage is not just an incomplete last record."""
     for offset in range(start, len(data) - _PREFIX + 1):
         header = data[offset : offset + _HEADER.size]
         (check,) = _HEADER_CRC.unpack_from(data, offset + _HEADER.size)

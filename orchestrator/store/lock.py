@@ -1,7 +1,7 @@
 """The lock of a run's folder, held by the one process that works on the run.
 
-    working process   flock on `lock`, its Holder inside         ends ─▶ emptied, released
-    anybody           reads the Holder, and checks by PID and start time whether it still lives
+    working process   flock on `lock`, whose contents are its Holder         ends ─▶ emptied, released
+    any process       reads the Holder, and checks by PID and start time whether that process still lives
 
 Readers never try to take the lock, because that would lock the owner out for a moment.
 """
@@ -28,7 +28,7 @@ _MAX_BYTES: Final = 4096
 class Holder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The process that works on a run. start_ticks: field 22 of /proc/PID/stat.
 
-    boot_id, hostname, namespace: where its PID is valid.
+    boot_id, hostname, namespace: the boot, host and PID namespace in which the PID is valid.
     """
 
     pid: int
@@ -39,7 +39,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Life(enum.StrEnum):
-    """State of a holder as seen from this process."""
+    """Whether a holder of the lock lives, as seen from this process."""
 
     ALIVE = "alive"
     ENDED = "ended"
@@ -48,7 +48,7 @@ class Life(enum.StrEnum):
 
 @contextmanager
 def held(paths: RunPaths) -> Iterator[None]:
-    """Keep other processes away from the run's folder. Raises RunFolderError if one works on it."""
+    """Keep other processes from working on the run, within `with`. Raises RunFolderError if one works on it."""
     try:
         lock = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
@@ -63,7 +63,7 @@ def held(paths: RunPaths) -> Iterator[None]:
 
 
 def require_free(paths: RunPaths) -> None:
-    """Check that no process works on the run, without writing. Raises RunFolderError."""
+    """Check that no process works on the run. Writes nothing. Raises RunFolderError."""
     try:
         lock = os.open(paths.lock, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -75,7 +75,7 @@ def require_free(paths: RunPaths) -> None:
 
 
 def holder(paths: RunPaths) -> Holder | None:
-    """Return the process that holds the lock, or died with it."""
+    """Return the process that holds the lock, or held it when it was killed; None if there is none."""
     try:
         with paths.lock.open("rb") as file:
             return msgspec.json.decode(file.read(_MAX_BYTES), type=Holder)
@@ -84,7 +84,7 @@ def holder(paths: RunPaths) -> Holder | None:
 
 
 def life(of: Holder) -> Life:
-    """Return whether that process lives; ELSEWHERE on another host or in another container."""
+    """Return whether the process `of` lives; ELSEWHERE if it is on another host or in another container."""
     here = myself()
     if of.hostname != here.hostname and of.boot_id != here.boot_id:
         return Life.ELSEWHERE
@@ -124,7 +124,7 @@ def _take(lock: int, paths: RunPaths) -> None:
 
 
 def _write(lock: int, data: bytes) -> None:
-    """Replace the lock's contents. On a full disk the run goes on without them."""
+    """Replace the contents of the lock file. On a full disk it stays without contents, and the run goes on."""
     try:
         os.ftruncate(lock, 0)
         os.pwrite(lock, data, 0)

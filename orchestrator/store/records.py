@@ -7,17 +7,18 @@
     Beside                          another process computed on the GPU of an attempt, which was allowed
     Foreign                         another process came to a GPU, or left it
     ClockSet                        the host's time of day jumped
-    StoodStill                      the orchestrator was suspended
+    Suspension                      the orchestrator was suspended
     TelemetryEnded                  no more readings of the GPUs
     TooHot                          a GPU whose load was ended for its temperature
-    TakenOut                        a quarantined device
+    Quarantine                      a quarantined device
     Skipped                         a skipped model
     Added                           launches beyond the plan: a GPU is SUSPECT, or a burn-in has time left
     Dropped                         a planned or added launch without time for it
-    StopAsked                       a person requested a stop
+    StopRequest                     a person requested a stop
     Finished                        no more work, or stopped on request
 
-An End with a result follows that result's sync. A Start without an End is an interrupted attempt.
+An End with a result follows that result's sync. A Start without an End is an interrupted attempt. On disk each record
+has the frame of journal.py.
 """
 
 import msgspec
@@ -27,11 +28,11 @@ from protocol.failure import Failure
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True):
-    """A map whose "type" is the class's name. Wall times are seconds since the epoch."""
+    """A record: a map whose "type" is the name of the class. Wall times are seconds since the epoch."""
 
 
 class Header(_Record, frozen=True, kw_only=True):
-    """Identity of the run. Hashes: beginnings of the SHA-256 of plan.json and run.yaml.
+    """The identity of the run. The hashes are the beginnings of the SHA-256 of plan.json and run.yaml.
 
     config_hash: empty in runs of earlier versions.
     """
@@ -46,9 +47,9 @@ class Header(_Record, frozen=True, kw_only=True):
 
 
 class Segment(_Record, frozen=True, kw_only=True):
-    """A session begins. wall and monotonic_ns are read together and convert monotonic times.
+    """A session begins. wall and monotonic_ns are read at the same moment; with them monotonic times can be converted.
 
-    settings: environment variables with an effect (gpu/environment.py). served_s: seconds that a burn-in had served.
+    settings: environment variables that affect results (gpu/environment.py). served_s: seconds that a burn-in served.
     """
 
     boot_id: str
@@ -66,14 +67,14 @@ class Segment(_Record, frozen=True, kw_only=True):
 
 
 class ZygoteStarted(_Record, frozen=True, kw_only=True):
-    """The zygote is ready. start_ms: from its start to Ready. failed: module → error of the import."""
+    """The zygote is ready. start_ms: from its start to its Ready message. failed: module → error of its import."""
 
     start_ms: float
     failed: dict[str, str]
 
 
 class Start(_Record, frozen=True, kw_only=True):
-    """An attempt begins. attempt: from 1 within the cell, over all rounds."""
+    """An attempt begins. attempt: its number among the attempts at the cell, counted from 1 over all rounds."""
 
     launch: int
     cell: str
@@ -85,7 +86,7 @@ class Start(_Record, frozen=True, kw_only=True):
 
 
 class Spawned(_Record, frozen=True, kw_only=True):
-    """The attempt's process. start_ticks: field 22 of /proc/PID/stat."""
+    """The attempt's process exists. start_ticks: field 22 of /proc/PID/stat."""
 
     launch: int
     pid: int
@@ -93,7 +94,7 @@ class Spawned(_Record, frozen=True, kw_only=True):
 
 
 class End(_Record, frozen=True, kw_only=True):
-    """An attempt is over. result_sha256: of result.msgpack, synced by at_ns. figures: of a batch scan."""
+    """An attempt is over. result_sha256: of result.msgpack, which is on disk by at_ns. figures: of a batch scan."""
 
     launch: int
     at_ns: int
@@ -103,9 +104,9 @@ class End(_Record, frozen=True, kw_only=True):
 
 
 class Left(_Record, frozen=True, kw_only=True):
-    """The process of an attempt is gone and its device free. Follows End, may be missing.
+    """The process of an attempt is gone and its device free. Follows End; may be missing.
 
-    Exactly one of exit_code and signal is set; neither if it cannot be killed. teardown_ms: from the End's at_ns.
+    Exactly one of exit_code and signal is set; neither if the process cannot be killed. teardown_ms: since the End.
     """
 
     launch: int
@@ -115,7 +116,7 @@ class Left(_Record, frozen=True, kw_only=True):
 
 
 class Beside(_Record, frozen=True, kw_only=True):
-    """The result of an attempt counts although the process `by` computed on its GPU: --allow-busy was given."""
+    """The result of an attempt counts although the process `by` computed on the GPU, because of --allow-busy."""
 
     launch: int
     at_ns: int
@@ -123,7 +124,7 @@ class Beside(_Record, frozen=True, kw_only=True):
 
 
 class Foreign(_Record, frozen=True, kw_only=True):
-    """From now on the process `by` computes on a GPU; empty: none."""
+    """From now on the process `by` computes on a GPU; if `by` is empty, no other process does."""
 
     device: str
     at_ns: int
@@ -131,36 +132,36 @@ class Foreign(_Record, frozen=True, kw_only=True):
 
 
 class ClockSet(_Record, frozen=True, kw_only=True):
-    """The time of day jumped by `by_s` seconds against the monotonic clock, to `wall`."""
+    """The host's time of day jumped by `by_s` seconds, to `wall`. The monotonic clock does not jump."""
 
     at_ns: int
     wall: float
     by_s: float
 
 
-class StoodStill(_Record, frozen=True, kw_only=True):
-    """The orchestrator was suspended for `seconds` until at_ns. Deadlines were paused."""
+class Suspension(_Record, frozen=True, kw_only=True):
+    """The orchestrator was suspended for `seconds` until at_ns. Deadlines were extended by that time."""
 
     at_ns: int
     seconds: float
 
 
 class TelemetryEnded(_Record, frozen=True, kw_only=True):
-    """The telemetry process is gone or does not answer, for the rest of this segment."""
+    """The telemetry process is gone or does not answer. It stays so for the rest of this session."""
 
     at_ns: int
 
 
 class TooHot(_Record, frozen=True, kw_only=True):
-    """The load of a GPU was ended for its temperature. reason: with limit and temperature."""
+    """The load of a GPU was ended because of its temperature. reason: text with the limit and the temperature."""
 
     device: str
     at_ns: int
     reason: str
 
 
-class TakenOut(_Record, frozen=True, kw_only=True):
-    """A device is quarantined until a resume."""
+class Quarantine(_Record, frozen=True, kw_only=True):
+    """A device is quarantined until the next resume."""
 
     device: str
     at_ns: int
@@ -168,7 +169,7 @@ class TakenOut(_Record, frozen=True, kw_only=True):
 
 
 class Skipped(_Record, frozen=True, kw_only=True):
-    """No more launches of a model. Follows from earlier Ends. only: workload or size, empty for all."""
+    """No more launches of a model are made, because of earlier failures. only: workload or size; empty: all."""
 
     model: str
     only: str = ""
@@ -177,9 +178,9 @@ class Skipped(_Record, frozen=True, kw_only=True):
 
 
 class Added(_Record, frozen=True, kw_only=True):
-    """More launches of planned cells, (cell id, round) each, in each device's order.
+    """More launches of planned cells are added, each as (cell id, round), in the order of each device.
 
-    For SUSPECT GPUs (state/added_launches.py), or another round of a burn-in (kinds/burn_in/more_rounds.py).
+    The reason is a SUSPECT GPU (state/added_launches.py) or another round of a burn-in (kinds/burn_in/more_rounds.py).
     """
 
     slots: tuple[tuple[str, int], ...]
@@ -196,14 +197,14 @@ class Dropped(_Record, frozen=True, kw_only=True):
     reason: str
 
 
-class StopAsked(_Record, frozen=True, kw_only=True):
-    """`stop`, Ctrl-C or SIGTERM: nothing new begins. The second in a segment ends running launches."""
+class StopRequest(_Record, frozen=True, kw_only=True):
+    """A stop was requested: `stop`, Ctrl-C or SIGTERM. No launch begins; a second request ends running launches."""
 
     at_ns: int
 
 
 class Finished(_Record, frozen=True, kw_only=True):
-    """The session ends. interrupted: launches remain, for `reason`. broken: gpubench itself failed."""
+    """A session ends. interrupted: launches remain, because of `reason`. broken: gpubench itself failed."""
 
     at_ns: int
     interrupted: bool
@@ -212,6 +213,6 @@ class Finished(_Record, frozen=True, kw_only=True):
 
 
 _OfAttempt = Start | Spawned | End | Left | Beside
-_OfMachine = ZygoteStarted | Foreign | ClockSet | StoodStill | TelemetryEnded | TooHot
-_OfPlan = TakenOut | Skipped | Added | Dropped | StopAsked
+_OfMachine = ZygoteStarted | Foreign | ClockSet | Suspension | TelemetryEnded | TooHot
+_OfPlan = Quarantine | Skipped | Added | Dropped | StopRequest
 Record = Header | Segment | _OfAttempt | _OfMachine | _OfPlan | Finished

@@ -1,4 +1,4 @@
-"""Places of a run's report besides its folder: -o, also for a moved run, but not for a copied one."""
+"""Where a run's reports are: in its folder, and at -o. The report at -o belongs to a moved run, but not to a copy."""
 
 import filecmp
 from collections.abc import Collection
@@ -10,7 +10,7 @@ from protocol.paths import RunPaths
 
 
 def published(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
-    """Return the requested report files, one for each format; none for a copy of a run."""
+    """Return the report files at -o, one for each requested format; none for a copy of a run."""
     if is_copy(stored, paths):
         return ()
     output = Path(stored.configuration.output_path)
@@ -18,13 +18,13 @@ def published(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
 
 
 def unwritten(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
-    """Return the missing report files of a finished run, in its folder and at -o."""
+    """Return the report files of a finished run that do not exist, in its folder and at -o."""
     own = (paths.report(kind) for kind in dict.fromkeys((*ALWAYS, *stored.configuration.formats)))
     return tuple(path for path in (*own, *published(stored, paths)) if _is_missing(path))
 
 
 def shown(stored: StoredRun, paths: RunPaths, fresh: Collection[Path] = ()) -> tuple[Path, ...]:
-    """Return a report file for each format, at -o unless another run replaced that one.
+    """Return a report file for each format: the one at -o, or if another run replaced it, the one in the run's folder.
 
     fresh: files at -o that were just written.
     """
@@ -34,12 +34,12 @@ def shown(stored: StoredRun, paths: RunPaths, fresh: Collection[Path] = ()) -> t
 
 
 def home(stored: StoredRun) -> Path:
-    """Return the folder in which the run was started."""
+    """Return the folder in which the run was made."""
     return Path(stored.configuration.runs_folder) / stored.run_id
 
 
 def is_copy(stored: StoredRun, paths: RunPaths) -> bool:
-    """Whether the original folder of the run exists elsewhere."""
+    """Whether this folder is a copy of the run: the folder in which the run was made exists elsewhere."""
     original = RunPaths(home(stored)).config
     try:
         return original.exists() and not original.samefile(paths.config)

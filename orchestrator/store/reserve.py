@@ -1,6 +1,6 @@
 """Reserved disk space, so that a run can record on a full disk why it stopped.
 
-After each failed launch the disk is asked for more: without space the cell is not at fault.
+After each failed launch the run requests a little more space. If it gets none, the full disk made the launch fail.
 """
 
 import contextlib
@@ -17,32 +17,32 @@ _FIRST_BYTES: Final = 64 * 1024
 
 
 class Reserve:
-    """A file of reserved space. Raises OSError where the disk has none."""
+    """A file that reserves disk space. Raises OSError if the disk has no room for it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         _take(path, SIZE_BYTES)
 
     def require_more(self) -> None:
-        """Check that the disk has further space. Raises OSError."""
+        """Check that the disk has a little free space besides the reserve. Raises OSError if it has not."""
         asked = self._path.with_suffix(".asked")
         _take(asked, _ASKED_BYTES)
         asked.unlink()
 
     def give_up(self) -> None:
-        """Release the space. May be called again."""
+        """Release the reserved space. A second call does nothing."""
         remove(self._path)
 
 
 def require_first(folder: Path) -> None:
-    """Check that a run can begin in its folder. Raises OSError."""
+    """Check that the disk has room for a run's first files. Raises OSError."""
     asked = folder / "journal.asked"
     _take(asked, _FIRST_BYTES)
     asked.unlink()
 
 
 def remove(path: Path) -> None:
-    """Remove a reserve, also that of a killed process."""
+    """Remove the file of reserved space, also one that a killed process left."""
     for file in (path, path.with_suffix(".asked")):
         with contextlib.suppress(OSError):  # whatever keeps it, nobody needs the file any more
             file.unlink()

@@ -1,7 +1,7 @@
-"""The configuration and plan of a run in its folder: run.yaml for people, plan.json for cells and order.
+"""The configuration and plan of a run as files in its folder: run.yaml for people, plan.json for cells and order.
 
 StoredRun ── store ──▶ plan.json, then run.yaml ── load ──▶ StoredRun
-journal.gpj begins with the hashes of both ── require_one_run
+journal.gpj begins with the hashes of both files ── require_one_run compares them
 """
 
 import hashlib
@@ -28,7 +28,7 @@ MAX_PLAN_BYTES: Final = 128 * 1024 * 1024
 
 
 def store(stored: StoredRun, paths: RunPaths) -> None:
-    """Write plan.json, then run.yaml, which makes the folder a run's. Raises StorageError."""
+    """Write plan.json, then run.yaml. A folder with run.yaml is the folder of a run. Raises StorageError."""
     contents = msgspec.to_builtins(stored, builtin_types=())
     del contents["plan"]
     text = yaml.dump(contents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
@@ -37,7 +37,7 @@ def store(stored: StoredRun, paths: RunPaths) -> None:
 
 
 def load(paths: RunPaths) -> StoredRun:
-    """Read run.yaml and plan.json. Raises RunFolderError if one is missing or damaged."""
+    """Read run.yaml and plan.json. Raises RunFolderError if a file is missing or damaged."""
     try:
         contents: object = yaml_file.parse(_config(paths), str(paths.config)).value
     except ConfigError as error:
@@ -93,7 +93,7 @@ def _of_another_version(version: str) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """SafeDumper with tuples as lists and without aliases."""
+    """A YAML dumper that writes tuples as lists and repeats values instead of using aliases."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""Times on the calendar, as the report writes them."""
+"""Calendar times in the format of the report."""
 
 import datetime
 

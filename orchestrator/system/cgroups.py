@@ -1,4 +1,4 @@
-"""This process's control groups (version 1 and 2): limits of memory, cores and processes, and out-of-memory kills."""
+"""The control groups (version 1 and 2) of this process: limits of memory, cores and processes; out-of-memory kills."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ _UNLIMITED_BYTES: Final = 1 << 60
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The tightest limit of each kind, None where there is none. cores: CPU seconds per second."""
+    """The tightest limit of each kind; None without a limit. cores: CPU seconds per second."""
 
     memory_bytes: int | None = None
     cores: float | None = None
@@ -27,7 +27,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def limits(root: Path = _ROOT, own: Path = _OWN) -> Limits:
-    """Read the limits of this process. root, own: places of the kernel's files."""
+    """Read the limits of this process. root: the kernel's control groups. own: the file that names our groups."""
     return Limits(
         memory_bytes=_tightest(root, own, "memory", _memory),
         cores=_tightest(root, own, "cpu", _cores),
@@ -36,14 +36,14 @@ def limits(root: Path = _ROOT, own: Path = _OWN) -> Limits:
 
 
 def oom_kills(root: Path = _ROOT, own: Path = _OWN, host_file: Path = _VMSTAT) -> int | None:
-    """Count processes killed by the kernel for lack of memory: in our group if it counts them, else on the host."""
+    """Count processes that the kernel killed for lack of memory, in our group or else on the host; None if unknown."""
     counter = _oom_counter(root, own, host_file)
     return None if counter is None else _kills_in(counter)
 
 
 @functools.cache
 def _oom_counter(root: Path, own: Path, host_file: Path) -> Path | None:
-    """Find the file that counts, once: each launch needs it, and there are nine candidates."""
+    """Find the file that counts out-of-memory kills; None if there is none. Cached, because each launch needs it."""
     groups = [
         group / name for group in _folders(root, own, "memory") for name in ("memory.events", "memory.oom_control")
     ]
@@ -61,7 +61,7 @@ def _tightest(root: Path, own: Path, controller: str, read: Callable[[Path], T |
 
 
 def _folders(root: Path, own: Path, controller: str) -> Iterator[Path]:
-    """Folders of our groups, ours first. In a container the path may be the host's: then only the root exists."""
+    """Yield the folders of our control groups, ours first. In a container only `root` may exist."""
     for line in host.text(own).splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):

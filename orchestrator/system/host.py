@@ -10,24 +10,24 @@ _PROC: Final = Path("/proc")
 
 
 def boot_id() -> str:
-    """Return the identity of this boot; empty if unknown."""
+    """Return the kernel's id of this boot; empty if unknown."""
     return text(_BOOT_ID).strip()
 
 
 def start_ticks(pid: int) -> int | None:
-    """Return the start time of a process in clock ticks since boot; None without the process."""
+    """Return the start time of a process in clock ticks since boot; None if there is no such process."""
     fields = _fields(pid)
     return int(fields[19]) if fields else None
 
 
 def parent(pid: int) -> int | None:
-    """Return the parent of a process; 0 for the first of all, None without the process."""
+    """Return the PID of a process's parent; 0 for the first of all processes, None if there is no such process."""
     fields = _fields(pid)
     return int(fields[1]) if fields else None
 
 
 def process_state(pid: int) -> str:
-    """Describe state and CPU time of a process: "T (stopped), 0.3 s of CPU time"; empty without the process."""
+    """Describe a process's state and CPU time: "T (stopped), 0.3 s of CPU time"; empty if there is no such process."""
     state = next((line for line in text(_PROC / str(pid) / "status").splitlines() if line.startswith("State:")), "")
     fields = _fields(pid)
     if not state or not fields:
@@ -37,12 +37,12 @@ def process_state(pid: int) -> str:
 
 
 def _fields(pid: int) -> list[str]:
-    """Return the fields of `stat` behind the name, which may contain spaces and brackets; empty without the process."""
+    """Return the fields of /proc/PID/stat after the name, which may contain spaces; empty if there is no process."""
     return text(_PROC / str(pid) / "stat").rpartition(")")[2].split()
 
 
 def process_name(pid: int) -> str | None:
-    """Return the kernel's name of a process; None without the process."""
+    """Return the kernel's name of a process; None if there is no such process."""
     return text(Path(f"/proc/{pid}/comm")).strip() or None
 
 
@@ -55,7 +55,7 @@ def age_s(pid: int | None = None) -> float:
 
 
 def text(path: Path) -> str:
-    """Read a file of the kernel; empty where it cannot be read."""
+    """Read a file of the kernel; empty if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -63,6 +63,6 @@ def text(path: Path) -> str:
 
 
 def number(path: Path) -> int | None:
-    """Read the whole number in a file of the kernel; None for anything else ("max"), and without the file."""
+    """Read the whole number in a file of the kernel; None if it is missing or has other contents ("max")."""
     content = text(path).strip()
     return int(content) if content.isdigit() else None

@@ -1,7 +1,7 @@
-"""Log files of launches, kept below a cap without blocking the process that prints.
+"""Log files of launches, kept below a size limit without blocking the process that prints.
 
-The middle of a file above the cap is given back to the file system. Once the logs of a run take ALL_BYTES together,
-only a few kilobytes of each further one are kept.
+The middle of a file above the limit is given back to the file system. Once all logs of a run take ALL_BYTES together,
+only a few kilobytes of each further log are kept.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ _FALLOC_FL_PUNCH_HOLE: Final = 2
 
 
 def hold_below_cap(path: Path) -> None:
-    """Punch the middle out of a file above the cap, while its process may be writing to it."""
+    """Remove the middle of a file above CAP_BYTES from the disk, while its process may be writing to the file."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -42,13 +42,13 @@ def hold_below_cap(path: Path) -> None:
 
 
 class RunLogs:
-    """Total size of the logs of one run."""
+    """The total size of the logs of one run, which limits how much of further logs is kept."""
 
     def __init__(self, paths: RunPaths) -> None:
         self.bytes = sum(path.stat().st_size for path in paths.of_processes("std*.log"))
 
     def compact(self, path: Path) -> None:
-        """Compact the log of a process that has ended; to a few kilobytes once the others take ALL_BYTES."""
+        """Shorten the log of an ended process; to a few kilobytes if the other logs take ALL_BYTES."""
         if self.bytes < ALL_BYTES:
             compact(path, CAP_BYTES, _HEAD_BYTES, _TAIL_BYTES)
         else:
@@ -57,7 +57,7 @@ class RunLogs:
 
 
 def compact(path: Path, cap: int = CAP_BYTES, head: int = _HEAD_BYTES, tail: int = _TAIL_BYTES) -> None:
-    """Cut the middle out of a file above `cap` whose process has ended, with a note of the missing bytes."""
+    """Cut the middle out of a file above `cap` whose process has ended, and note how many bytes are missing."""
     try:
         size = path.stat().st_size
     except FileNotFoundError:
@@ -78,7 +78,7 @@ def compact(path: Path, cap: int = CAP_BYTES, head: int = _HEAD_BYTES, tail: int
 
 
 def phase_reached(path: Path, otherwise: Phase) -> Phase:
-    """Read the phase in the file at `path`; `otherwise` without the file."""
+    """Read the phase in the file at `path`; return `otherwise` if there is no file."""
     try:
         return Phase(path.read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -86,7 +86,7 @@ def phase_reached(path: Path, otherwise: Phase) -> Phase:
 
 
 def tail(path: Path, length: int = TAIL_TEXT_BYTES) -> str:
-    """Return the last lines of a log, at most `length` bytes; empty when there is none."""
+    """Return the last lines of a log, at most `length` bytes; empty if there is no log."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -97,7 +97,7 @@ def tail(path: Path, length: int = TAIL_TEXT_BYTES) -> str:
 
 
 def _punch(fd: int, offset: int, length: int) -> bool:
-    """Give the bytes back to the file system, keeping the file's length. Returns False where it cannot do that."""
+    """Give a range of bytes back to the file system; the file keeps its length. Return False if that is impossible."""
     fallocate = ctypes.CDLL(None, use_errno=True).fallocate64
     mode = ctypes.c_int(_FALLOC_FL_PUNCH_HOLE | _FALLOC_FL_KEEP_SIZE)
     return bool(fallocate(ctypes.c_int(fd), mode, ctypes.c_int64(offset), ctypes.c_int64(length)) == 0)

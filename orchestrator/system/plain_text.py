@@ -1,4 +1,4 @@
-"""Make text of others (names, messages, paths) harmless for terminals and tables."""
+"""Make text from outside (names, messages, paths) harmless for terminals and tables."""
 
 import re
 from pathlib import Path
@@ -23,7 +23,7 @@ def is_text(path: str | Path) -> bool:
 
 
 def is_utf_8(word: str) -> bool:
-    """Whether a word of the command line or the environment is UTF-8. Python keeps other bytes as surrogates."""
+    """Whether an argument or an environment variable is UTF-8. Python keeps other bytes as surrogate characters."""
     return _SURROGATE.search(word) is None
 
 
@@ -33,17 +33,17 @@ def escaped(path: str | Path) -> str:
 
 
 def plain(text: str) -> str:
-    """Return one line without terminal escapes and unprintable characters, among them marks of writing direction."""
+    """Return text as one line, without terminal escapes, unprintable characters and marks of writing direction."""
     return " ".join(_printable(_BLANK.sub(" ", _ESCAPE.sub("", text))).split())
 
 
 def aligned(line: str) -> str:
-    """Clean a line of a log or a program like `plain`, but keep its blanks."""
+    """Clean a line of output like `plain`, but keep its spaces."""
     return _printable(_ESCAPE.sub("", line).expandtabs()).rstrip()
 
 
 def plain_lines(text: str) -> str:
-    """Clean text of several lines like `plain`, but keep its lines."""
+    """Clean text of several lines like `plain`, but keep the lines and their spaces."""
     return "\n".join(map(aligned, text.splitlines()))
 
 

@@ -21,14 +21,14 @@ _KILLED_S: Final = 5.0
 
 @dataclass(frozen=True)
 class Exit:
-    """End of a process: either its exit code, or the signal that killed it."""
+    """How a process ended: by its exit code, or by the signal that killed it. The other field is None."""
 
     code: int | None
     signal: int | None
 
     @property
     def description(self) -> str:
-        """Describe the end: "exit code 3", "killed by SIGKILL"."""
+        """The end in words: "exit code 3", "killed by SIGKILL"."""
         if self.signal is None:
             return f"exit code {self.code}"
         try:
@@ -38,12 +38,12 @@ class Exit:
 
 
 def reap(pid: int) -> Exit | None:
-    """Wait for a child to end. Returns None if it is not ours."""
+    """Wait until a child process ends. Return None if it is not a child of this process."""
     return _reap(pid, os.WEXITED)
 
 
 def reap_now(pid: int) -> Exit | None:
-    """Reap a child without waiting. Returns None while it lives, or if it is not ours."""
+    """Collect an ended child process without waiting. Return None if it still lives or is not our child."""
     return _reap(pid, os.WEXITED | os.WNOHANG)
 
 
@@ -59,7 +59,7 @@ def _reap(pid: int, options: int) -> Exit | None:
 
 
 def reap_orphan(known_pids: Collection[int | None]) -> int | None:
-    """Reap one ended child that is not in `known_pids` (an adopted grandchild). Returns its PID, or None."""
+    """Collect one ended child that is not in `known_pids` (an adopted grandchild). Return its PID, or None."""
     try:
         status = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -72,7 +72,7 @@ def reap_orphan(known_pids: Collection[int | None]) -> int | None:
 
 
 def was_stopped(pid: int) -> bool:
-    """Whether a signal has stopped or continued a child since the last call. The kernel keeps it until it is read."""
+    """Whether a signal has stopped or continued a child since the last call."""
     changed = False
     with contextlib.suppress(ChildProcessError):  # it was reaped before
         while os.waitid(os.P_PID, pid, os.WSTOPPED | os.WCONTINUED | os.WNOHANG) is not None:
@@ -81,7 +81,7 @@ def was_stopped(pid: int) -> bool:
 
 
 def ends_within(pidfd: int, patience_s: float) -> bool:
-    """Wait for the end of a process for `patience_s` at most. Returns whether it has ended."""
+    """Wait for the end of a process, at most `patience_s`. Return whether it has ended."""
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
     return bool(poller.poll(patience_s * 1000))
@@ -94,7 +94,7 @@ def signal_quietly(pid: int, number: signal.Signals) -> None:
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a worker and everything in its process group."""
+    """Send a signal to a worker and all processes in its process group."""
     try:
         os.killpg(pid, number)
     except ProcessLookupError:
@@ -102,9 +102,9 @@ def signal_group(pid: int, number: signal.Signals) -> None:
 
 
 def end_leftovers(processes: Iterable[Identity]) -> None:
-    """Kill processes of an earlier session of this run, if PID and start time are the same, and await their end.
+    """Kill processes of an earlier session of this run, if PID and start time are the same, and wait for their end.
 
-    This process and its ancestors are spared. Waits 5 s at most: one may hang in a driver.
+    This process and its ancestors are spared. The wait is 5 s at most, because a process may hang in a driver.
     """
     spared = _lineage()
     others = [identity for identity in processes if identity[0] not in spared]
@@ -119,7 +119,7 @@ def end_leftovers(processes: Iterable[Identity]) -> None:
 
 
 def orphans(workers: Collection[Identity], folder: Path) -> list[Identity]:
-    """Find processes that workers of an earlier session left: in one of their sessions, holding a file of `folder`.
+    """Find processes that an earlier session's workers left: in a worker's session, with an open file of `folder`.
 
     Excluded: processes older than the worker, sessions led by another process, and this process's ancestors.
     """
@@ -143,12 +143,12 @@ def _lineage() -> frozenset[int]:
 
 
 def holds(pid: int, folder: Path) -> bool:
-    """Whether a process has a file of `folder` open. Raises OSError if it has ended, or is somebody else's."""
+    """Whether a process has a file of `folder` open. Raises OSError if it has ended or belongs to another user."""
     return any(link.readlink().is_relative_to(folder) for link in Path(f"/proc/{pid}/fd").iterdir())
 
 
 def signal_same(pid: int, ticks: int, number: signal.Signals) -> bool:
-    """Send a signal to any process, if PID and start time are still the same. Returns whether it did.
+    """Send a signal to any process, if PID and start time are still the same. Return whether it was sent.
 
     Raises PermissionError for a process of another user.
     """

@@ -1,4 +1,4 @@
-"""Start processes, all children of the orchestrator: as a child subreaper it adopts forked workers."""
+"""Start processes, all as children of the orchestrator. Workers that a zygote forked become its children too."""
 
 import contextlib
 import ctypes
@@ -42,18 +42,18 @@ _COMPILED: Final = "TORCHINDUCTOR_CACHE_DIR"
 
 
 def rooms_root() -> Path:
-    """Return the folder that holds the rooms of this process."""
+    """Return the folder that holds the packages ("rooms") of this process: protocol, worker, orchestrator."""
     return Path(__file__).resolve().parents[2]
 
 
 def become_subreaper() -> None:
-    """Make orphans below this process its children."""
+    """Let this process adopt its descendants when their parents end."""
     if _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")
 
 
 def die_with(parent: int) -> None:
-    """Have this process killed when its parent dies, also after an exec; exit at once if it is already dead."""
+    """Let the kernel kill this process when its parent dies, also after an exec. Exit at once if the parent is dead."""
     if _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
     if os.getppid() != parent:
@@ -61,7 +61,7 @@ def die_with(parent: int) -> None:
 
 
 def check_rooms() -> None:
-    """Raise ConfigError unless children will import the packages of this process."""
+    """Raise ConfigError unless child processes will import the same packages as this process."""
     search = [str(rooms_root()), *sys.path[1:]] if _in_checkout() else sys.path[1:]
     for room in ("protocol", "worker", "orchestrator"):
         spec = PathFinder.find_spec(room, search)
@@ -74,13 +74,13 @@ def check_rooms() -> None:
 
 
 def _in_checkout() -> bool:
-    """Whether the packages are in a folder that a child would not search by itself."""
+    """Whether the packages are in a source checkout, where a child process would not find them by itself."""
     installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), site.getusersitepackages()}
     return str(rooms_root()) not in installed
 
 
 def child_environment(extra: dict[str, str]) -> dict[str, str]:
-    """Return our environment, with `extra`, for a child started with -P, also in a checkout."""
+    """Return our environment and `extra`, for a child started with -P: even in a checkout it finds our packages."""
     environment = {**os.environ, **extra}
     if _in_checkout():  # an installed root in PYTHONPATH would put site-packages before the standard library
         paths = [str(rooms_root()), *filter(None, [environment.get("PYTHONPATH")])]
@@ -89,9 +89,9 @@ def child_environment(extra: dict[str, str]) -> dict[str, str]:
 
 
 def environment_of_workers(cache: Path, defaults: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return additions to our environment for processes that import torch. cache: folder of the weights.
+    """Return variables to add to our environment for processes that import torch. cache: folder of the weights.
 
-    defaults: variables to set unless the user has. torch's compile cache is put into `cache` if that is writable.
+    defaults: variables to set unless the user has set them. If `cache` is writable, torch's compile cache is there.
     """
     unset = {name: value for name, value in (defaults or {}).items() if name not in os.environ}
     standing = next(place for place in (cache, *cache.parents) if os.access(place, os.F_OK))
@@ -106,15 +106,15 @@ def environment_of_workers(cache: Path, defaults: Mapping[str, str] | None = Non
 
 
 def start_module(module: str, *, log: Path, environment: dict[str, str], control: socket.socket) -> int:
-    """Start `python -P -m module` in its own session, its end of `control` as descriptor 3. Returns the PID."""
+    """Start `python -P -m module` in its own session. control: socket, its descriptor 3. Return the PID."""
     with _opened(os.devnull, os.O_RDONLY) as null, _opened(log, _APPENDED) as output:
         return _start(module, environment, stdin=null, output=output, control=control.fileno())
 
 
 def start_launch(spec: LaunchSpec, environment: dict[str, str], python: str = "") -> int:
-    """Start a new interpreter for a launch, which reads `spec` from standard input. Returns the PID.
+    """Start a new interpreter for a launch, which reads `spec` from standard input. Return the PID.
 
-    python: an interpreter with its own libraries, empty for ours. `environment` leads it to our rooms (rooms_alone).
+    python: an interpreter with its own libraries, empty for ours. `environment` leads it to our packages (rooms_alone).
     """
     reader, writer = os.pipe()
     try:
@@ -127,7 +127,7 @@ def start_launch(spec: LaunchSpec, environment: dict[str, str], python: str = ""
 
 
 def start_answering(module: str, *, environment: dict[str, str]) -> tuple[int, int]:
-    """Start `python -P -m module` in its own session. Returns the PID and a descriptor of its output, to be closed."""
+    """Start `python -P -m module` in its own session. Return its PID and a descriptor of its output, to be closed."""
     reader, writer = os.pipe()
     try:
         with _opened(os.devnull, os.O_RDONLY) as null:
@@ -149,7 +149,7 @@ def _opened(path: str | Path, flags: int) -> Iterator[int]:
 
 
 def rooms_alone(folder: Path) -> Path:
-    """Make a folder in `folder` that holds only links to the packages protocol and worker. Raises OSError."""
+    """Make a folder in `folder` with only links to our packages protocol and worker; return it. Raises OSError."""
     place = folder / "rooms"
     place.mkdir(exist_ok=True)
     for room in ("protocol", "worker"):
@@ -167,9 +167,9 @@ def _start(
     control: int | None = None,
     python: str = "",
 ) -> int:
-    """Start `python -P -m module`, which the kernel kills when this process's main thread ends. Returns the PID.
+    """Start `python -P -m module`. The kernel kills it when the main thread of this process ends. Return the PID.
 
-    That is set before Python starts: a process stopped in between would outlive us. Raises OSError.
+    The kernel is told before Python starts: a process stopped in between would outlive us. Raises OSError.
     """
     parent = os.getpid()
 
@@ -197,10 +197,10 @@ def _start(
 
 
 class Zygote:
-    """The parent's end of a zygote: requests forks, and receives the answers."""
+    """The parent's end of the connection to a zygote: requests forks and receives the answers."""
 
     def __init__(self, preload: tuple[str, ...], log: Path, environment: dict[str, str]) -> None:
-        """Start a zygote, which imports `preload` before it answers Ready. environment: additions to ours."""
+        """Start a zygote, which imports `preload` before it answers Ready. environment: variables added to ours."""
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self.pid = start_module("worker.zygote", log=log, environment=environment, control=theirs)
@@ -209,16 +209,16 @@ class Zygote:
             self._send(Prepare(preload=preload, root=str(rooms_root())))
 
     def fileno(self) -> int:
-        """Descriptor, readable when there is an answer, or the process is gone."""
+        """Return a descriptor, readable when there is an answer or the zygote is gone."""
         return self._control.fileno()
 
     def fork(self, spec: LaunchSpec) -> None:
-        """Request the process of a launch. Raises OSError when the zygote accepts nothing more."""
+        """Request a fork for a launch. Raises OSError if the zygote accepts no more requests."""
         with contextlib.suppress(ConnectionError):  # receive sees its death
             self._send(Fork(spec=spec))
 
     def receive(self) -> FromZygote | None:
-        """Return an answer, None when there is none yet. Raises EOFError when the zygote is gone."""
+        """Return an answer; None if there is none yet. Raises EOFError if the zygote is gone."""
         try:
             data = self._control.recv(_MAX_ANSWER_BYTES)
         except BlockingIOError:
@@ -230,7 +230,7 @@ class Zygote:
         return _FROM_ZYGOTE.decode(data)
 
     def close(self) -> Exit | None:
-        """Close the socket, kill the process if that did not end it, and reap it."""
+        """Close the socket, kill the zygote, and return how it ended; None if it is not our child."""
         self._control.close()
         signal_quietly(self.pid, signal.SIGKILL)
         return reap(self.pid)

@@ -1,4 +1,4 @@
-"""Read files of a run that somebody else may have made: regular ones that fit into memory."""
+"""Read files of a run that another user may have made: only regular files that fit into memory."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ _NOT_REGULAR: Final = "not a regular file, but a pipe, a device or a socket"
 
 
 def read(path: Path, start: int = 0, *, cap_bytes: int | None = None) -> bytes:
-    """Read a file from byte `start` on. Raises OSError also for no regular file, and beyond `cap_bytes` (CAP_BYTES)."""
+    """Read a file from byte `start` on. Raises OSError also if it is not regular or exceeds `cap_bytes` (CAP_BYTES)."""
     cap_bytes = CAP_BYTES if cap_bytes is None else cap_bytes
     with opened(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -38,7 +38,7 @@ def opened(path: Path) -> BinaryIO:
 
 
 def is_there(path: Path) -> bool:
-    """Whether anything of that name can be seen; never raises."""
+    """Whether anything with that name can be seen. Never raises."""
     try:
         return path.exists()
     except OSError:
@@ -46,7 +46,7 @@ def is_there(path: Path) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a folder of that name can be seen; never raises."""
+    """Whether a folder with that name can be seen. Never raises."""
     try:
         return path.is_dir()
     except OSError:

@@ -1,10 +1,12 @@
-"""Signals that ask a command to stop, as a descriptor for a poller.
+"""Count the signals that ask a command to stop, and make them visible to a poller through a descriptor.
 
-    the program begins ─▶ begin: each ends it ─▶ settle, where the command does not count them; otherwise:
-    the command begins ─▶ spare(0) ─▶ there is a folder: spare(1) ─▶ the loop: all are counted ─▶ hooks: spare(0)
-                          each ends it        the second ends it     1 gently, 2 at once          each ends a hook
+    the program begins     begin: a request ends the program. settle: takes that back
+    the command begins     spare(0): a request ends it
+    the run has a folder   spare(1): the second request ends it
+    the loop of the run    all requests are counted; the first ends launches gently, the second at once
+    hooks                  spare(0): each request ends a hook
 
-SIGINT and SIGTERM mean the same. SIGHUP is ignored: a run outlives its ssh session.
+SIGINT and SIGTERM mean the same. SIGHUP is ignored, so that a run outlives its ssh session.
 """
 
 import math
@@ -20,7 +22,7 @@ _FOUND: Final[dict[int, Any]] = {}
 
 
 class StopSignals:
-    """Counts stop requests while entered, all of them unless `spare` limits them. `fileno` is readable after one."""
+    """Counts stop requests within `with`. `spare` limits how many are only counted."""
 
     def __init__(self) -> None:
         self.requests = 0
@@ -30,11 +32,11 @@ class StopSignals:
         self._wakeup_before = -1
 
     def fileno(self) -> int:
-        """Descriptor to wait for."""
+        """Return the descriptor that becomes readable after a stop request."""
         return self._reader
 
     def spare(self, requests: float) -> None:
-        """Only count the next `requests`; the one after them raises KeyboardInterrupt."""
+        """Only count the next `requests` stop requests; the one after them raises KeyboardInterrupt."""
         self._spared = self.requests + requests
 
     def clear(self) -> None:
@@ -76,13 +78,13 @@ def begin() -> None:
 
 
 def settle() -> None:
-    """Restore the handlers from before `begin`."""
+    """Restore the signal handlers from before `begin`."""
     while _FOUND:
         signal.signal(*_FOUND.popitem())
 
 
 def leave() -> None:
-    """Ignore stop requests from here on, which would replace the exit code of a process that is ending."""
+    """Ignore stop requests from now on, because they would replace the exit code of this ending process."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     # Python ends by SIGINT, whatever sys.exit says, once a KeyboardInterrupt has left code of exec(), which dataclasses

@@ -26,7 +26,7 @@ _CHUNK_BYTES: Final = 64 * 1024
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
-    """No answer. seconds: how long the process hung, None if it ended. end: how it ended. last_line: its output."""
+    """No answer. seconds: how long the process hung, None if it ended. end: how it ended. last_line: of its output."""
 
     seconds: float | None = None
     end: str = ""
@@ -42,9 +42,9 @@ def ask(
     waiting: Callable[[], None] | None = None,
     remark_s: float = 0.0,
 ) -> T | Silence:
-    """Return the answer of the process `module`, as a `kind`, at most 4 s after the limit.
+    """Return the answer of the process `module`, as a `kind`, or Silence; at the latest 4 s after `timeout_s`.
 
-    environment: additions to ours. waiting: called once where there is no answer after `remark_s`.
+    environment: variables added to ours. waiting: called once if there is no answer after `remark_s`.
     """
     pid, answer = process_start.start_answering(module, environment=dict(environment or {}))
     pidfd = os.pidfd_open(pid)
@@ -63,14 +63,14 @@ def ask(
 
 
 def answer(find: Callable[[], msgspec.Struct]) -> int:
-    """Answer from within the asked process: print the result of `find`. Returns the exit code."""
+    """Print the result of `find` as the answer of this process. Return the exit code."""
     sys.stdout.buffer.write(msgspec.json.encode(find()) + b"\n")
     sys.stdout.buffer.flush()
     return 0
 
 
 def _heard(pidfd: int, answer: int, output: bytearray, until: float) -> bool:
-    """Read until the process ends, whether or not a child holds the pipe. Returns whether it ended in time."""
+    """Read output until the process ends, even if a child keeps the pipe open. Return whether it ended in time."""
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
     poller.register(answer, select.POLLIN)
@@ -94,7 +94,7 @@ def _read(answer: int, output: bytearray) -> bool:
 
 
 def _end(pid: int, pidfd: int) -> process_end.Exit | None:
-    """End a process that hangs: SIGTERM first, because a process killed inside the driver once froze an A100."""
+    """End a process that hangs. SIGTERM comes first: a process killed inside the driver once froze an A100."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         signal.pidfd_send_signal(pidfd, number)
         if process_end.ends_within(pidfd, _PATIENCE_S):

@@ -12,7 +12,7 @@ REMEDY: Final = "Free space, or set TMPDIR to a writable folder"
 
 
 def folder() -> Path | None:
-    """Return TMPDIR, else /tmp and its like, else the current folder; None if none is writable."""
+    """Return the folder for temporary files: TMPDIR, else /tmp or similar, else the current one; None if none works."""
     try:
         return Path(tempfile.gettempdir())
     except FileNotFoundError:

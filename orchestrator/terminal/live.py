@@ -19,7 +19,7 @@ REFRESH_EVERY_S: Final = 1.0
 
 
 class LiveDisplay:
-    """Draws snapshots in place. quiet: one line, and failures and warnings alone. now: monotonic seconds."""
+    """Draws snapshots in place. quiet: one line, failures and warnings. now: returns monotonic seconds."""
 
     def __init__(
         self, outlet: Outlet, *, quiet: bool, verbose: bool, now: Callable[[], float] = time.monotonic
@@ -37,7 +37,7 @@ class LiveDisplay:
         self._fit()
 
     def show(self, snapshot: Snapshot) -> None:
-        """Draw the snapshot, if the last one is a second old and the terminal has taken it."""
+        """Draw the snapshot, if the last one is a second old and the terminal has received all of it."""
         if self._now() - self._drawn_at < REFRESH_EVERY_S or self._outlet.gone or self._outlet.congested:
             return
         self._drawn_at = self._now()
@@ -72,6 +72,6 @@ class LiveDisplay:
         return Group(*texts, Text(total, style="bold", no_wrap=True, overflow="crop"))
 
     def _fit(self) -> None:
-        """Follow the terminal's size, less one column: some terminals wrap when the last one is written."""
+        """Follow the terminal's size, less one column: some terminals wrap when the last column is written."""
         size = self._outlet.size
         self._console.size = (max(size.columns - 1, 20), size.lines)

@@ -13,7 +13,7 @@ PROGRESS_EVERY_S: Final = 30.0
 
 
 class LogDisplay(ABC):
-    """Writes a run as lines of a log. now: monotonic seconds."""
+    """Writes a run as lines of a log. now: returns monotonic seconds."""
 
     def __init__(
         self, outlet: Outlet, *, quiet: bool, verbose: bool, now: Callable[[], float] = time.monotonic
@@ -52,5 +52,5 @@ class LogDisplay(ABC):
             self._write_progress(snapshot)
 
     def close(self) -> None:
-        """Send what the reader did not take yet."""
+        """Send the text that the reader has not received yet."""
         self._outlet.close()

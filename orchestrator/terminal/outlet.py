@@ -1,7 +1,7 @@
 """Text to a terminal, a pipe or a file, without ever blocking or failing.
 
-A stopped terminal or a stalled ssh connection would block an ordinary write, and every deadline with it. The file is
-opened anew, because O_NONBLOCK on the inherited description would reach the shell that shares it.
+A stopped terminal or a stalled ssh connection would block an ordinary write, and every deadline with it. The terminal
+or pipe is opened anew: the shell shares the inherited one, which must not become non-blocking.
 """
 
 import os
@@ -69,7 +69,7 @@ class Outlet:
             del self._pending[:sent]
 
     def close(self) -> None:
-        """Send the rest, waiting at most a second for a slow reader."""
+        """Send the queued text, waiting at most a second for a slow reader."""
         deadline = time.monotonic() + CLOSE_TIMEOUT_S
         while self.congested and not self.gone and (left := deadline - time.monotonic()) > 0:
             select.select([], [-1 if self._fd is None else self._fd], [], left)
@@ -79,7 +79,7 @@ class Outlet:
         self.gone = True
 
     def _send(self) -> int:
-        """Return the number of bytes that the reader took, 0 if it takes none now."""
+        """Send queued text. Returns how many bytes the reader took, 0 if it takes none now."""
         if self._fd is None:
             self._stream.write(self._pending.decode(self.encoding, "replace"))
             self._stream.flush()

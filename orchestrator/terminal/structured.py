@@ -22,7 +22,7 @@ _LEVELS: Final = {"debug", "info", "warning", "error", "critical"}
 
 
 class Structured(LogDisplay):
-    """Writes events as JSON. options: as of LogDisplay."""
+    """Writes events as JSON. options: those of LogDisplay."""
 
     def __init__(self, outlet: Outlet, **options: Any) -> None:  # noqa: ANN401  # handed on as they came
         super().__init__(outlet, **options)
@@ -71,7 +71,7 @@ def _fields_of(shown: CellEnded | DeviceLine) -> dict[str, Any]:
 
 
 def _plain(value: object) -> dict[str, Any]:
-    """Convert to JSON types, with stripped texts: `jq -r` prints them to a terminal."""
+    """Convert to JSON types, without control characters in texts, because `jq -r` prints them to a terminal."""
     plain: dict[str, Any] = _stripped(msgspec.to_builtins(value))
     return plain
 

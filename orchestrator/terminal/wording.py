@@ -28,7 +28,7 @@ def bar(fraction: float, width: int, *, ascii_only: bool) -> str:
 
 
 def fitted(text: str, width: int) -> str:
-    """Fit `text` into exactly `width` columns, and cut its end."""
+    """Pad `text` to exactly `width` columns, or cut its end."""
     return text.ljust(width) if len(text) <= width else text[: max(width - 1, 0)] + "~"[:width]
 
 

@@ -28,6 +28,7 @@ UNCHANGED: Final = {
     "2 %, all not steady": Setting(spread=0.02, trusted=False),
     "15 %, all not steady": Setting(spread=0.15, trusted=False),
     "60 %, all not steady, bound by the host": Setting(spread=0.6, trusted=False, host=True),
+    "60 %, unequal, all not steady, bound by the host": Setting(spread=0.6, unequal=0.7, trusted=False, host=True),
 }
 CHANGED: Final = {
     "one cell 5 % slower": Setting(changed=1, speed=0.95),

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from orchestrator.cli.commands import orchestrate
 from orchestrator.engine.status_types import Standing
-from orchestrator.store.records import StopAsked
+from orchestrator.store.records import StopRequest
 from protocol.messages import Deadlines
 from tests.fakes import faults
 from tests.fakes.node import ROOT, Node, start
@@ -55,15 +55,15 @@ def test_a_run_is_seen_and_stopped_from_elsewhere(call: Callable[..., Result], t
     watching = watch(node)
     asked = call("stop")
     assert (asked.exit_code, f"Process {node.process.pid} " in asked.stdout) == (0, True), asked.output
-    node.until(lambda: len(node.of(StopAsked)) == 1)
+    node.until(lambda: len(node.of(StopRequest)) == 1)
     assert "stop requested" in call("status").stdout
     assert any(re.search("warning: .*stop", line) for line in watching.stdout)
     assert call("stop").exit_code == 0
-    node.ended(4)
-    assert len(node.of(StopAsked)) == 2, "asked, and asked again"
-    assert told.read_text() == f"4 incomplete {tmp_path / FOLDER / 'out' / 'report.json'}\n"
-    seen, _ = watching.communicate(timeout=30)
+    seen, _ = watching.communicate(timeout=60)
     assert watching.returncode == 4
+    node.ended(4)  # after `watch`, which reads files of the folder as long as it runs
+    assert len(node.of(StopRequest)) == 2, "asked, and asked again"
+    assert told.read_text() == f"4 incomplete {tmp_path / FOLDER / 'out' / 'report.json'}\n"
     assert not any(line.rstrip().endswith("warning:") for line in seen.splitlines())
     assert call("stop").exit_code == 2, "no process works on it"
 
@@ -86,7 +86,7 @@ def test_a_dead_run_is_shown_as_such_and_a_watched_run_is_left_alone(
     assert "SIGSTOP, state T" in asked.stdout
     assert f"`kill -CONT {node.process.pid}`" in asked.stdout
     node.kill(signal.SIGCONT)
-    node.until(lambda: len(node.of(StopAsked)) == 1)
+    node.until(lambda: len(node.of(StopRequest)) == 1)
     node.kill()
     assert json.loads(call("status", "--json", str(FOLDER)).stdout)["standing"] == Standing.DIED
     assert call("stop", str(FOLDER)).exit_code == 2

@@ -1,7 +1,6 @@
 """`-b auto`: fresh processes find the largest batch that works, also when the orchestrator is killed in between."""
 
 import re
-from functools import partial
 from pathlib import Path
 
 from orchestrator.store.records import End
@@ -30,18 +29,13 @@ def test_the_largest_batch_that_works_is_found(tmp_path: Path) -> None:
     assert (cells["never"][0], scans["never"]["largest_batch_size"]) == ("failed", None)
 
 
-def answers_more_than(node: Node, number: int) -> bool:
-    return len(node.of(End)) > number
-
-
 def test_a_killed_scan_goes_on_where_it_was(tmp_path: Path) -> None:
     """What was learned is in the journal: no size that had an answer is tried again."""
     folder = tmp_path / "run"
     faults.prepare(folder, faults.model("m", do="raise", above=20, seconds=0.15), batch_sizes=(AUTO,))
-    for number in range(2):
-        node = Node(folder)
-        node.until(partial(answers_more_than, node, 4 * number))
-        node.kill()
+    killed = Node(folder)
+    killed.until(lambda: len(killed.of(End)) > 4)
+    killed.kill()
     last = Node(folder)
     assert last.ended()["batch_scans"][0]["largest_batch_size"] == 20
     answered = [

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.gpu.health.judges import Action
-from orchestrator.store.records import Added, Dropped, Segment, Start, ZygoteStarted
+from orchestrator.store.records import Added, Dropped, Segment
 from tests.e2e.test_burn_in import burn_in, records, report, resume
 from tests.e2e.test_burn_in_hangs import UNTIL_CONTINUED, hanging
 from tests.fakes.injection import inject
@@ -57,23 +57,6 @@ def test_time_in_which_a_worker_was_stopped_is_resumed(tmp_path: Path) -> None:
     before = records(tmp_path)
     assert resume(tmp_path).returncode == 0
     assert records(tmp_path) == before
-
-
-def test_who_was_stopped_while_it_imported_has_the_whole_time_left(tmp_path: Path) -> None:
-    """Its start costs nothing of what it is to make up for, and what was dropped for want of time waits again."""
-    running = burn_in(tmp_path, "40s")
-    while not list((tmp_path / "runs").glob("*/journal.gpj")):
-        time.sleep(0.05)
-    time.sleep(2)
-    running.send_signal(signal.SIGINT)
-    assert running.wait(timeout=60) == 4
-    assert not any(isinstance(record, Start) for record in records(tmp_path))
-    (told, *_) = (one for one in reasons(tmp_path) if "cut short: stopped on request" in one["text"])
-    assert told["action"] == Action.RESUME
-    again = resume(tmp_path)
-    assert again.returncode == 0, again.stdout
-    assert all(gpu["served_seconds"] > 27 for gpu in report(tmp_path)["burn_in"]["gpus"])
-    assert any(isinstance(record, ZygoteStarted) for record in records(tmp_path))
 
 
 def test_a_run_that_spent_its_time_on_importing_is_resumed(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from tests.e2e.test_own_models import run
 MODEL = """
 import torch
 
-class Breaks(torch.nn.Module):  # outputs change from call to call, so the compiled call is wrong
+class Breaks(torch.nn.Module):  # compiled outputs are wrong, and the number of calls makes torch compile again
     def __init__(self):
         super().__init__()
         self.net = torch.nn.Linear(64, 64)
@@ -18,7 +18,7 @@ class Breaks(torch.nn.Module):  # outputs change from call to call, so the compi
 
     def forward(self, x):
         self.calls += 1
-        x = self.net(x) * self.calls
+        x = self.net(x) * (2 if torch.compiler.is_compiling() else 1) + 0 * self.calls
         torch._dynamo.graph_break()
         return x.relu()
 
@@ -35,11 +35,13 @@ class Compiles(Breaks):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_compiling_is_measured_and_its_breaks_are_named(tmp_path: Path) -> None:
-    """Cold and cached time, the user's lines, the error against eager; caches are removed, and load stays eager."""
+    """Cold and cached time, the user's lines, wrong outputs and exit code 1. Caches are removed, and load is eager."""
     (tmp_path / "net.py").write_text(MODEL)
     words = "-m net.py:Breaks,net.py:Compiles -b 2 --phases inference --compile eager,default --launches 2 --allow-code"
     words += " --compile-shapes 8,16"
-    report, archive = run(tmp_path, words)
+    report, archive = run(tmp_path, words, expected=1)
+    causes = [(cause["kind"], cause["text"].split(", ")[:2]) for cause in report["verdict"]["causes"]]
+    assert causes == [("wrong result", [f"WRONG: net.py:{name}", "default"]) for name in ("Breaks", "Compiles")]
     found = {
         (one["model_name"], one["compile_mode"]): one["inference_metrics"]["batch_size_2"] for one in report["results"]
     }
@@ -53,7 +55,7 @@ def test_compiling_is_measured_and_its_breaks_are_named(tmp_path: Path) -> None:
     assert MODEL.splitlines()[int(line) - 1].strip() == "torch._dynamo.graph_break()"
     assert any("calls" in place for place in compiled["recompilations"])
     assert (compiled["relative_error"], compiled["within_tolerance"]) == (pytest.approx(1), False)
-    assert compiled["speed_up"] > 0
+    assert compiled["speed_up"] is None
     assert all("one size" in one["error"] for one in compiled["shapes"])
     assert found["net.py:Compiles", "eager"]["compilation"]["own"] is True
     assert list(RunPaths(archive.paths.folder).compiler_caches()) == []

@@ -59,41 +59,53 @@ def named(stranger: subprocess.Popen[bytes]) -> str:
 def test_a_contaminated_result_is_measured_again_when_the_gpu_is_free(
     nvml: FakeNvml, stranger: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    """A GPU waits while the other process is there. A visit that is over by the end of a cell costs its result too."""
+    """A GPU waits while the other process is there. A visit that is over by the end of a cell costs its result too.
+
+    A stop ends the waiting, and `resume` goes on.
+    """
     node = begin(nvml, tmp_path / "run", gpus=2)
     comes(nvml, stranger, gpus=2)
     time.sleep(1.6 * LOOKS_EVERY_S)
     assert node.of(End) == []
     leaves(nvml, gpu=1)
     node.until(lambda: withdrawn(node) == 2)
-    time.sleep(2 * LOOKS_EVERY_S)  # nothing may begin beside the stranger
+    node.until(lambda: sum(end.failure is None for end in node.of(End)) == 3)  # nothing may begin beside the stranger
     assert [one.device for one in node.of(Start)].count(uuid(0)) == 1
+    node.process.terminate()
+    assert [cell["status"] for cell in node.ended(4, timeout_s=20)["cells"]] == ["missing", "ok"]
+    assert ("GPU 0 waits" in node.output, "GPU 1 waits" in node.output) == (True, False)
     leaves(nvml)
-    report = node.ended()
+    report = gpu_runs.resume(nvml, tmp_path / "run").ended()
     assert [(cell["status"], cell["attempts"], cell["launches"]) for cell in report["cells"]] == [("ok", 2, 1)] * 2
     assert {failure["category"] for failure in report["failures"]} == {Category.CONTAMINATED}
     assert all(failure["message"].startswith(named(stranger)) for failure in report["failures"])
-    assert ("GPU 0 waits" in node.output, "GPU 1 waits" in node.output) == (True, False)
 
 
 def test_a_cell_that_is_contaminated_twice_has_failed(
     nvml: FakeNvml, stranger: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    """It is named after that, and the run is not complete. A stop ends the waiting between, and `resume` goes on."""
+    """It is named after that, and the run is not complete.
+
+    A kill between a result and its withdrawal loses neither: the journal has the other process first.
+    """
     node = begin(nvml, tmp_path / "run")
     comes(nvml, stranger)
-    node.until(lambda: withdrawn(node) == len(node.of(Left)) == 1)
-    node.process.terminate()
-    assert node.ended(4, timeout_s=20)["cells"][0]["status"] == "missing"
+    nvml.set({"gpu.0.memory_used_bytes": 3 * 2**30})  # the run waits for this memory, and judges the result after that
+    node.until(lambda: len(node.of(End)) == 1)
+    node.kill()
+    assert (withdrawn(node), node.of(Left)) == (0, [])
     leaves(nvml)
+    nvml.set({"gpu.0.memory_used_bytes": 0})
     again = gpu_runs.resume(nvml, tmp_path / "run")
     again.until(lambda: len(again.of(Start)) == 2)
     comes(nvml, stranger)
     again.until(lambda: withdrawn(again) == 2)
     leaves(nvml)
-    (cell,) = again.ended(4)["cells"]
+    report = again.ended(4)
+    (cell,) = report["cells"]
     assert (cell["status"], cell["attempts"], cell["launches"]) == ("failed", 2, 0)
     assert cell["reason"].startswith(f"{Category.CONTAMINATED}: PID ")
+    assert all(failure["message"].startswith(named(stranger)) for failure in report["failures"])
 
 
 def test_without_telemetry_a_gpu_does_not_wait(
@@ -128,21 +140,3 @@ def test_with_allow_busy_results_are_marked(nvml: FakeNvml, stranger: subprocess
     (attempt,) = node.archive().attempts
     assert attempt.promised
     assert attempt.beside == named(stranger)
-
-
-def test_resume_withdraws_a_contaminated_result(
-    nvml: FakeNvml, stranger: subprocess.Popen[bytes], tmp_path: Path
-) -> None:
-    """A kill between a result and its withdrawal loses neither: the journal has the other process first."""
-    node = begin(nvml, tmp_path / "run")
-    comes(nvml, stranger)
-    nvml.set({"gpu.0.memory_used_bytes": 3 * 2**30})  # the run waits for this memory, and judges the result after that
-    node.until(lambda: len(node.of(End)) == 1)
-    node.kill()
-    assert (withdrawn(node), node.of(Left)) == (0, [])
-    leaves(nvml)
-    nvml.set({"gpu.0.memory_used_bytes": 0})
-    report = gpu_runs.resume(nvml, tmp_path / "run").ended()
-    (cell,), (failure,) = report["cells"], report["failures"]
-    assert (cell["status"], cell["attempts"], cell["launches"]) == ("ok", 2, 1)
-    assert failure["message"].startswith(named(stranger))

@@ -1,7 +1,6 @@
 """Eight GPUs that are not there, NVML and CUDA of our own: everything around a launch, with workers that use no GPU."""
 
 import time
-from collections.abc import Callable
 from itertools import accumulate
 from pathlib import Path
 
@@ -70,7 +69,7 @@ def test_a_gpu_whose_memory_stays_taken_waits_until_it_is_free(tmp_path: Path) -
     report = node.ended(timeout_s=30)
     assert "GPU 0 waits" in node.output
     assert report["summary"]["cells"]["ok"] == len(stored.plan.cells)
-    assert report["gpu_info"][0]["taken_out"] is None
+    assert report["gpu_info"][0]["quarantined"] is None
 
 
 def test_a_run_is_not_resumed_without_its_cuda_or_gpus(tmp_path: Path) -> None:
@@ -98,25 +97,23 @@ def test_a_run_is_not_resumed_without_its_cuda_or_gpus(tmp_path: Path) -> None:
     assert summary["average_power_draw_w"] is None
 
 
-@pytest.mark.parametrize("lose", [FakeNvml.vanish, FakeNvml.remove], ids=["off the bus", "not listed after a restart"])
-def test_a_gpu_that_was_lost_before_a_resume_costs_its_own_cells(
-    tmp_path: Path, lose: Callable[[FakeNvml, int], None]
-) -> None:
-    """It is named and taken out, with no PASS; the others are measured. `resume` measures the rest once it is back."""
+def test_a_gpu_that_was_lost_before_a_resume_costs_its_own_cells(tmp_path: Path) -> None:
+    """Off the bus, and then not listed: it is named and quarantined, with no PASS. `resume` measures the rest later."""
     nvml, folder = FakeNvml(tmp_path, gpus=3), tmp_path / "run"
     lost = prepare(nvml, folder).devices[2].uuid
-    lose(nvml, 2)
-    node = gpu_runs.resume(nvml, folder, gpus=2)
-    report = node.ended(3)
-    status = {(cell["gpu_uuid"] == lost, cell["status"]) for cell in report["cells"]}
-    assert status == {(False, "ok"), (True, "missing")}
-    *others, taken_out = [gpu["taken_out"] for gpu in report["gpu_info"]]
-    assert others == [None, None]
-    assert all(cell["reason"].endswith(taken_out) for cell in report["cells"] if cell["gpu_uuid"] == lost)
-    assert [gpu["verdict"] == "FAIL" for gpu in report["health"]["gpus"]] == [False, False, True]
-    assert not any(record.device == lost for record in node.of(Start))
-    nvml.set({"gpus": 3, "gpu.2.error.*": None})
+    for lose in (nvml.vanish, nvml.remove):
+        lose(2)
+        node = gpu_runs.resume(nvml, folder, gpus=2)
+        report = node.ended(3)
+        status = {(cell["gpu_uuid"] == lost, cell["status"]) for cell in report["cells"]}
+        assert status == {(False, "ok"), (True, "missing")}
+        *others, quarantined = [gpu["quarantined"] for gpu in report["gpu_info"]]
+        assert others == [None, None]
+        assert all(cell["reason"].endswith(quarantined) for cell in report["cells"] if cell["gpu_uuid"] == lost)
+        assert [gpu["verdict"] == "FAIL" for gpu in report["health"]["gpus"]] == [False, False, True]
+        assert not any(record.device == lost for record in node.of(Start))
+        nvml.set({"gpus": 3, "gpu.2.error.*": None})
     back = gpu_runs.resume(nvml, folder)
     back.wait()
     assert {cell["status"] for cell in back.report()["cells"]} == {"ok"}, back.output
-    assert back.report()["gpu_info"][2]["taken_out"] is None
+    assert back.report()["gpu_info"][2]["quarantined"] is None

@@ -3,8 +3,8 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import pytest
 from orchestrator.config.run_configuration import Isolation
 from orchestrator.state.stopping import OUT_OF_TIME
 from orchestrator.state.time_budget import CLOSING_S
-from orchestrator.store.records import ClockSet, Segment, Spawned, Start, StoodStill
+from orchestrator.store.records import ClockSet, Segment, Spawned, Start, Suspension
 from protocol.cell import Scalar
 from protocol.failure import Category, Phase
 from protocol.messages import Deadlines
@@ -68,12 +68,12 @@ def require_told(node: Node) -> None:
     report = node.ended()
     (attempt,) = node.archive().attempts
     assert attempt.promised is not None, attempt.failure
-    (told,) = node.of(StoodStill)
+    (told,) = node.of(Suspension)
     assert HALTED_S - 0.2 <= told.seconds < HALTED_S + 3
     assert node.of(ClockSet) == []
     words = f" for {told.seconds:.0f} s (SIGSTOP, "
     assert words in node.output
-    assert [segment["stood_still_seconds"] for segment in report["metadata"]["segments"]] == [[told.seconds]]
+    assert [segment["suspended_seconds"] for segment in report["metadata"]["segments"]] == [[told.seconds]]
     assert words in " ".join(node.paths.report("txt").read_text().split())
 
 
@@ -92,10 +92,9 @@ def test_a_halt_while_a_launch_starts_costs_nothing(tmp_path: Path) -> None:
     [
         (None, SLOW_ZYGOTE, {}),
         (Phase.IMPORT, SLOW_IMPORT, {}),
-        (Phase.BUILD, "", {"do": "leave an orphan", "in": "build", "after": LASTS_S}),
         (Phase.MEASURE, "", {"seconds": LASTS_S}),
     ],
-    ids=["the zygote imports", "import", "build", "measure"],
+    ids=["the zygote imports", "import", "measure"],
 )
 def test_a_halt_while_others_work_costs_nothing(
     tmp_path: Path, phase: Phase | None, code: str, config: dict[str, Scalar]
@@ -111,18 +110,17 @@ def test_a_halt_while_others_work_costs_nothing(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("halted_s", [HALTED_S + 3.0, 12.0])
-def test_a_time_limit_goes_on_while_the_orchestrator_does_not(tmp_path: Path, halted_s: float) -> None:
+def test_a_time_limit_goes_on_while_the_orchestrator_does_not(tmp_path: Path) -> None:
     """Nobody could end the launch in time; it is ended as soon as somebody can, and its end is waited for."""
-    model = faults.model("one", seconds=halted_s + LASTS_S - HALTED_S)
+    model = faults.model("one", seconds=LASTS_S + 3.0)
     node = start(tmp_path / "run", model, time_limit_s=CLOSING_S + 6.0)  # a start takes seconds beside other tests
     node.until(lambda: entered(node.paths) == Phase.MEASURE)
-    halt(node, halted_s)
+    halt(node, HALTED_S + 3.0)
     node.wait()
     (attempt,) = node.archive().attempts
     assert attempt.failure is not None, "it was measured"
     assert attempt.failure.message == OUT_OF_TIME
-    assert node.report()["metadata"]["segments"][0]["stood_still_seconds"]
+    assert node.report()["metadata"]["segments"][0]["suspended_seconds"]
 
 
 CGROUPS = (
@@ -168,17 +166,20 @@ def stopped(*processes: int) -> Iterator[None]:
             yield
 
 
-@pytest.mark.parametrize("what", ["worker", "everything, by signals", "everything, frozen"])
-def test_a_launch_that_is_halted_while_it_measures_is_measured_again(tmp_path: Path, what: str) -> None:
-    """Its result would tell of the halt alone: it is taken back, with the reason, and the next one counts."""
+def signalled(node: Node) -> AbstractContextManager[None]:
+    return stopped(node.process.pid, *(child.pid for child in node.children()))
+
+
+@pytest.mark.parametrize(("how", "seconds"), [(frozen, 3.0), (signalled, 3.0), (frozen, 1.2)])
+def test_a_launch_that_is_halted_while_it_measures_is_measured_again(
+    tmp_path: Path, how: Callable[[Node], AbstractContextManager[None]], seconds: float
+) -> None:
+    """With everything else: its result, which tells of the halt alone, is taken back, and the next one counts."""
     node = start(tmp_path / "run", faults.model("one", seconds=1.5))
     node.until(lambda: entered(node.paths) == Phase.MEASURE)
     time.sleep(0.3)
-    worker = node.worker("one").pid
-    everybody = [node.process.pid, *(child.pid for child in node.children())]
-    halts = {"worker": lambda: stopped(worker), "everything, frozen": lambda: frozen(node)}
-    with halts.get(what, lambda: stopped(*everybody))():
-        time.sleep(0.2 if what == "worker" else 3.0)
+    with how(node):
+        time.sleep(seconds)
     report = node.ended()
     first, second = node.archive().attempts
     assert first.promised is None
@@ -198,7 +199,7 @@ def measures(node: Node, number: int) -> bool:
 
 
 def test_a_launch_that_is_halted_each_time_has_failed(tmp_path: Path) -> None:
-    """Three times, then the cell is given up: a result is never believed, and a run always ends."""
+    """By itself alone, three times, then the cell is given up: a result is never believed, and a run always ends."""
     node = start(tmp_path / "run", faults.model("one", seconds=1.0))
     for number in range(3):
         node.until(partial(measures, node, number))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.store.records import Skipped, TakenOut
+from orchestrator.store.records import Quarantine, Skipped
 from protocol.failure import Category
 from tests.fakes import faults, gpu_runs
 from tests.fakes.cuda import beside
@@ -47,14 +47,14 @@ def test_a_grave_fault_takes_its_gpu_out_at_once(tmp_path: Path) -> None:
     for fault, _ in GRAVE.values():
         nvml.set(fault)
     report = node.ended(3, timeout_s=120)
-    taken_out = {one.device: one.reason for one in node.of(TakenOut)}
-    assert taken_out.keys() == {uuid(gpu) for gpu in GRAVE}
+    quarantined = {one.device: one.reason for one in node.of(Quarantine)}
+    assert quarantined.keys() == {uuid(gpu) for gpu in GRAVE}
     failures = {one["gpu_id"]: one for one in report["failures"]}
     assert len(failures) == len(report["failures"]) == len(GRAVE)
     for gpu, (_, named) in GRAVE.items():
-        assert named in taken_out[uuid(gpu)]
+        assert named in quarantined[uuid(gpu)]
         assert failures[gpu]["category"] == Category.DEVICE_HARDWARE
-        assert failures[gpu]["message"] == taken_out[uuid(gpu)]
+        assert failures[gpu]["message"] == quarantined[uuid(gpu)]
         assert ("xids" in failures[gpu]["evidence"]) == (gpu == 1)
     measured = [one.start.device for one in node.archive().attempts if one.promised]
     assert measured.count(uuid(0)) == len(models)
@@ -69,7 +69,7 @@ def test_a_gpu_that_cannot_start_after_another_broke_is_not_blamed(tmp_path: Pat
     node = begin(nvml, folder, 3, {})
     nvml.xid(2, 79)
     assert node.wait(timeout_s=120) != 0, node.output
-    assert [one.device for one in node.of(TakenOut)] == [uuid(2)]
+    assert [one.device for one in node.of(Quarantine)] == [uuid(2)]
     assert node.of(Skipped) == []
     failures = [one for one in node.report()["failures"] if one["gpu_id"] == 0]
     assert {one["category"] for one in failures} == {Category.DEVICE_UNAVAILABLE}

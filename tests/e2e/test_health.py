@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.store.records import TakenOut, TelemetryEnded
+from orchestrator.store.records import Quarantine, TelemetryEnded
 from tests.fakes import faults, gpu_runs
 from tests.fakes.nvml import FakeNvml, uuid
 
@@ -24,7 +24,7 @@ def test_an_xid_in_the_middle_fails_its_gpu(tmp_path: Path) -> None:
     assert (failed["gpu_uuid"], [one["xid"] for one in failed["xids"]]) == (uuid(1), [74])
     assert [one["xid"] for one in other["xids"]] == [13]
     assert "GPU 2: Xid 13 " in node.output
-    assert node.of(TakenOut) == []
+    assert node.of(Quarantine) == []
     assert report["summary"]["cells"]["ok"] == 3
 
 

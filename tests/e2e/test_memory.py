@@ -54,7 +54,7 @@ def test_out_of_memory_ends_degraded(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_real_model_that_does_not_fit_is_measured_at_a_smaller_batch(tmp_path: Path) -> None:
     """The LSTM at 1,024 items needs more than the limit; what fits is measured, and the report says at which size."""
-    options = "run --gpu-ids cpu:0 -m lstm -b 1024 -p fp32 -i 1 -w 1 --phases inference -o out.json"
+    options = "run --gpu-ids cpu:0 -m lstm -b 1024 -p fp32 -i 1 -w 1 --launches 1 --phases inference -o out.json"
     finished = limited(REAL_LIMIT, *options.split(), cwd=tmp_path)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     (result,) = json.loads((tmp_path / "out.json").read_text())["results"]

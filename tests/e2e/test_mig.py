@@ -55,9 +55,9 @@ def test_a_gpu_that_is_lost_takes_its_slices_along(tmp_path: Path) -> None:
     node = gpu_runs.resume(nvml, folder, slices=slices)
     node.until(lambda: node.looked_at(1))
     nvml.xid(0, 79)
-    taken_out = {one["gpu_uuid"]: one["taken_out"] for one in node.ended(3)["gpu_info"]}
-    assert all("Xid 79" in taken_out[one] for one in slices)
-    assert taken_out[uuid(1)] is None
+    quarantined = {one["gpu_uuid"]: one["quarantined"] for one in node.ended(3)["gpu_info"]}
+    assert all("Xid 79" in quarantined[one] for one in slices)
+    assert quarantined[uuid(1)] is None
 
 
 def test_slices_whose_gpu_was_lost_before_a_resume_cost_their_own_cells(tmp_path: Path) -> None:
@@ -67,6 +67,6 @@ def test_slices_whose_gpu_was_lost_before_a_resume_cost_their_own_cells(tmp_path
     gpu_runs.prepare(nvml, folder, BUSY)
     nvml.remove(1)
     report = gpu_runs.resume(nvml, folder, gpus=1).ended(4)
-    assert {one["gpu_uuid"] for one in report["gpu_info"] if one["taken_out"]} == {*slices}
+    assert {one["gpu_uuid"] for one in report["gpu_info"] if one["quarantined"]} == {*slices}
     status = {cell["gpu_uuid"]: cell["status"] for cell in report["cells"]}
     assert status == {uuid(0): "ok", **dict.fromkeys(slices, "missing")}

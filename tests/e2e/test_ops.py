@@ -16,13 +16,17 @@ from tests.fakes.node import Node
 
 KERNELS = """
 import time
+
 import torch
 
 def wrong(x):
     return x.softmax(0)
 
+def wrong_without_gradients(x):
+    return x.softmax(-1 if torch.is_grad_enabled() else 0)
+
 def slow(x):
-    time.sleep(0.03)
+    time.sleep(0.02)  # slow by the clock: a loop would be as fast as eager in a moment with less load
     return x.softmax(-1)
 
 def fails_at_first(x, calls=[]):
@@ -37,12 +41,19 @@ def fails_from_its_second_shape_on(x, seen=set()):
         raise RuntimeError("the context is lost")
     return torch.relu(x)
 """
+ON_ONE_CORE = """
+import os, runpy
+cores = sorted(os.sched_getaffinity(0))
+os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})
+runpy.run_module("orchestrator", run_name="__main__", alter_sys=True)
+"""
+"""On several cores the threads of one call wait for each other: 25 ms for a softmax on a loaded machine."""
 OPTIONS = "--fast --gpu-ids cpu:0 --no-history -f json -o out.json"
 
 
 def ops(folder: Path, words: str, expected: int) -> dict[str, Any]:
     (folder / "kernels.py").write_text(KERNELS)
-    done = python("-m", "orchestrator", *f"ops {words} {OPTIONS}".split(), cwd=folder)
+    done = python("-c", ON_ONE_CORE, *f"ops {words} {OPTIONS}".split(), cwd=folder)
     assert done.returncode == expected, done.stdout + done.stderr
     report: dict[str, Any] = json.loads((folder / "out.json").read_bytes())
     return report
@@ -51,18 +62,20 @@ def ops(folder: Path, words: str, expected: int) -> dict[str, Any]:
 def test_a_wrong_operator_has_no_speed_and_a_slow_one_is_named(tmp_path: Path) -> None:
     """WRONG and exit code 1. A shape that failed once stands after another launch has measured it."""
     words = "--allow-code --op softmax,relu --implementations eager " + " ".join(
-        f"--against kernels.py:{one}" for one in ("wrong=softmax", "slow=softmax", "fails_at_first=relu")
+        f"--against kernels.py:{one}"
+        for one in ("wrong=softmax", "wrong_without_gradients=softmax", "slow=softmax", "fails_at_first=relu")
     )
     report = ops(tmp_path, words, 1)
     rows: dict[str, list[dict[str, Any]]] = {}
     for row in report["operators"]["rows"]:
         rows.setdefault(f"{row['operator']} {row['implementation']}", []).append(row)
-    assert {one["status"] for one in rows["softmax kernels.py:wrong"]} == {"WRONG"}
-    assert [one["times"] for one in rows["softmax kernels.py:wrong"]] == [{}] * 3
+    for name in ("wrong", "wrong_without_gradients"):
+        assert {one["status"] for one in rows[f"softmax kernels.py:{name}"]} == {"WRONG"}
+        assert [one["times"] for one in rows[f"softmax kernels.py:{name}"]] == [{}] * 3
     assert {one["grade"] for one in rows["softmax kernels.py:slow"]} == {"critical"}
     assert {one["status"] for one in rows["relu kernels.py:fails_at_first"]} == {"ok"}
     assert [(one["status"], one["gradient_verified"]) for one in rows["relu eager"]] == [("ok", True)] * 3
-    assert [cause["kind"] for cause in report["verdict"]["causes"]] == ["wrong result"]
+    assert [cause["kind"] for cause in report["verdict"]["causes"]] == ["wrong result"] * 2
     assert all(one["memory_percent"] for one in rows["softmax eager"])
 
 
@@ -79,7 +92,7 @@ def test_an_error_that_ends_the_process_spoils_one_shape_alone(tmp_path: Path) -
 def test_an_interrupted_run_is_resumed(tmp_path: Path) -> None:
     """Its report has what was measured, in HTML too; the other shapes are measured later."""
     place = tmp_path / "runs" / "run"
-    operator_runs.prepare(place, "relu", "exp", "softmax", "layer_norm")
+    operator_runs.prepare(place, "relu", "exp", "layer_norm")
     node = Node(place)
     node.until(lambda: len(node.of(End)) >= 1, timeout_s=60)
     node.kill(signal.SIGINT)
@@ -89,14 +102,18 @@ def test_an_interrupted_run_is_resumed(tmp_path: Path) -> None:
     assert statuses.keys() == {"ok", "not measured"}
     assert statuses["ok"] >= 3
     late = Node(place).ended(0)
-    assert Counter(row["status"] for row in late["operators"]["rows"]) == {"ok": 12}
+    assert Counter(row["status"] for row in late["operators"]["rows"]) == {"ok": 9}
 
 
 def test_a_compiled_operator_is_compared_with_eager(tmp_path: Path) -> None:
     """By torch.compile, verified as the others."""
-    report = ops(tmp_path, "--op relu", 0)
-    compiled = [row for row in report["operators"]["rows"] if row["implementation"] == "compiled"]
-    assert [(row["status"], row["grade"] is None) for row in compiled] == [("ok", False)] * 3
+    report = ops(tmp_path, "--op matmul_square", 0)
+    rows = {(row["implementation"], row["shape"]): row for row in report["operators"]["rows"]}
+    compiled = [row for (implementation, _), row in rows.items() if implementation == "compiled"]
+    assert [row["status"] for row in compiled] == ["ok"] * 3
+    for row in compiled:  # beside other work, one of the two times may vary too much to judge anything
+        times = (row["times"]["pure"], rows["eager", row["shape"]]["times"]["pure"])
+        assert (row["grade"] is None) is any((one["interval_percent"] or 0) >= 50 for one in times)
 
 
 @pytest.mark.parametrize("words", ["--op sofmax", "--against kernels.py:wrong", "--against kernels.py:wrong=softmax"])

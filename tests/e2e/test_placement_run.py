@@ -3,9 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from orchestrator.store.records import Skipped, TakenOut
+from orchestrator.store.records import Quarantine, Skipped
 from protocol.cell import Scalar
 from protocol.failure import Category
 from protocol.messages import Deadlines
@@ -17,10 +15,10 @@ ON_ITS_DEVICE = "2 cells failed on it and work on another device"
 DEADLINES = Deadlines(start=20, import_=20, build=20, warm_up=0.7, measure=1, finish=20)
 
 
-def run_on_gpus(folder: Path, gpus: int, models: dict[str, dict[str, Scalar]]) -> tuple[Node, dict[str, Any]]:
-    """A run of these models on so many GPUs, to its end, which is incomplete; and its report."""
+def run_on_gpus(folder: Path, models: dict[str, dict[str, Scalar]]) -> tuple[Node, dict[str, Any]]:
+    """A run of these models on two GPUs, to its end, which is incomplete; and its report."""
     found = [faults.model(name, **config) for name, config in models.items()]
-    node = gpu_runs.start(FakeNvml(folder, gpus=gpus), folder / "run", *found, deadlines=DEADLINES)
+    node = gpu_runs.start(FakeNvml(folder, gpus=2), folder / "run", *found, deadlines=DEADLINES)
     return node, node.ended(4)
 
 
@@ -42,31 +40,30 @@ def test_a_model_that_fails_on_two_devices_is_skipped(tmp_path: Path) -> None:
     tried = [one for one in node.archive().attempts if one.start.cell.startswith("bad")]
     (skip,) = node.of(Skipped)
     assert (skip.model, skip.only) == ("bad", "fault fp32")
-    assert skip.reason.startswith(f"{Category.NOT_FINITE} on cpu:")
+    assert skip.reason.startswith(f"{Category.NOT_FINITE} (cpu:")
     assert (statuses(report, "bad"), statuses(report, "good")) == ({"failed"}, {"ok"})
     untried = [cell for cell in report["cells"] if cell["reason"].endswith(f": {skip.reason}")]
     assert len(untried) == 2 * len(sizes) - len(tried) > 0
-    assert node.of(TakenOut) == []
+    assert node.of(Quarantine) == []
     assert "the model" in faulty(report)
 
 
-def test_a_device_on_which_two_cells_fail_is_taken_out(tmp_path: Path) -> None:
+def test_a_device_on_which_two_cells_fail_is_quarantined(tmp_path: Path) -> None:
     """Two models hang on it and are measured on the other one: it is named, its health is WARN, the other goes on."""
-    node, report = run_on_gpus(tmp_path, 2, {f"model{number}": {"do": "hang", "on": uuid(0)} for number in range(5)})
-    assert [(one.device, one.reason) for one in node.of(TakenOut)] == [(uuid(0), ON_ITS_DEVICE)]
+    node, report = run_on_gpus(tmp_path, {f"model{number}": {"do": "hang", "on": uuid(0)} for number in range(5)})
+    assert [(one.device, one.reason) for one in node.of(Quarantine)] == [(uuid(0), ON_ITS_DEVICE)]
     assert {cell["status"] for cell in report["cells"] if cell["gpu_uuid"] == uuid(1)} == {"ok"}
     assert {one["category"] for one in report["failures"]} == {Category.DEADLINE}
     assert faulty(report) == {"the device"}
     assert report["health"]["gpus"][0]["verdict"] == "WARN"
-    assert report["gpu_info"][0]["taken_out"] == ON_ITS_DEVICE
+    assert report["gpu_info"][0]["quarantined"] == ON_ITS_DEVICE
 
 
-@pytest.mark.parametrize("gpus", [1, 2])
-def test_a_person_who_stops_workers_takes_no_gpu_out(tmp_path: Path, gpus: int) -> None:
+def test_a_person_who_stops_workers_takes_no_gpu_out(tmp_path: Path) -> None:
     """Two models are stopped by SIGSTOP on a healthy GPU: they fail, nobody is blamed, the others are measured."""
     stopped: dict[str, dict[str, Scalar]] = {f"stopped{number}": {"do": "stop", "on": uuid(0)} for number in range(2)}
-    node, report = run_on_gpus(tmp_path, gpus, stopped | {"good": {}})
-    assert (node.of(TakenOut), node.of(Skipped)) == ([], [])
+    node, report = run_on_gpus(tmp_path, stopped | {"good": {}})
+    assert (node.of(Quarantine), node.of(Skipped)) == ([], [])
     assert [one["category"] for one in report["failures"]] == [Category.DEADLINE] * len(stopped)
     [fault] = faulty(report)
     assert fault.startswith("neither ")

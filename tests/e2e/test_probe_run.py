@@ -16,7 +16,8 @@ runpy.run_module("orchestrator", run_name="__main__", alter_sys=True)
 def test_probes_run_like_any_other_cell(tmp_path: Path) -> None:
     """What is applicable is measured, a model is compared with it; in a cpuset, CPU devices are cut from our cores."""
     ours = min(os.sched_getaffinity(0))
-    options = "--gpu-ids cpu:0 -m lstm,gemm,hbm,h2d,d2h -b 1 -p fp32,bf16 -i 3 -w 2 --phases inference -f json,txt"
+    options = "--gpu-ids cpu:0 -m lstm,gemm,hbm,h2d,d2h -b 1 -p fp32,bf16 -i 3 -w 2 --launches 1"
+    options += " --phases inference -f json,txt"
     done = python("-c", IN_A_CPUSET.format(cores={ours}), *options.split(), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "h2d, d2h: not applicable: " in " ".join(done.stderr.split())

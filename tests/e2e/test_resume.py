@@ -27,10 +27,10 @@ from tests.fakes import faults
 from tests.fakes.node import Node, start, works
 
 SEED = 1
-KILLS = 20
-HITS = 15
+KILLS = 10
+HITS = 7
 """Of them, with a launch under way: a device is without one between two launches, and both may be so at one time."""
-CELLS = 180
+CELLS = 90
 """More than the lives before the last one have time for."""
 GOOD = ("good", "other", "third")
 
@@ -174,7 +174,7 @@ def test_a_copy_leaves_the_report_of_the_original_alone(finished: Path, folder: 
 @pytest.mark.slow
 @pytest.mark.alone
 def test_killed_at_random_moments_nothing_is_lost(place: Path) -> None:
-    """Twenty SIGKILLs of the orchestrator, then resume: each result kept once, no cell missing, nothing left.
+    """Ten SIGKILLs of the orchestrator, then resume: each result kept once, no cell missing, nothing left.
 
     Kills come by the progress of that life, then a while later, so that a slow machine is killed at work too.
     """

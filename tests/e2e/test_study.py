@@ -88,3 +88,53 @@ def test_what_cannot_run_here_is_unsupported(tmp_path: Path) -> None:
     assert "no jax here" in found["jax"]["reason"]
     assert {one["status"] for one in report["failures"]} == {"unsupported"}
     assert report["summary"]["cells"]["unsupported"] == 2
+
+
+def test_a_slower_implementation_is_named_by_a_comparison_and_a_threshold(tmp_path: Path) -> None:
+    """Two runs of a study, of which the second has a slower function: exit code 1 twice."""
+    kernels = tmp_path / "kernels.py"
+    kernels.write_text("import time\nimport torch\n\ndef mine(x):\n    return torch.relu(x)\n")
+    (tmp_path / "my.yaml").write_text(
+        'operations: [relu]\nsizes: {n: 64}\nprecisions: [fp32]\nimplementations: [eager, "kernels.py:mine"]\n'
+    )
+    (tmp_path / "limits.yaml").write_text(
+        "thresholds:\n- {name: fast, figure: call_time_ms, phase: operator, models: [relu], below: 50}\n"
+    )
+    study(tmp_path, "my.yaml --allow-code --thresholds limits.yaml", 0)
+    (tmp_path / "out.json").rename(tmp_path / "old.json")
+    kernels.write_text(kernels.read_text().replace("return", "time.sleep(0.1)\n    return"))
+    report = study(tmp_path, "my.yaml --allow-code --thresholds limits.yaml --compare-baseline old.json", 1)
+    assert [(one["implementation"], one["status"]) for one in report["thresholds"]] == [
+        ("eager", "met"),
+        ("kernels.py:mine", "missed"),
+    ]
+    assert report["baseline_comparison"]["cells"] == 2
+    done = python("-m", "orchestrator", "compare", "old.json", "out.json", "--format", "json", cwd=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    verdicts = {cell["implementation"]: cell["verdict"] for cell in json.loads(done.stdout)["comparisons"][0]["cells"]}
+    assert verdicts["kernels.py:mine"] == "SLOWER"
+
+
+def test_a_cell_that_crashed_is_tried_once_more(tmp_path: Path) -> None:
+    """In another process; one that crashes twice has failed. What raises would raise again, and gets no second try."""
+    (tmp_path / "kernels.py").write_text(
+        "import os, pathlib, signal, torch\n\n"
+        "def die(): os.kill(os.getpid(), signal.SIGSEGV)\n\n"
+        "def once(x):\n    mark = pathlib.Path(__file__).with_name('crashed')\n"
+        "    if not mark.exists():\n        mark.touch()\n        die()\n    return torch.relu(x)\n\n"
+        "def always(x): die()\n\n"
+        "def raises(x): raise RuntimeError('no')\n"
+    )
+    names = [f"kernels.py:{name}" for name in ("once", "always", "raises")]
+    implementations = ", ".join(f'"{name}"' for name in names)
+    (tmp_path / "my.yaml").write_text(
+        f"operations: [relu]\nsizes: {{n: 64}}\nprecisions: [fp32]\nimplementations: [{implementations}]\n"
+    )
+    report = study(tmp_path, "my.yaml --allow-code", 4)
+    found = {name: (some[0]["status"], some[0]["cell"]) for name, some in rows(report).items()}
+    tried = {cell["cell"]: cell["attempts"] for cell in report["cells"]}
+    assert {name: (status, tried[cell]) for name, (status, cell) in found.items()} == {
+        names[0]: ("ok", 2),
+        names[1]: ("failed", 2),
+        names[2]: ("failed", 1),
+    }

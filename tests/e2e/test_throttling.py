@@ -35,4 +35,4 @@ def test_the_third_throttled_launch_counts(tmp_path: Path) -> None:
     (cell,) = report["cells"]
     assert (cell["status"], cell["attempts"], cell["launches"]) == ("ok", 3, 1)
     assert [failure["category"] for failure in report["failures"]] == [Category.THROTTLED] * 2
-    assert all("91 degrees C" in failure["message"] for failure in report["failures"])
+    assert all("91 °C" in failure["message"] for failure in report["failures"])

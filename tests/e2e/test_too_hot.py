@@ -21,7 +21,7 @@ def test_a_gpu_that_is_too_hot_fails_and_the_others_go_on(tmp_path: Path) -> Non
     done = python("-m", "orchestrator", *words, *places, cwd=ROOT, **(nvml.environment | beside(nvml)))
     assert done.returncode == 3, done.stdout + done.stderr
     report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
-    assert [bool(gpu["taken_out"]) for gpu in report["gpu_info"]] == [False, True]
+    assert [bool(gpu["quarantined"]) for gpu in report["gpu_info"]] == [False, True]
     first, second = report["burn_in"]["gpus"]
     assert (first["verdict"], second["verdict"], report["burn_in"]["tainted"]) == ("UNKNOWN", "FAIL", True)
     assert second["reasons"][0]["text"].startswith(f"too hot: for {HELD_S:.0f} s ")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from orchestrator.store.records import TakenOut
+from orchestrator.store.records import Quarantine
 from protocol.failure import Category
 from protocol.messages import Deadlines
 from tests.fakes import faults
@@ -40,5 +40,5 @@ def test_a_worker_that_cannot_be_killed_costs_its_device_alone(tmp_path: Path) -
     (failure,) = [one for one in node.ended(4)["failures"] if one["gpu_id"] == 0]
     assert failure["category"] == Category.UNKILLABLE
     assert failure["evidence"]["state"].startswith("D (disk sleep)")
-    assert [one.device for one in node.of(TakenOut)] == ["cpu:0"]
+    assert [one.device for one in node.of(Quarantine)] == ["cpu:0"]
     assert sum(one.promised is not None for one in node.archive().attempts if one.start.device == "cpu:1") == 2

@@ -40,7 +40,7 @@ def killing(running: subprocess.Popen[bytes], folder: Path) -> set[Path]:
 
 def test_wrong_bits_outlive_the_worker_that_saw_them(tmp_path: Path) -> None:
     """FAIL, exit code 3, though no launch that saw any has a result: with the check and the round."""
-    running = burn_in(tmp_path, "60s", "--inject", "flip:1:1")
+    running = burn_in(tmp_path, "45s", "--inject", "flip:1:1")
     killed = killing(running, tmp_path)
     assert running.wait(timeout=60) == 3
     assert killed

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from orchestrator.config import margins
-from orchestrator.stats.two_runs import ChangeVerdict, GroupMean, Judged, Pair, group_means, judge
+from orchestrator.stats.two_runs import LEAST_LAUNCHES, ChangeVerdict, GroupMean, Judged, Pair, group_means, judge
 
 _RUNS = margins.load().runs
 FALSE = frozenset({ChangeVerdict.FASTER, ChangeVerdict.SLOWER, ChangeVerdict.PROBABLY_SLOWER})
@@ -60,6 +60,8 @@ class Said:
 def simulated(setting: Setting, seed: int) -> list[Pair]:
     """A pair of runs."""
     chance = random.Random(seed)
+    few = min(setting.launches) < LEAST_LAUNCHES
+    host = setting.host or (few and not setting.trusted)  # as cell_facts.measures_host
     sessions = [chance.gauss(0, setting.session) for _ in range(2)]
     found = []
     for number in range(setting.cells):
@@ -80,8 +82,8 @@ def simulated(setting: Setting, seed: int) -> list[Pair]:
                 before=sides[0],
                 after=sides[1],
                 margin=_RUNS.cell.share,
-                prior=_RUNS.launch.of(host=setting.host or not setting.trusted),
-                session=_RUNS.session.of(host=setting.host),
+                prior=_RUNS.launch.of(host=host),
+                session=_RUNS.session.of(host=host),
                 trusted=setting.trusted,
             )
         )

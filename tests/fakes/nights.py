@@ -18,7 +18,7 @@ from orchestrator.gpu.telemetry.frames import FrameFile
 from orchestrator.gpu.telemetry.samples import SampleFile
 from orchestrator.kinds.burn_in import levels, settings
 from orchestrator.kinds.burn_in import planning as burn_in_plan
-from orchestrator.store.records import StoodStill, TakenOut, TooHot
+from orchestrator.store.records import Quarantine, Suspension, TooHot
 from protocol import codec
 from protocol.cell import Cell, Device, DeviceKind, Workload
 from protocol.failure import Category, Phase
@@ -184,9 +184,9 @@ class Night(FakeRun):
         if what in {"pause", "halt"}:
             self.now_ns += round(seconds * SECOND_NS)
         if what == "halt":
-            self._journal.append(StoodStill(at_ns=self.now_ns, seconds=seconds))
+            self._journal.append(Suspension(at_ns=self.now_ns, seconds=seconds))
         elif what == "stall":
-            self.one(cell, 9, stood_still_s=seconds)
+            self.one(cell, 9, suspended_s=seconds)
         elif what in {"cut", "fail"}:
             self.failed(cell, Category.STOPPED if what == "cut" else Category.DEADLINE, **ended)
         elif what == "other":
@@ -214,7 +214,7 @@ class Night(FakeRun):
     def too_hot(self, device: int, reason: str) -> None:
         uuid = self.stored.devices[device].uuid
         self._journal.append(TooHot(device=uuid, at_ns=self.now_ns, reason=reason))
-        self._journal.append(TakenOut(device=uuid, at_ns=self.now_ns, reason=reason))
+        self._journal.append(Quarantine(device=uuid, at_ns=self.now_ns, reason=reason))
 
     def _watch(self) -> None:
         self.paths.telemetry.mkdir(exist_ok=True)

@@ -26,9 +26,11 @@ _WORK: dict[str, dict[str, object]] = {
 """Of an iteration of each probe."""
 
 
-def of_operators(configuration: Configuration, names: Sequence[str], implementations: Sequence[str]) -> Configuration:
+def of_operators(
+    configuration: Configuration, names: Sequence[str], implementations: Sequence[str], *, fast: bool = False
+) -> Configuration:
     own = msgspec.structs.replace(configuration, preset=settings.NAME)
-    return settings.with_operators(own, settings.chosen((), names), (), implementations, fast=False)
+    return settings.with_operators(own, settings.chosen((), names), (), implementations, fast=fast)
 
 
 def prepare(folder: Path, *names: str) -> StoredRun:
@@ -45,7 +47,7 @@ def prepare(folder: Path, *names: str) -> StoredRun:
         output_path=str(folder / "out" / "report.json"),
         formats=(ReportFormat.JSON, ReportFormat.HTML),
     )
-    asked = of_operators(asked, names, (settings.EAGER,))
+    asked = of_operators(asked, names, (settings.EAGER,), fast=True)
     machines = (cpu(0),)
     stored = StoredRun(
         tool_version=TOOL_VERSION,

@@ -34,13 +34,13 @@ def result(
     noise: float = 0.002,
     steady_state: SteadyState = SteadyState.REACHED,
     loss: float | None = None,
-    stood_still_s: float = 0.0,
+    suspended_s: float = 0.0,
     load_s: float = 0.0,
     **changes: object,
 ) -> Result:
     """A worker's result: `blocks` of `iterations` around `forward_ms`, always the same.
 
-    stood_still_s: at the end. load_s: length of a load window that begins with the blocks.
+    suspended_s: at the end. load_s: length of a load window that begins with the blocks.
     """
     chance = random.Random(f"{cell.model} {cell.workload} {cell.batch_size} {cell.devices}")
     series: dict[str, list[float]] = {}
@@ -55,7 +55,7 @@ def result(
     if cell.workload is Workload.INFERENCE:
         series["latency"] = [1.5 * time_ms for time_ms in series["iteration"][:5]]
     on_gpu = not cell.devices[0].startswith("cpu:")
-    measured = _blocks(series["iteration"], begin_ns, iterations, round(stood_still_s * 1e9))
+    measured = _blocks(series["iteration"], begin_ns, iterations, round(suspended_s * 1e9))
     made = Result(
         cell=cell,
         parameters=25_557_032,
@@ -113,13 +113,13 @@ def _tokens(texts_ms: Sequence[float], new_tokens: int) -> dict[str, list[float]
     return {"first_token": [text_ms / 4 for text_ms in texts_ms], "inter_token": between}
 
 
-def _blocks(times_ms: Sequence[float], begin_ns: int, iterations: int, stood_still_ns: int) -> tuple[Block, ...]:
+def _blocks(times_ms: Sequence[float], begin_ns: int, iterations: int, suspended_ns: int) -> tuple[Block, ...]:
     blocks: list[Block] = []
     now_ns = begin_ns
     for first in range(0, len(times_ms), iterations):
         taken_ns = round(sum(times_ms[first : first + iterations]) * 1e6)
         if first + iterations >= len(times_ms):
-            taken_ns += stood_still_ns
+            taken_ns += suspended_ns
         blocks.append(
             Block(start_ns=now_ns, enqueued_ns=now_ns + taken_ns // 2, end_ns=now_ns + taken_ns, iterations=iterations)
         )

@@ -30,9 +30,9 @@ from orchestrator.store.records import (
     Finished,
     Header,
     Left,
+    Quarantine,
     Segment,
     Start,
-    TakenOut,
     TelemetryEnded,
     ZygoteStarted,
 )
@@ -296,9 +296,9 @@ class FakeRun:
     def dropped(self, cell: Cell, reason: str, *, number: int = 0) -> None:
         self._journal.append(Dropped(cell=cell.id, round=number, at_ns=self.now_ns, reason=reason))
 
-    def taken_out(self, reason: str, device: int = 0) -> None:
+    def quarantined(self, reason: str, device: int = 0) -> None:
         uuid = self.stored.devices[device].uuid
-        self._journal.append(TakenOut(device=uuid, at_ns=self.now_ns, reason=reason))
+        self._journal.append(Quarantine(device=uuid, at_ns=self.now_ns, reason=reason))
 
     def telemetry_ended(self) -> None:
         self._journal.append(TelemetryEnded(at_ns=self.now_ns))

@@ -1,5 +1,6 @@
 """The real measuring loop (worker/measure.py) in simulated time: iterations take the values of a seeded series."""
 
+import functools
 import math
 import random
 from collections.abc import Callable, Iterator
@@ -83,6 +84,7 @@ def step(at_s: float, height: float) -> Series:
     return changing(lambda now_s: 1 + (height if now_s >= at_s else 0.0))
 
 
+@functools.cache
 def profile(name: str) -> Measurement:
     profiles = yaml.safe_load(Path(ROOT, "configs", "profiles.yaml").read_text(encoding="utf-8"))
     return Measurement(**{key: value for key, value in profiles[name].items() if key in Measurement.__struct_fields__})

@@ -141,7 +141,7 @@ def check_compared(data: bytes) -> None:
         as_text.to_text(compared, chapters.ended(code))
         as_markdown.to_markdown(compared, chapters.ended(code))
         as_junit.to_junit(compared, {ChangeVerdict.SLOWER})
-        require_harmless(as_html.to_html(compared, code))
+        require_harmless(as_html.to_html(compared, chapters.ended(code)))
 
 
 def compared_seeds() -> tuple[bytes, ...]:

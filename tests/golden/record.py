@@ -26,7 +26,7 @@ from orchestrator.config.run_configuration import Configuration
 from orchestrator.gpu.health.records import LOOK_NS, NOT_COUNTED, UNSUPPORTED, NodeVitals, Vitals, Watch, XidSeen
 from orchestrator.gpu.telemetry.frames import FrameFile
 from orchestrator.plan import load_windows
-from orchestrator.store.records import Beside, ClockSet, Foreign, Skipped, StoodStill, StopAsked
+from orchestrator.store.records import Beside, ClockSet, Foreign, Skipped, StopRequest, Suspension
 from protocol import codec
 from protocol.cell import AUTO, Cell, Mode, Workload
 from protocol.failure import Category, Phase
@@ -242,7 +242,7 @@ def siblings(folder: Path) -> Path:
         file.append(codec.encode(NodeVitals(at_ns=at_ns, values={"aer_fatal": 0})))
     file.append(codec.encode(XidSeen(at_ns=fake.now_ns, uuid=fake.stored.devices[1].uuid, xid=64)))
     file.close()
-    fake.taken_out("Xid 64: the row could not be remapped", 1)
+    fake.quarantined("Xid 64: the row could not be remapped", 1)
     fake.finish()
     limits = [Threshold(name=one, figure=Figure(one), phase=Workload.INFERENCE, at_least=95.0) for one in LIMITED]
     references.store(Against(thresholds=tuple(limits)), fake.paths)
@@ -335,10 +335,10 @@ def eventful(folder: Path) -> Path:
     fake.measured(fake.cell("lstm", batch_size=8), **LITTLE)
     fake.failed(fake.cell("lstm", batch_size=8, device=1), Category.DEADLINE, message="took longer than 20 s")
     journal.append(Foreign(device=first, at_ns=fake.now_ns, by=""))
-    journal.append(StoodStill(at_ns=fake.now_ns, seconds=12.5))
+    journal.append(Suspension(at_ns=fake.now_ns, seconds=12.5))
     journal.append(ClockSet(at_ns=fake.now_ns, wall=1_705_314_700.0, by_s=3600.0))
     fake.interrupted(fake.cell(batch_size=8, device=1))
-    journal.append(StopAsked(at_ns=fake.now_ns))
+    journal.append(StopRequest(at_ns=fake.now_ns))
     settings = (("CUDA_LAUNCH_BLOCKING", "1"),)
     fake.segment(boot_id=BOOT.replace("1", "2"), now_ns=10**11, driver_version="570.86", settings=settings)
     fake.measured(fake.cell(batch_size=8), number=1, forward_ms=11.0, steady_state=SteadyState.NONE, **LITTLE)
@@ -347,7 +347,7 @@ def eventful(folder: Path) -> Path:
     journal.append(Skipped(model="gpt2", at_ns=fake.now_ns, reason="import error"))
     fake.measured(fake.cell(batch_size=8, device=1), **LITTLE)
     fake.failed(fake.cell(batch_size=8, device=1), Category.DEVICE_LOST, number=1, message="Xid 79", device=second)
-    fake.taken_out("Xid 79: GPU has fallen off the bus", 1)
+    fake.quarantined("Xid 79: GPU has fallen off the bus", 1)
     fake.dropped(fake.cell("lstm", batch_size=8), "no time was left", number=1)
     fake.finish()
     return fake.paths.folder
@@ -377,7 +377,7 @@ def burn_in_lost_time(folder: Path) -> Path:
     cells = {cell.id: cell for cell in night.stored.plan.cells}
     alone = [(cells[name], number) for name, number in night.stored.plan.order["cpu:0"] if "peers" not in name]
     cell, number = alone[14]
-    hung = {"forward_ms": 100.0, "blocks": 3, "iterations": 10, "stood_still_s": 45.0}
+    hung = {"forward_ms": 100.0, "blocks": 3, "iterations": 10, "suspended_s": 45.0}
     night.measured(cell, number=number, verification=sound(cell), **hung)
     for cell, number in alone[15:18]:
         night.failed(cell, Category.CRASHED, number=number, lasted_s=20.0, signal=11)

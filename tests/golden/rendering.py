@@ -77,15 +77,15 @@ STATUSES: Final[dict[str, dict[str, Any]]] = {
     "working": WORKING
     | {
         "working": (Work(device="GPU 0", cell="resnet50 inference fp32", batch_size=8, attempt=2, for_s=5.0),),
-        "taken_out": {"GPU 1": "memory not freed"},
+        "quarantined": {"GPU 1": "memory not freed"},
         "skipped": {"lstm": "import error"},
         "last_failure": "GPU 0  lstm inference fp32 b1: crashed: killed by SIGSEGV",
     },
     "burn-in": WORKING | LAST,
     "preset": WORKING | LAST | {"planned": 9, "preset": "triage", "dropped": 2},
-    "frozen": WORKING | {"standing": Standing.FROZEN, "stop_asked_s": 5.0},
-    "stopping": WORKING | LAST | {"stop_asked_s": 5.0},
-    "stopping-now": WORKING | {"stop_asked_s": 8.0, "stops_now": True, "eta_s": 0.0},
+    "frozen": WORKING | {"standing": Standing.FROZEN, "stop_requested_s": 5.0},
+    "stopping": WORKING | LAST | {"stop_requested_s": 5.0},
+    "stopping-now": WORKING | {"stop_requested_s": 8.0, "stops_now": True, "eta_s": 0.0},
     "elsewhere": WORKING | {"standing": Standing.ELSEWHERE},
     "died": {
         "standing": Standing.DIED,

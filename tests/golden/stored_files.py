@@ -41,8 +41,8 @@ def rewrite(source: Path, target: Path, change: Change) -> None:
     for path in old.of_processes("mismatches"):
         lines = path.read_text(encoding="utf-8").split("\n")
         _place(path, old, new).write_text("\n".join(_of_line(line, change) for line in lines))
-    if old.held_against.exists():
-        shutil.copy(old.held_against, new.held_against)
+    if old.compared_with.exists():
+        shutil.copy(old.compared_with, new.compared_with)
     for path in sorted(old.telemetry.glob("*")):
         kind = "health" if path == old.health else "samples"
         _place(path, old, new).write_bytes(b"".join(_frame(change(kind, one)) for one in _frames(path.read_bytes())))

@@ -18,7 +18,7 @@ def correlated(seed: int, count: int, autocorrelation: float) -> list[float]:
     return times
 
 
-@pytest.mark.parametrize("autocorrelation", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("autocorrelation", [0.0, 0.9])
 def test_the_interval_holds_the_true_mean(autocorrelation: float) -> None:
     """In at least 92 % of 300 seeded series, also with autocorrelation."""
     held = 0

@@ -35,16 +35,13 @@ class Fresh:
         self._place = str(place)
 
     def script(self, source: str, *, stdin: bytes = b"", **environment: str) -> str:
-        """What a script prints."""
         return self._run(source, stdin, environment).decode()
 
     def launch(self, assign: Assign, environment: dict[str, str] | None = None, *, every_core: bool = False) -> Outcome:
-        """Run the workload of an assignment."""
         source = EVERY_CORE * every_core + "from tests.fakes import assignments; assignments.main()"
         return codec.decode(self._run(source, codec.encode(assign), environment or {}), Outcome)
 
     def together(self, assigns: Sequence[Assign]) -> list[Outcome]:
-        """All ranks of a launch on CPU devices at the same time."""
         if (place := assigns[0].gang) is not None:
             Path(place.steps).write_bytes(bytes(8 * len(assigns)))
         with ThreadPoolExecutor(len(assigns)) as pool:

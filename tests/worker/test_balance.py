@@ -13,7 +13,7 @@ from worker.models.base import Feed
 from worker.workloads.common import cast, serving
 
 CPU = torch.device("cpu")
-SMALL = {"efficientnet-b0": 96, "unet": 96, "vae": 96, "autoencoder": 96, "resnet50": 96, "lstm": 16, "gpt2": 16}
+SMALL = {"efficientnet-b0": 64, "unet": 32, "vae": 64, "autoencoder": 64, "resnet50": 32, "lstm": 8, "gpt2": 4}
 """Input sizes of what is quick enough for every change."""
 LARGE = {
     **dict.fromkeys(("bert-base", "bert-large", "gpt2-medium", "qwen2.5-0.5b"), 16),
@@ -38,7 +38,7 @@ class Layer(NamedTuple):
 
 
 def layers(name: str, size: int, dtype: torch.dtype) -> list[Layer]:
-    """Every innermost layer of a model that serves two random inputs, and its output."""
+    """Every innermost layer of a model that serves a random input, and its output."""
     spec = SHIPPED[name]
     family = registry.family(spec)
     torch.manual_seed(1)
@@ -58,7 +58,7 @@ def layers(name: str, size: int, dtype: torch.dtype) -> list[Layer]:
     for layer, innermost in module.named_modules():
         if not [*innermost.children()]:
             innermost.register_forward_hook(note(layer))
-    batch = family.batch(spec, Feed(batch_size=2, input_size=size, device=CPU, dtype=dtype, seed=1))
+    batch = family.batch(spec, Feed(batch_size=1, input_size=size, device=CPU, dtype=dtype, seed=1))
     with torch.inference_mode():
         output = family.forward(module, batch)
     note("output")(None, None, output)

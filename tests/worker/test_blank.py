@@ -8,23 +8,33 @@ import torch
 
 from protocol.cell import ModelSpec, Precision, Workload
 from protocol.own import OwnModel
-from tests.fakes.assignments import FAMILIES, LSTM, ROOT, SHORT, STYLEGAN2, VIT, assignment, run_here
+from tests.fakes.assignments import (
+    AUTOENCODER,
+    FAMILIES,
+    GPT2,
+    LSTM,
+    ROOT,
+    SHORT,
+    STYLEGAN2,
+    VIT,
+    assignment,
+    run_here,
+)
 from worker.blank import Blank
 from worker.models import registry
 from worker.workloads import load
 
 CPU = torch.device("cpu")
+SPECS = [one for one in FAMILIES if one not in (GPT2, VIT, AUTOENCODER)]
+"""Not tested: two that build as Qwen2 and VAE do, and one that takes seconds."""
 OWN = OwnModel(target=f"{ROOT}/docs/examples/own_model.py:TwoTowers", allowed=True)
 
 
 def watch(monkeypatch: pytest.MonkeyPatch, model: ModelSpec) -> list[tuple[torch.device, torch.nn.Module]]:
-    """Where a family builds, and what."""
     built: list[tuple[torch.device, torch.nn.Module]] = []
     family = registry.family(model)
 
     class Watched:
-        """The family, with a record of what it builds."""
-
         def build(self, spec: ModelSpec, device: torch.device, size: int | None) -> torch.nn.Module:
             built.append((device, family.build(spec, device, size)))
             return built[-1][1]
@@ -33,7 +43,7 @@ def watch(monkeypatch: pytest.MonkeyPatch, model: ModelSpec) -> list[tuple[torch
     return built
 
 
-@pytest.mark.parametrize("model", FAMILIES, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("model", SPECS, ids=lambda spec: spec.name)
 def test_loaded_model_equals_the_saved_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: ModelSpec) -> None:
     """Every parameter and every buffer, those included that no file holds."""
     built = watch(monkeypatch, model)
@@ -46,7 +56,7 @@ def test_loaded_model_equals_the_saved_one(tmp_path: Path, monkeypatch: pytest.M
     assert all(bool(parameter.isfinite().all()) for parameter in loaded.parameters())
 
 
-@pytest.mark.parametrize("model", [one for one in FAMILIES if one not in (STYLEGAN2, VIT)], ids=lambda spec: spec.name)
+@pytest.mark.parametrize("model", [one for one in SPECS if one != STYLEGAN2], ids=lambda spec: spec.name)
 def test_no_random_number_is_drawn_for_a_model_that_is_loaded(model: ModelSpec) -> None:
     """Neither by layers nor by a library's own initialisation: the generator of random numbers stands still."""
     build, size = registry.family(model).build, model.sizes.default if model.sizes else None

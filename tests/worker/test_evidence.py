@@ -31,38 +31,30 @@ class Tiny:
         self.allowances: list[tuple[float, float]] = []
 
     def empty(self) -> torch.Tensor:
-        """Full of what was right before."""
         return self.expected(1)
 
     def make(self, pair: int, output: torch.Tensor) -> None:
-        """A·B or B·A, or nothing."""
         self.made.append(pair)
         if self.writes:
             torch.mm(*self.operands(pair), out=output)
 
     def judge(self, number: int, pair: int, output: torch.Tensor, verdicts: torch.Tensor, slot: int) -> None:
-        """The sum of its bits, whatever its number."""
         verdicts[slot] += output.view(torch.int32).long().sum()
 
     def verdict(self, pair: int) -> int:
-        """Of the right one."""
         return int(self.expected(pair).view(torch.int32).long().sum())
 
     def expected(self, pair: int) -> torch.Tensor:
-        """Computed anew."""
         return torch.mm(*self.operands(pair))
 
     def operands(self, pair: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """A and B, or B and A."""
         return (self._right, self._left) if pair else (self._left, self._right)
 
     def allowed(self, exact: float, magnitude: float) -> float:
-        """A thousandth of the terms, all of which count as positive."""
         self.allowances.append((exact, magnitude))
         return magnitude / 1000
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
-        """Both."""
         return (self._left, self._right)
 
 
@@ -75,7 +67,6 @@ def wrong(products: Tiny, pair: int, **by: float) -> torch.Tensor:
 
 
 def found(products: Tiny, output: torch.Tensor, *, pair: int = 1, strike: evidence.Strike = lambda _: None) -> Mismatch:
-    """What is said of an output, the verdict being what its bits give."""
     verdict = int(output.view(torch.int32).long().sum())
     return examine(products, number=7, pair=pair, output=output, verdict=verdict, iteration=3, strike=strike)
 

@@ -27,7 +27,6 @@ ADVICE = (
 
 
 def classified(error: BaseException, phase: Phase = Phase.MEASURE, headroom: Headroom = ROOMY) -> Failure:
-    """The failure of an error that was really raised."""
     try:
         raise error
     except BaseException as raised:  # noqa: BLE001 - whatever it is, it is to be classified
@@ -41,7 +40,6 @@ def chained(outer: BaseException, cause: BaseException) -> BaseException:
 
 
 def no_gpu(cause: str) -> BaseException:
-    """A GPU that cannot be used because of an error of CUDA."""
     return chained(DeviceUnavailableError("GPU 3"), RuntimeError(cause))
 
 

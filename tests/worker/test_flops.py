@@ -35,17 +35,14 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def product() -> torch.Tensor:
-    """A matrix product whose operations are known."""
     return torch.randn(WIDE, LONG) @ torch.randn(LONG, DEEP)
 
 
 def counted(model: ModelSpec, workload: Workload, cache: Path, **options: Any) -> float | None:
-    """Operations of an iteration of one launch."""
     return run_here(assignment(model, workload, cache, **options)).flops_per_iteration
 
 
 def certain(flops: float | None) -> float:
-    """A number of operations that is known."""
     assert flops is not None
     return flops
 
@@ -80,11 +77,10 @@ def test_each_gradient_of_a_convolution_takes_what_its_forward_pass_does(make: C
     assert flops.count(lambda: layer(images).sum().backward(), 1.0) == 2 * forward
 
 
-@pytest.mark.parametrize("builder", ["resnext50_32x4d", "efficientnet_b0", "shufflenet_v2_x0_5"])
-def test_training_of_networks_with_groups_takes_three_forward_passes(builder: str) -> None:
+def test_training_of_a_network_with_groups_takes_three_forward_passes() -> None:
     """Less the gradient of the images, which is not needed."""
     with torch.device("meta"):
-        module, images = get_model(builder), torch.randn(2, 3, 64, 64)
+        module, images = get_model("resnext50_32x4d"), torch.randn(2, 3, 64, 64)
     forward = certain(flops.count(lambda: module(images), 1.0))
     assert 2.8 * forward < certain(flops.count(lambda: module(images).sum().backward(), 1.0)) <= 3 * forward
 
@@ -149,7 +145,7 @@ def test_counting_costs_no_time_and_no_result(
 
 def test_launches_count_the_passes_of_the_batch(tmp_path: Path) -> None:
     """One forward pass of each item, whatever the precision; a training step takes about three."""
-    for precision, batch in ((Precision.FP32, 1), (Precision.FP32, 2), (Precision.BF16, 1)):
+    for precision, batch in ((Precision.FP32, 1), (Precision.BF16, 2)):
         found = counted(RESNET, Workload.INFERENCE, tmp_path, batch_size=batch, precision=precision)
         assert found == RESNET_OPERATIONS * batch / 2
     assert 2.5 * RESNET_OPERATIONS < certain(counted(RESNET, Workload.TRAINING, tmp_path)) <= 3 * RESNET_OPERATIONS

@@ -26,8 +26,7 @@ def generate(cache: Path, model: ModelSpec = GPT2, batch_size: int = 3, **option
     return run_here(assignment(model, Workload.GENERATION, cache, measurement=FOUR, batch_size=batch_size, **options))
 
 
-@pytest.mark.parametrize("model", [GPT2, QWEN], ids=lambda spec: spec.name)
-@pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16])
+@pytest.mark.parametrize(("model", "precision"), [(GPT2, Precision.BF16), (QWEN, Precision.FP32)])
 def test_every_token_has_its_time(tmp_path: Path, model: ModelSpec, precision: Precision) -> None:
     """First-token and inter-token times make up the text's. Tokens of the measured texts alone are counted."""
     listener = Listener()
@@ -73,7 +72,6 @@ class Far(torch.Tensor):
     """Numbers on a device from which it takes a while to read: as on a GPU, asking for them is quick."""
 
     def tolist(self) -> list[Any]:
-        """Read them."""
         time.sleep(READ_MS / 1e3)
         return super().tolist()
 

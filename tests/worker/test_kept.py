@@ -27,12 +27,10 @@ class DiedError(Exception):
 
 
 def dies(*_: object, **__: object) -> None:
-    """Raise in the middle of the examination."""
     raise DiedError
 
 
 def launch(folder: Path, workload: Workload) -> Assign:
-    """A launch that flips a bit of its own."""
     model = LSTM if workload is Workload.REPLAY else PROBE
     steps = LEAST_REPLAYS * REPLAY_STEPS if workload is Workload.REPLAY else 300
     measurement = msgspec.structs.replace(SHORT, warm_up_iterations=1, iterations=steps)

@@ -28,7 +28,6 @@ NAMES = ("cpu:0", "cpu:1", "cpu:2")
 
 
 def assigned(folder: Path, rank: int, size: int, *, seed: int = 1, precision: Precision = Precision.FP32) -> Assign:
-    """The work of one rank."""
     device = Device(uuid=NAMES[rank], gpu_id=rank, kind=DeviceKind.CPU, name="a CPU")
     cell = gang(*NAMES[:size], seed=seed, precision=precision)
     made = assignment(model("peers"), cell.workload, folder, device=device, measurement=MEASUREMENT)
@@ -108,11 +107,9 @@ class Wired(room.Gang):
         """Nobody is ahead of the others."""
 
     def add_up(self, tensor: torch.Tensor) -> None:
-        """All of them are ready by now."""
         tensor.copy_(torch.stack([peer._adding for peer in self._peers]).sum(dim=0))
 
     def pass_on(self, by: int, outgoing: torch.Tensor, incoming: torch.Tensor) -> None:
-        """From the tensor of the sender."""
         origin = (self.rank - by) % self.size
         incoming.copy_(self._peers[origin]._outgoing)
         incoming[7] ^= self._spoil(origin, self.rank)
@@ -161,8 +158,7 @@ def test_every_transfer_sends_other_bits(tmp_path: Path) -> None:
     assert [one.what.split()[0] for one in first.verification(()).kept] == ["copy", "sum"]
 
 
-@pytest.mark.parametrize("size", [2, 5])
-@pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16])
+@pytest.mark.parametrize(("size", "precision"), [(2, Precision.FP32), (5, Precision.BF16)])
 def test_sums_are_exact_whatever_their_order(tmp_path: Path, size: int, precision: Precision) -> None:
     """The largest possible sum is a whole number of the type, and so is every partial sum."""
     device = Device(uuid="0", gpu_id=0, kind=DeviceKind.CPU, name="a CPU")

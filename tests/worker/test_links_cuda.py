@@ -25,7 +25,6 @@ MIB = 64
 
 @pytest.fixture(scope="module")
 def gpus(gpu: Device) -> tuple[Device, ...]:
-    """All real GPUs, where there are two at least."""
     assert gpu.kind is DeviceKind.CUDA
     uuids = [f"GPU-{uuid.removeprefix('GPU-')}" for uuid in json.loads(run_script(GPUS))]
     if len(uuids) < 2:
@@ -39,7 +38,6 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]
 
 
 def assigned(folder: Path, gpus: tuple[Device, ...], precision: Precision, flips: dict[int, Injection]) -> list[Assign]:
-    """The work of each GPU."""
     cell = msgspec.structs.replace(gang(*(gpu.uuid for gpu in gpus), precision=precision), input_size=MIB)
     made = []
     for rank, gpu in enumerate(gpus):

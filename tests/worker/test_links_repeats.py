@@ -23,7 +23,6 @@ class Flaky(Wired):
     sent: list[torch.Tensor]
 
     def add_up(self, tensor: torch.Tensor) -> None:
-        """The rank's own, since it plays alone."""
         self.calls.append("add_up")
         self.sent.append(tensor.clone())
         tensor.copy_(self._peers[0]._total + self.size * (self._peers[0]._number % 4))
@@ -31,17 +30,14 @@ class Flaky(Wired):
             tensor[5] += 1
 
     def pass_on(self, by: int, outgoing: torch.Tensor, incoming: torch.Tensor) -> None:
-        """What the other one would send."""
         if not self.skips:
             incoming.copy_(self._peers[0]._sent[1] ^ self._peers[0]._key)
 
     def align(self) -> None:
-        """Noted."""
         self.calls.append("align")
 
 
 def alone(folder: Path, *wrong: int, precision: Precision = Precision.FP32) -> tuple[LinksTest, Flaky]:
-    """The first of two ranks, in the phase of measuring."""
     assign = assigned(folder, 0, 2, precision=precision)
     peers: list[LinksTest] = []
     flaky = Flaky(assign, 0, peers, lambda *_: 0)
@@ -97,7 +93,7 @@ def test_a_copy_that_is_not_made_is_wrong_in_repetitions_too(tmp_path: Path) -> 
     assert (wrong.sender, wrong.wrong_again) == ("cpu:1", 6)
 
 
-@pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16, Precision.FP16])
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16])
 def test_wrong_sum_has_the_elements_of_its_type(tmp_path: Path, precision: Precision) -> None:
     """Not pairs of those of two bytes."""
     test, _ = alone(tmp_path, 1, precision=precision)

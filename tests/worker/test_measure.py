@@ -27,8 +27,6 @@ class CoarseClock(HostClock):
 
 
 def spin(milliseconds: float) -> Callable[[], None]:
-    """A step that takes so long."""
-
     def step() -> None:
         end = time.perf_counter_ns() + milliseconds * 1e6
         while time.perf_counter_ns() < end:
@@ -55,7 +53,6 @@ def consistent(result: Measured, names: set[str]) -> list[float]:
 def measure_both(
     work: Work, measurement: Measurement = QUICK, clock: HostClock | None = None, listener: Listener | None = None
 ) -> tuple[WarmUp, Measured]:
-    """Warm up, then measure."""
     clock, stage = clock or HostClock(), (listener or Listener()).stage
     facts, iteration_ms = measure.warm_up(work, clock, measurement, stage)
     return facts, measure.measured(work, clock, measurement, stage, iteration_ms)
@@ -223,18 +220,6 @@ def test_ledger_has_both_phases() -> None:
     assert ledger.measure_ms >= sum(consistent(result, {"forward"}))
 
 
-def test_error_of_a_step_goes_through() -> None:
-    """What the model raises is the launch's failure, in the phase where it was raised."""
-    listener = Listener()
-
-    def step() -> None:
-        raise RuntimeError("as models do")
-
-    with pytest.raises(RuntimeError, match="as models do"):
-        measure.measured(Work({"forward": step}), HostClock(), QUICK, listener.stage, iteration_ms=1.0)
-    assert listener.stage.phase is Phase.MEASURE
-
-
 def window_of(
     work: Work, measurement: Measurement, *, since_s: float = 0.0, clock: HostClock | None = None
 ) -> LoadWindow:
@@ -274,8 +259,8 @@ def test_a_long_warm_up_and_long_blocks_need_no_more() -> None:
 
 def test_groups_stay_whole_under_load() -> None:
     """The iterations of a window are whole spans of the measured ones."""
-    measurement = msgspec.structs.replace(QUICK, load_s=0.05)
-    found = window_of(Work({"forward": spin(0.1)}), measurement, since_s=0.3, clock=CoarseClock())
+    measurement = msgspec.structs.replace(QUICK, load_s=0.5)
+    found = window_of(Work({"forward": spin(0.1)}), measurement, since_s=0, clock=CoarseClock())
     assert found.iterations > 0
 
 

@@ -34,7 +34,6 @@ class Struck(Memory):
         self._strike = strike
 
     def write(self, span: Span, words: torch.Tensor) -> None:
-        """And strike."""
         super().write(span, words)
         self._strike(self.words, span)
 
@@ -47,16 +46,13 @@ class Aliased(Memory):
         self._line, self._high = 1 << line, high
 
     def places(self, span: Span) -> torch.Tensor:
-        """Where the span really lies."""
         wanted = torch.arange(span.first, span.first + span.count)
         return wanted | self._line if self._high else wanted & ~self._line
 
     def write(self, span: Span, words: torch.Tensor) -> None:
-        """Where it really lies."""
         self.words[self.places(span)] = words
 
     def read(self, span: Span) -> torch.Tensor:
-        """Where it really lies."""
         return self.words[self.places(span)]
 
 
@@ -68,7 +64,6 @@ class Misread(Memory):
         self._word, self._mask, self._reads = word, mask, 0
 
     def read(self, span: Span) -> torch.Tensor:
-        """A copy, which is wrong once."""
         found = super().read(span).clone()
         if 0 <= self._word - span.first < span.count:
             self._reads += 1
@@ -91,7 +86,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def only(small: pytest.MonkeyPatch, pattern: str, most: int) -> None:
-    """Test with one pattern, and look closer once at so many chunks."""
     small.setattr(patterns, "PATTERNS", {pattern: PATTERNS[pattern]})
     small.setattr(kept, "KEPT_MISMATCHES", most)
     small.setattr(memory, "REPETITIONS", 1)
@@ -108,7 +102,6 @@ def march(under_test: Memory, visits: int = MARCH) -> tuple[int, tuple[Mismatch,
 
 
 def changed(mismatches: tuple[Mismatch, ...]) -> dict[int, int]:
-    """Word → the bits that were wrong, of all elements that were kept."""
     elements = [element for mismatch in mismatches for element in mismatch.first]
     return {element.offset: int(element.expected, 16) ^ int(element.found, 16) for element in elements}
 
@@ -221,7 +214,7 @@ def test_visits_and_marches_agree_on_the_start_of_a_round() -> None:
 
 
 @EVERY_PATTERN
-@pytest.mark.parametrize("count", [1, 2, 3, 4])
+@pytest.mark.parametrize("count", [1, 4])
 def test_every_pattern_finds_bits_that_flip(small: pytest.MonkeyPatch, pattern: str, count: int) -> None:
     """One to four of any word, once: with its place and its bits."""
     only(small, pattern, most=1000)

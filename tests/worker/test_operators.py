@@ -60,11 +60,20 @@ class WrongGradient(torch.autograd.Function):
         (lambda x: x.relu() + 1e-3, "values"),
         (lambda x: x.relu() * float("nan"), "values"),
         (WrongGradient.apply, "gradient"),
+        (lambda x: x.relu() if torch.is_grad_enabled() else x.relu() + 1e-3, "no_grad"),
+        (lambda x: x.relu() + 1e-3 if torch.is_grad_enabled() else x.relu(), "values"),
     ],
 )
 def test_what_is_wrong_is_named(function: Callable[..., torch.Tensor], word: str) -> None:
-    """Shape, values, NaN, and a gradient behind right values."""
+    """Shape, values, NaN, a gradient behind right values, and values that are wrong only without or with gradients."""
     assert word in verified("relu", function).wrong
+
+
+def test_the_larger_deviation_is_reported() -> None:
+    """Of the outputs with gradients and without."""
+    found = verified("relu", lambda x: x.relu() if torch.is_grad_enabled() else x.relu() + 1e-5)
+    assert found.wrong == ""
+    assert found.deviation == pytest.approx(1e-5 / 0.7, rel=0.1)  # the root mean square of the output is 0.7
 
 
 def test_an_output_without_a_gradient_is_verified_by_its_values() -> None:

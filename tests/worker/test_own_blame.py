@@ -15,14 +15,12 @@ from worker.errors import ModelCodeError, UnsuitableModelError
 
 
 def error_of(spec: ModelSpec, tmp_path: Path, workload: Workload = Workload.TRAINING) -> ModelCodeError:
-    """The error of a launch of the model."""
     with pytest.raises(ModelCodeError) as caught:
         run_here(assignment(spec, workload, tmp_path))
     return caught.value
 
 
 def made(inputs: str) -> str:
-    """A model with other example inputs."""
     return LINEAR.replace("torch.randn(batch_size, 4)", inputs)
 
 
@@ -130,8 +128,17 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("workload", [Workload.LOAD, Workload.INFERENCE, Workload.TRAINING])
-@pytest.mark.parametrize("broken", BROKEN)
+@pytest.mark.parametrize(
+    ("broken", "workload"),
+    [
+        ("import", Workload.LOAD),
+        ("build", Workload.INFERENCE),
+        ("no model", Workload.LOAD),
+        ("no model", Workload.TRAINING),
+        ("not fed", Workload.INFERENCE),
+        ("not fed", Workload.TRAINING),
+    ],
+)
 def test_model_that_cannot_be_built_is_skipped(write: Code, tmp_path: Path, workload: Workload, broken: str) -> None:
     """Every workload fails with the category by which the whole model is skipped."""
     error = error_of(write(LINEAR.replace(*BROKEN[broken])), tmp_path, workload)

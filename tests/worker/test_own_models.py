@@ -19,8 +19,10 @@ from worker.models import registry
 # ── what is measured ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("workload", [Workload.LOAD, Workload.INFERENCE, Workload.TRAINING])
-@pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16])
+@pytest.mark.parametrize(
+    ("workload", "precision"),
+    [(Workload.LOAD, Precision.BF16), (Workload.INFERENCE, Precision.FP32), (Workload.TRAINING, Precision.BF16)],
+)
 def test_a_class_in_a_file_is_measured(write: Code, tmp_path: Path, workload: Workload, precision: Precision) -> None:
     """A class with inputs is all that it takes."""
     result = run_here(assignment(write(LINEAR), workload, tmp_path, precision=precision))
@@ -60,17 +62,9 @@ def test_changed_code_gets_weights_of_its_own(write: Code, tmp_path: Path) -> No
     cache = tmp_path / "cache"
     run_here(assignment(write(LINEAR), Workload.LOAD, cache))
     sys.modules.pop("own_net")
-    run_here(assignment(write(LINEAR.replace("nn.Linear(width, 2)", "nn.Linear(width, 3)")), Workload.LOAD, cache))
+    # Of another length: Python takes the old bytecode for a file of equal length that was written in the same second.
+    run_here(assignment(write(LINEAR.replace("nn.Linear(width, 2)", "nn.Linear(width, 30)")), Workload.LOAD, cache))
     assert len(list(cache.iterdir())) == 2
-
-
-@pytest.mark.parametrize("precision", [Precision.FP32, Precision.TF32])
-def test_the_cell_decides_about_tf32(write: Code, tmp_path: Path, precision: Precision) -> None:
-    """Much code enables TF32 for itself. A cell in fp32 is measured in fp32 all the same."""
-    switched = 'torch.set_float32_matmul_precision("high")\n'
-    text = LINEAR.replace("        super()", f"        {switched}        super()")
-    result = run_here(assignment(write(switched + text), Workload.INFERENCE, tmp_path, precision=precision))
-    assert result.environment.flags["cuda.matmul.allow_tf32"] == str(precision is Precision.TF32)
 
 
 def test_code_is_imported_late_and_no_model_is_kept_alive(write: Code) -> None:
@@ -132,10 +126,16 @@ def test_inputs_arrive_as_they_were_made(write: Code, example: str, arguments: s
     assert repr((args, kwargs)) == repr((eval(arguments, names), eval(keywords, names)))
 
 
-@pytest.mark.parametrize("size", [1, 3, 4, 32])
 @pytest.mark.parametrize(
-    "made",
-    ["torch.ones(32, 4)", "torch.ones(1, 4)", "[torch.ones(4)] * 3", "(torch.ones(3, 3), {'scale': 32})"],
+    ("made", "size"),
+    [
+        ("torch.ones(32, 4)", 3),
+        ("torch.ones(32, 4)", 32),
+        ("torch.ones(32, 4)", 4),
+        ("torch.ones(1, 4)", 1),
+        ("[torch.ones(4)] * 3", 3),
+        ("(torch.ones(3, 3), {'scale': 32})", 32),
+    ],
 )
 def test_inputs_that_do_not_follow_the_batch_size_are_refused(write: Code, made: str, size: int) -> None:
     """Throughput would be wrong by a factor. A method `samples` permits them. A length may be the size by chance."""
@@ -147,7 +147,7 @@ def test_inputs_that_do_not_follow_the_batch_size_are_refused(write: Code, made:
     assert family.samples(batch) == 32
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 8])
+@pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("made", ["torch.ones(7, n)", "[torch.ones(4)] * n", "{'a': [(torch.ones(3), x)]}"])
 def test_the_batch_may_be_any_length(write: Code, made: str, size: int) -> None:
     """The second axis, the number of tensors in a list, one tensor among others."""

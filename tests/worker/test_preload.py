@@ -14,13 +14,15 @@ from tests.worker.fresh import Fresh
 from tests.worker.test_probe import SHIPPED
 from tests.worker.test_workloads import SMALL_RESNET
 
-WORK = (Workload.INFERENCE, Workload.TRAINING, Workload.LOAD)
 LAUNCHES = {
     "models": [
-        *((model, workload) for model in (LSTM, BERT, SMALL_RESNET, GPT2) for workload in WORK),
-        (GPT2, Workload.GENERATION),
+        (LSTM, Workload.LOAD, Precision.BF16),
+        (BERT, Workload.INFERENCE, Precision.BF16),
+        (BERT, Workload.TRAINING, Precision.BF16),
+        (SMALL_RESNET, Workload.TRAINING, Precision.FP32),
+        (GPT2, Workload.GENERATION, Precision.BF16),
     ],
-    "probes": [(SHIPPED[name], Workload.PROBE) for name in ("gemm", "hbm")],
+    "probes": [(SHIPPED[name], Workload.PROBE, Precision.BF16) for name in ("gemm", "hbm")],
 }
 HANDFUL = {"models": 5, "probes": 0}
 
@@ -48,7 +50,7 @@ print(json.dumps({"threads": threads, "late": late, "cuda": cuda or torch.cuda.i
 def test_launch_after_the_preload_imports_a_handful_of_modules(fresh: Fresh, tmp_path: Path, kind: str) -> None:
     """The preload leaves one thread and no CUDA behind, so that it can be forked; probes import nothing."""
     assigns: list[Assign] = [
-        assignment(model, workload, tmp_path, precision=Precision.BF16) for model, workload in LAUNCHES[kind]
+        assignment(model, workload, tmp_path, precision=precision) for model, workload, precision in LAUNCHES[kind]
     ]
     report = json.loads(fresh.script(SCRIPT, stdin=msgspec.msgpack.encode(assigns)))
     assert {case: names for case, names in report["late"].items() if len(names) > HANDFUL[kind]} == {}

@@ -17,7 +17,6 @@ from protocol.result import Result
 from protocol.verification import REPLAY_STEPS, Injection
 from tests.fakes.assignments import BERT, LSTM, SHORT, STYLEGAN2, UNET, Listener, assignment, run_here, verified
 from tests.fakes.spies import spy
-from tests.worker.test_workloads import SMALL_RESNET
 from worker.errors import NotFiniteError, UnsuitableModelError
 from worker.models import lstm
 from worker.models.base import Objective
@@ -55,15 +54,12 @@ def launch(
     ("model", "precision", "batch_size"),
     [
         (LSTM, Precision.FP32, 2),
-        (LSTM, Precision.BF16, 2),
-        (BERT, Precision.FP32, 2),
         (BERT, Precision.BF16, 2),
-        (UNET, Precision.FP32, 2),
         (STYLEGAN2, Precision.FP32, 4),
     ],
 )
 def test_two_launches_give_the_same(tmp_path: Path, model: ModelSpec, precision: Precision, batch_size: int) -> None:
-    """Losses and digests to the last bit, of a recurrent model, a transformer, a CNN and one with two objectives."""
+    """Losses and digests to the last bit, of a recurrent model, a transformer and one with two objectives."""
     one, other = (verified(launch(model, tmp_path, precision=precision, batch_size=batch_size)) for _ in range(2))
     assert (one.digests, one.losses) == (other.digests, other.losses)
     assert (len(set(one.digests)), len(set(one.losses))) == (STEPS, STEPS)
@@ -80,9 +76,10 @@ def test_another_seed_gives_something_else(tmp_path: Path) -> None:
     assert not set(one.losses) & set(other.losses)
 
 
-def test_a_real_cnn_is_replayed(tmp_path: Path) -> None:
-    """ResNet-18 with its images by pixel, batch normalisation and momentum; its operations are counted."""
-    result = launch(SMALL_RESNET, tmp_path, memory_format=MemoryFormat.CHANNELS_LAST)
+def test_a_cnn_is_replayed(tmp_path: Path) -> None:
+    """With its images by pixel, batch normalisation and momentum; its operations are counted."""
+    cnn = msgspec.structs.replace(UNET, type="cnn")
+    result = launch(cnn, tmp_path, memory_format=MemoryFormat.CHANNELS_LAST)
     found = verified(result)
     assert (found.mismatches, found.checks) == (0, 1 + STEPS)
     assert result.flops_per_iteration
@@ -102,7 +99,6 @@ def test_losses_are_those_of_training(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def changed_loss(monkeypatch: pytest.MonkeyPatch, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    """Train with another loss."""
     honest = lstm.loss
     monkeypatch.setattr(lstm, "loss", lambda module, batch: change(honest(module, batch)))
 
@@ -113,9 +109,7 @@ def test_random_numbers_are_the_same_in_every_replay(tmp_path: Path, monkeypatch
     assert verified(launch(LSTM, tmp_path, replays=3)).mismatches == 0
 
 
-@pytest.mark.parametrize(
-    ("seed", "injection"), [(3, ONCE), (3, STUCK), (4, ONCE), (5, Injection(flip_bits=4, stuck=True))]
-)
+@pytest.mark.parametrize(("seed", "injection"), [(3, Injection(flip_bits=4, stuck=True)), (4, ONCE)])
 def test_a_flipped_bit_is_found_at_its_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, injection: Injection
 ) -> None:

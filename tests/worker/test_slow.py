@@ -17,7 +17,6 @@ KINDS = {Workload.SOAK: 64, Workload.TRUTH: 64, Workload.MEMORY: 1, Workload.REP
 
 
 def launch(cache: Path, workload: Workload, slow_percent: float) -> Assign:
-    """A launch of a few blocks."""
     model = LSTM if workload is Workload.REPLAY else PROBE
     measurement = msgspec.structs.replace(SHORT, warm_up_iterations=1, iterations=32)
     injection = Injection(slow_percent=slow_percent) if slow_percent else None

@@ -34,7 +34,6 @@ def test_device_rests_by_the_shared_clock(now: float, offset_s: float, rests_s: 
 
 
 def launch(cache: Path, load: LoadSteps | None) -> Assign:
-    """A second of products."""
     measurement = msgspec.structs.replace(
         SHORT, relative_half_width=0.0, block_s=0.01, warm_up_iterations=1, min_s=1.0, max_s=1.0
     )
@@ -53,12 +52,10 @@ class HostClock:
         self.rests: list[tuple[float, float, int]] = []
 
     def monotonic(self) -> float:
-        """A little later than before."""
         self.now += 0.03
         return self.now
 
     def sleep(self, rest_s: float) -> None:
-        """It is over at once."""
         self.now += rest_s
         self.rests.append((self.now, rest_s, time.monotonic_ns()))
 

@@ -92,7 +92,6 @@ class FakeCuda:
         self.recorded = 0
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Take the place of torch.cuda's."""
         fake = self
 
         class Event:
@@ -133,7 +132,6 @@ def test_cuda_block_waits_for_the_device_only_at_its_ends(monkeypatch: pytest.Mo
 
 
 def block(behind_ms: float) -> Block:
-    """A block whose device was done so long after the last enqueue."""
     return Block(start_ns=0, enqueued_ns=50_000_000, end_ns=50_000_000 + int(behind_ms * 1e6), iterations=10)
 
 
@@ -159,10 +157,19 @@ def test_device_less_than_half_an_iteration_behind_is_launch_bound(
 
 def test_enqueueing_is_timed_for_the_first_iteration_alone() -> None:
     """Of all its passes, or of one in a group: later ones may be held back by the device's full queue."""
-    taken_s = iter([0.01, 0.02, *[0.05] * 8])
-    block = time_block(CoarseClock(), [lambda: time.sleep(next(taken_s))], 4, passes=2)
-    assert 30 <= block.enqueue_ms < 60
-    assert 5 <= time_block(CoarseClock(), [lambda: time.sleep(0.005)], 6, group=3).enqueue_ms < 10
+    ended_ns: list[int] = []
+
+    def step() -> None:
+        time.sleep(0.005)
+        ended_ns.append(time.monotonic_ns())
+
+    for passes, group in ((2, 1), (1, 3)):
+        ended_ns.clear()
+        block = time_block(CoarseClock(), [step], 6, group=group, passes=passes)
+        first, second = (
+            (ended_ns[place] - block.start_ns) / 1e6 / group for place in (passes * group - 1, passes * group)
+        )
+        assert first <= block.enqueue_ms < second
 
 
 def test_share_of_the_host_is_the_middle_block_of_a_device_that_it_runs_ahead_of() -> None:

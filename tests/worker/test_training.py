@@ -29,7 +29,6 @@ class TwoParts:
     """The LSTM as two objectives: its head, and all the rest."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Take the place of the family's one loss."""
         self.order: list[str] = []
         self.gradients: list[set[str]] = []
         self.changed: list[set[str]] = []
@@ -38,22 +37,18 @@ class TwoParts:
         monkeypatch.setattr(lstm, "objectives", self.objectives, raising=False)
 
     def objectives(self, module: torch.nn.Module) -> tuple[Objective, ...]:
-        """As a family with several has it."""
         return (
             Objective("head", self.first, lambda module: module.get_submodule("head").parameters()),
             Objective("rest", self.second, lambda module: [*self.of(module, "lstm"), *self.of(module, "embedding")]),
         )
 
     def of(self, module: torch.nn.Module, name: str) -> list[torch.nn.Parameter]:
-        """Parameters of a part."""
         return list(module.get_submodule(name).parameters())
 
     def first(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """The head's loss."""
         return self.seen("head", module, batch)
 
     def second(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """The loss of the rest."""
         return 2 * self.seen("rest", module, batch)
 
     def seen(self, part: str, module: torch.nn.Module, batch: Batch) -> torch.Tensor:

@@ -94,7 +94,6 @@ pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 def launched(
     gpu: Device, tmp_path: Path, workload: Workload, precision: Precision, injection: Injection | None = None
 ) -> tuple[Result, Verification]:
-    """One launch on the GPU, in a process of its own."""
     cell = {"precision": precision, "batch_size": 1, "input_size": SIDE, "seed": 8}
     assign = assignment(PROBE, workload, tmp_path, device=gpu, measurement=MEASUREMENT, injection=injection, **cell)
     result = result_of(run_apart(assign, {"CUDA_VISIBLE_DEVICES": gpu.uuid}))

@@ -1,4 +1,4 @@
-"""The digest finds thousands of flips without missing one, and is the same by every path."""
+"""The digest finds hundreds of flips without missing one, and is the same by every path."""
 
 import random
 import sys
@@ -22,14 +22,14 @@ from worker.verify.seeded import Squares
 CPU = torch.device("cpu")
 SIDE = 32
 TYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-TRIALS = 500
-"""For each precision and number of flips: 8,000 in all."""
+TRIALS = 200
+"""For each precision."""
 AS_TRITON_COUNTS = """
 import torch
 from worker.verify import bits, digest, seeded, triton_digest
 
 cpu = torch.device("cpu")
-for rows, columns in ((1, 1), (7, 3), (32, 1024), (64, 2048), (65, 1025), (96, 700)):
+for rows, columns in ((7, 3), (64, 2048), (65, 1025)):
     matrix = seeded.bits(1, 2, rows * columns, cpu).to(torch.int32).view(rows, columns)
     weights = seeded.odd(3, 4, rows, cpu).to(torch.int32), seeded.odd(3, 5, columns, cpu)
     totals = torch.zeros(2, 3, dtype=torch.int64)
@@ -41,13 +41,11 @@ for rows, columns in ((1, 1), (7, 3), (32, 1024), (64, 2048), (65, 1025), (96, 7
 
 
 def output(name: str, side: int = SIDE) -> torch.Tensor:
-    """A product as it comes out of a burn-in in that precision."""
     squares = Squares(5, side, TYPES[name], CPU)
     return torch.mm(*(squares.bell(stream, tf32=name == "tf32") for stream in range(2)))
 
 
 def flipped(matrix: torch.Tensor, masks: dict[int, int]) -> torch.Tensor:
-    """A copy with these bits of these elements flipped."""
     copy = matrix.clone()
     flat = bits.integers(copy).view(-1)
     for offset, mask in masks.items():
@@ -60,28 +58,27 @@ def row_weights(seed: int, count: int) -> torch.Tensor:
     return seeded.odd(seed, digest._ROWS, count, CPU).to(torch.int32).to(torch.int64)
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4])
 @pytest.mark.parametrize("name", list(TYPES))
-def test_random_flips_are_found(name: str, count: int) -> None:
+def test_random_flips_are_found(name: str) -> None:
     """Any one to four bits of any elements, in every precision."""
     right = output(name)
     digester, size = Digester(right, 1), bits.width(right)
     healthy = digester.of(right)
-    tried = (places(trial, count, right.numel(), size) for trial in range(TRIALS))
+    tried = (places(trial, trial % 4 + 1, right.numel(), size) for trial in range(TRIALS))
     assert [masks for masks in tried if digester.of(flipped(right, masks)) == healthy] == []
 
 
-@pytest.mark.parametrize("name", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("name", ["fp32", "bf16"])
 def test_every_single_bit_is_found(name: str) -> None:
     """One after the other, all of them."""
-    right = output(name, 16)
+    right = output(name, 8)
     digester, size = Digester(right, 2), bits.width(right)
     healthy = digester.of(right)
     for at in range(right.numel()):
         assert all(digester.of(flipped(right, {at: 1 << bit})) != healthy for bit in range(size)), at
 
 
-@pytest.mark.parametrize("bit", [0, 15, 30, 31])
+@pytest.mark.parametrize("bit", [0, 31])
 def test_no_two_equal_bits_cancel_out(bit: int) -> None:
     """Of all pairs of words, the highest bit included, where a change is 2^31 times a weight: up, down, or both."""
     rows, columns = row_weights(1, 64), seeded.odd(1, digest._COLUMNS, 64, CPU)
@@ -174,7 +171,6 @@ def stock(*given: Any) -> None:
 
 
 def without_the_last_row(matrix: torch.Tensor, rows: torch.Tensor, *rest: Any) -> None:
-    """A kernel that skips words."""
     digest.add_stock(matrix[:-1], rows[:-1], *rest)
 
 
@@ -197,7 +193,6 @@ def by_rote() -> Callable[..., None]:
 
 
 def broken(*_: Any) -> None:
-    """A kernel that does not compile."""
     raise RuntimeError("no compiler")
 
 

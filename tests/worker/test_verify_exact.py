@@ -24,25 +24,22 @@ KINDS = [(operands, stored) for operands in TYPES for stored in TYPES if stored 
 
 
 def operands(dtype: torch.dtype, limits: Bounds, side: int = SIDE) -> tuple[torch.Tensor, torch.Tensor]:
-    """A pair that is exact within these bounds."""
     squares = Squares(3, side, dtype, CPU)
     return exact.left_operand(squares, 0, limits), squares.whole(1, limits.most)
 
 
 def wrong(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor, limits: Bounds, number: int = 0) -> int:
-    """What the check counts."""
     return int(exact.count_wrong(left, right, output, exact.vectors(1, number, len(left), limits, CPU)))
 
 
 def exact_product(dtype: torch.dtype, stored: torch.dtype) -> tuple[Bounds, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Bounds, operands and output."""
     limits = exact.bounds(SIDE, dtype, stored)
     left, right = operands(dtype, limits)
     return limits, left, right, exact.product(left, right, stored)
 
 
 @pytest.mark.parametrize(("dtype", "stored"), KINDS)
-@pytest.mark.parametrize("side", [32, 64, 100, 256, 1024, 4096, 8192, 16384])
+@pytest.mark.parametrize("side", [32, 1000, 16384])
 def test_partial_sums_fit(side: int, dtype: torch.dtype, stored: torch.dtype) -> None:
     """Into fp32, into the output, and those of the check into fp64; operands into their type."""
     limits = exact.bounds(side, dtype, stored)
@@ -100,14 +97,13 @@ def test_products_of_torch_are_exact(
     assert torch.equal(output, product)
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4])
 @pytest.mark.parametrize(("dtype", "stored"), KINDS)
-def test_flips_are_found(dtype: torch.dtype, stored: torch.dtype, count: int) -> None:
+def test_flips_are_found(dtype: torch.dtype, stored: torch.dtype) -> None:
     """Any bits of any elements, those included that leave no whole number, none that is finite, or none at all."""
     limits, left, right, output = exact_product(dtype, stored)
     size = bits.width(output)
     for trial in range(150):
-        broken = flipped(output, places(trial, count, output.numel(), size))
+        broken = flipped(output, places(trial, trial % 4 + 1, output.numel(), size))
         if not torch.equal(broken, output):  # a zero of the other sign is the same number
             assert wrong(left, right, broken, limits, trial) > 0
 

@@ -74,7 +74,6 @@ class Allocator:
         monkeypatch.setattr(memory, "reset_peaks", lambda _: self.use(0, forget=True))
 
     def use(self, size: int, *, forget: bool = False) -> None:
-        """More than before, or forget what was before."""
         self._peak = size if forget else max(self._peak, size)
 
 

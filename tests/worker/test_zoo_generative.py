@@ -196,7 +196,6 @@ def test_a_resolution_that_no_doubling_reaches_is_refused(resolution: int) -> No
 
 
 def feed(spec: ModelSpec) -> Batch:
-    """A batch of four for 16 pixels."""
     assert msgspec.structs.asdict(spec)["sizes"].default == 16
     source = Feed(batch_size=4, input_size=16, device=CPU, dtype=torch.float32, seed=1)
     return stylegan2.batch(spec, source)

@@ -24,14 +24,13 @@ BROKEN = "raise RuntimeError('operator {library}::nms does not exist')"
 MISSING = "raise ModuleNotFoundError('No module named {library}', name='{library}')"
 
 
-@pytest.mark.parametrize("fault", [BROKEN, MISSING], ids=["broken", "missing"])
 @pytest.mark.parametrize(
-    ("library", "families"),
-    [("torchvision", {"torchvision"}), ("transformers", {"bert", "causal"})],
+    ("library", "fault", "families"),
+    [("torchvision", BROKEN, {"torchvision"}), ("transformers", MISSING, {"bert", "causal"})],
     ids=["torchvision", "transformers"],
 )
 def test_library_that_cannot_be_imported_costs_its_own_models(
-    fresh: Fresh, tmp_path: Path, library: str, families: set[str], fault: str
+    fresh: Fresh, tmp_path: Path, library: str, fault: str, families: set[str]
 ) -> None:
     """With the library's own error. transformers would otherwise fail with torchvision."""
     (tmp_path / library).mkdir()

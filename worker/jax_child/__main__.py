@@ -90,7 +90,7 @@ def _measured(request: Request, given: Iterator[memoryview]) -> tuple[Answer, li
 
 
 class _Calls:
-    """Calls of the compiled function. JAX returns before outputs are ready, so they are kept."""
+    """Calls of the compiled function. Outputs are kept, because JAX returns before they are computed."""
 
     def __init__(self, compiled: "jax.stages.Compiled", inputs: "list[jax.Array]", copies: int) -> None:
         from jax import numpy as jnp
@@ -109,9 +109,10 @@ class _Calls:
             output.block_until_ready()
 
     def pure_ms(self, window_s: float, *, ordered: bool) -> tuple[list[float], TimedBlock]:
-        """Times of a call in milliseconds, a mean over each round, and the block of the rounds.
+        """Return the mean milliseconds of a call in each round, and the timed block of all rounds.
 
-        ordered: the device computes calls in their order. A CPU may compute several at once, so each is waited for.
+        window_s: about the seconds that all rounds take. ordered: the device computes calls in their order. A CPU may
+        compute several at once, so each is waited for.
         """
         begin = time.monotonic()
         self.call()
@@ -139,7 +140,7 @@ def _planned_bytes(compiled: "jax.stages.Compiled") -> int:
 
 
 def _profiled(calls: _Calls, kind: DeviceKind) -> tuple[int | None, list[tuple[str, float]]]:
-    """Number of kernels in one call (CPU: XLA's operations), None for none seen; name and milliseconds of each."""
+    """Return the number of kernels in one call (None: unseen), and name and ms of each. CPU: XLA's operations."""
     import jax
 
     with tempfile.TemporaryDirectory() as folder:

@@ -26,7 +26,11 @@ class Array(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An operator and its inputs. parent: PID of the launch. window_s: of a timed window. copies: of the inputs."""
+    """Request to time an operator in JAX.
+
+    parent: PID of the launch. window_s: seconds of timed calls. copies: number of copies of the inputs. arrays: the
+    inputs.
+    """
 
     parent: int
     operator: str
@@ -38,9 +42,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was measured, or why JAX cannot compute it here. arrays: the output. series: as in ShapeResult.
+    """Times and output of an operator in JAX, or the reason why JAX cannot compute it here.
 
-    block: of the pure times.
+    arrays: the output. series: times, as in ShapeResult. block: timed block of the pure times.
     """
 
     unsupported: str = ""
@@ -53,6 +57,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 VARIABLES: Final = {
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # three quarters of the GPU's memory otherwise
     "TF_CPP_MIN_LOG_LEVEL": "1",
+    "JAX_ENABLE_COMPILATION_CACHE": "false",  # a cache of the user's would shorten the compile time
 }
 PLATFORMS: Final = {DeviceKind.CPU: "cpu", DeviceKind.CUDA: "cuda"}
 """Kind of device → JAX_PLATFORMS, so that JAX never falls back to the CPU."""
@@ -71,7 +76,7 @@ def separated(data: bytes) -> tuple[bytes, memoryview]:
 
 
 def contents(arrays: Sequence[Array], data: memoryview) -> Iterator[memoryview]:
-    """The bytes of each array."""
+    """Yield the bytes of each array. data: bytes of all arrays, one after the other."""
     begin = 0
     for array in arrays:
         yield data[begin : begin + array.size]

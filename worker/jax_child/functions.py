@@ -43,13 +43,13 @@ def _weight_gradient(images: jax.Array, output: jax.Array) -> jax.Array:
 
 
 def _attention(query: jax.Array, key: jax.Array, value: jax.Array, *, causal: bool) -> jax.Array:
-    """Attention. JAX expects the heads behind the tokens."""
+    """Attention of inputs (batch, heads, tokens, size). JAX expects (batch, tokens, heads, size)."""
     moved = (jnp.swapaxes(one, 1, 2) for one in (query, key, value))
     return jnp.swapaxes(nn.dot_product_attention(*moved, is_causal=causal), 1, 2)
 
 
 def _normalised(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
-    """Mean 0 and variance 1, computed in fp32, as torch accumulates."""
+    """Shift and scale x to mean 0 and variance 1 over `axes`, computed in fp32, as torch accumulates."""
     wide = x.astype(jnp.float32)
     centred = wide - wide.mean(axes, keepdims=True)
     return centred * lax.rsqrt(jnp.square(centred).mean(axes, keepdims=True) + _EPSILON)

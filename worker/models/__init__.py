@@ -1,1 +1,1 @@
-"""Shipped models, one module a family: how to build, feed and train one."""
+"""Shipped models. Each module builds, feeds and trains one family of models."""

@@ -1,4 +1,4 @@
-"""Convolutional autoencoder: Hinton and Salakhutdinov (Science 313, 2006), in the layers of today."""
+"""Convolutional autoencoder: Hinton and Salakhutdinov (Science 313, 2006), with present-day layers."""
 
 import itertools
 from typing import Final
@@ -14,7 +14,7 @@ SIZES: Final = ("width", "stages", "latent_channels")
 
 
 class AutoEncoder(nn.Module):
-    """Images (batch, 3, side, side) to images; side is a multiple of 2 ** stages."""
+    """Turns images (batch, 3, side, side) into images of the same size. side is a multiple of 2 ** stages."""
 
     def __init__(self, width: int, stages: int, latent_channels: int) -> None:
         super().__init__()
@@ -22,13 +22,13 @@ class AutoEncoder(nn.Module):
         self.decoder = decoder(width, stages, latent_channels)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Reconstructed images."""
+        """Return the reconstructed images."""
         again: torch.Tensor = self.decoder(self.encoder(images))
         return again
 
 
 def encoder(width: int, stages: int, code: int) -> nn.Sequential:
-    """Images to `code` channels. `width` channels after the first stage, doubled in each further one."""
+    """Make layers from images to `code` channels. Stage 1 has `width` channels, each later stage twice as many."""
     widths = [3, *(width << stage for stage in range(stages))]
     halving = [
         nn.Sequential(_convolution(upper, lower, stride=2, moment=RELU if stage else 1.0), _convolution(lower, lower))
@@ -38,7 +38,7 @@ def encoder(width: int, stages: int, code: int) -> nn.Sequential:
 
 
 def decoder(width: int, stages: int, code: int) -> nn.Sequential:
-    """`code` channels to images."""
+    """Make layers from `code` channels to images, in the reverse order of `encoder`."""
     widths = [width << stage for stage in reversed(range(stages))]
     # Repeated pixels: transposed convolutions leave a checkerboard (Odena et al., Distill 2016).
     doubling = [

@@ -1,4 +1,4 @@
-"""Scales of random weights, so that each layer computes with numbers near one in every precision. No forward pass.
+"""Scales of random weights, so that each layer's numbers are near one in every precision.
 
 A convolution with weights of variance v and inputs of mean square m has outputs of variance (inputs of one output) v m.
 In evaluation a new batch normalisation divides by one: scales multiply from layer to layer until fp16 holds zeros or
@@ -6,7 +6,7 @@ infinities. So either the kernel is drawn for its inputs (`Convolution`), or the
 kernel's outputs (`expect`), as training would. All residual branches together add as much variance as their main path:
 otherwise each doubles it, and the outputs of ResNet-101 in fp16 are NaN.
 
-Everything here follows from shapes, so that equal seeds give equal weights on equal devices.
+The scales need no forward pass, only sizes: equal seeds give equal weights on equal devices.
 """
 
 from collections.abc import Sequence
@@ -39,25 +39,25 @@ class Convolution(nn.Conv2d):
         super().__init__(inputs, outputs, kernel, stride, padding, bias=bias)
 
     def reset_parameters(self) -> None:
-        """Draw the kernel. The bias is zero."""
+        """Set random weights, scaled for the inputs, and a bias of zero."""
         fit(self, self._moment)
 
 
 class Doubling(nn.ConvTranspose2d):
-    """Transposed convolution to twice the side, scaled like Convolution. Each output sees one pixel."""
+    """Transposed convolution that doubles the side, scaled like Convolution. Each output depends on one pixel."""
 
     def __init__(self, inputs: int, outputs: int, *, moment: float = RELU) -> None:
         self._moment = moment
         super().__init__(inputs, outputs, kernel_size=2, stride=2)
 
     def reset_parameters(self) -> None:
-        """Draw the kernel. The bias is zero."""
+        """Set random weights, scaled for the inputs, and a bias of zero."""
         nn.init.normal_(self.weight, std=(self.in_channels * self._moment) ** -0.5)
         _clear(self.bias)
 
 
 def fit(layer: nn.Conv2d | nn.Linear, moment: float) -> None:
-    """Draw the weights of a layer for inputs of mean square `moment`. The bias is zero."""
+    """Set random weights of a layer, scaled for inputs of mean square `moment`, and a bias of zero."""
     nn.init.normal_(layer.weight, std=(layer.weight[0].numel() * moment) ** -0.5)
     _clear(layer.bias)
 
@@ -68,13 +68,13 @@ def _clear(bias: torch.Tensor | None) -> None:
 
 
 def expect(norm: nn.BatchNorm2d, convolution: nn.Conv2d, moment: float) -> None:
-    """Set the running variance behind a convolution that torchvision has drawn (variance 2 / (outputs k k))."""
+    """Set `norm`'s running variance to that of `convolution`'s outputs. moment: mean square of its inputs."""
     assert norm.running_var is not None
     norm.running_var.fill_(2 * convolution.weight.shape[1] / convolution.out_channels * moment)
 
 
 def residual(norms: Sequence[nn.BatchNorm2d]) -> float:
-    """Scale the ends of all residual branches. Returns the part of the variance that each of them adds."""
+    """Scale all residual branches by their last norms. Returns each branch's variance relative to the main path."""
     for norm in norms:
         nn.init.constant_(norm.weight, len(norms) ** -0.5)
     return 1 / max(len(norms), 1)

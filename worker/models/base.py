@@ -1,7 +1,8 @@
 """Interface of a family of models, and its batches.
 
-A family is a module of this folder in the shape of `Family`. It builds models with random weights and downloads
-nothing. Optional: `objectives` (training in several parts), `Writer` (text), `build_for_inference` (a part alone).
+A family is a module of this folder with the functions of `Family`. It builds models with random weights and downloads
+nothing. Optional functions: `objectives` (training in several parts), those of `Writer` (text), and
+`build_for_inference` (only the part of the model that inference uses).
 """
 
 from collections.abc import Callable, Iterable
@@ -19,7 +20,7 @@ SIZE: Final = "size"
 
 
 def arguments(spec: ModelSpec, input_size: int | None) -> dict[str, Scalar]:
-    """The model's configuration for this cell. Raises ValueError if the model needs an input size and has none."""
+    """Return the model's configuration for a cell with this input size. Raises ValueError if a needed size is None."""
     config = dict(spec.config)
     for key, value in spec.config.items():
         if value == SIZE:
@@ -30,17 +31,17 @@ def arguments(spec: ModelSpec, input_size: int | None) -> dict[str, Scalar]:
 
 
 def integers(spec: ModelSpec, *keys: str) -> dict[str, int]:
-    """Whole numbers of the model's configuration."""
+    """Return the values of `keys` in the model's configuration, as whole numbers."""
     return {key: int(spec.config[key]) for key in keys}
 
 
 def described(spec: ModelSpec, feed: "Feed") -> Batch:
-    """`Family.batch` of a model whose loss needs nothing but its described inputs."""
+    """`Family.batch` of a model whose loss needs only the inputs that `spec` describes, without labels."""
     return feed.inputs(spec)
 
 
 def applied_to(name: str) -> Callable[[torch.nn.Module, Batch], torch.Tensor]:
-    """`Family.forward` of a model with the one input `name`."""
+    """Return the `Family.forward` of a model that takes one input, `name`."""
 
     def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
         output: torch.Tensor = module(batch[name])
@@ -64,16 +65,16 @@ class Family(Protocol):
     """Interface of one module of worker/models/."""
 
     def build(self, spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-        """The model in fp32, made on `device` directly, so that no copy of it exists elsewhere."""
+        """Build the model in fp32, on `device` directly, so that no copy of it exists elsewhere."""
 
     def batch(self, spec: ModelSpec, feed: "Feed") -> Batch:
-        """Inputs of one iteration, and labels for the loss."""
+        """Make the inputs of one iteration, and labels for the loss, by name."""
 
     def forward(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """One forward pass."""
+        """Run one forward pass and return its outputs."""
 
     def loss(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """One forward pass and the model's usual loss, a scalar."""
+        """Run one forward pass and return the model's usual loss, a scalar."""
 
 
 @dataclass(frozen=True)
@@ -89,14 +90,14 @@ class Writer(Protocol):
     """A family whose models write text token by token, with a KV cache."""
 
     def prefill(self, module: torch.nn.Module, tokens: torch.Tensor) -> tuple[torch.Tensor, object]:
-        """Read a prompt of shape (batch, length): logits of the next token, (batch, vocabulary), and the cache."""
+        """Read a prompt (batch, length). Returns the logits of the next token, (batch, vocabulary), and the cache."""
 
     def decode(self, module: torch.nn.Module, tokens: torch.Tensor, cache: object) -> tuple[torch.Tensor, object]:
-        """Read one more token of each sequence, shape (batch, 1): logits of the next one, and the cache."""
+        """Read one more token of each sequence, (batch, 1). Returns the logits of the next token, and the cache."""
 
 
 class Feed:
-    """Source of a batch's tensors: seeded random numbers, because a bf16 product of zeros runs 13 % faster [H200]."""
+    """Source of a batch's tensors: seeded random numbers, because bf16 products of zeros run 13 % faster [H200]."""
 
     def __init__(
         self, *, batch_size: int, input_size: int | None, device: torch.device, dtype: torch.dtype, seed: int
@@ -106,7 +107,7 @@ class Feed:
         self._generator = torch.Generator(device=device).manual_seed(seed)
 
     def inputs(self, spec: ModelSpec) -> Batch:
-        """The model's described inputs, in order, by name."""
+        """Make the inputs that `spec` describes, by name and in order."""
         return {entry.name: self._tensor(entry) for entry in spec.inputs}
 
     def classes(self, high: int, shape: tuple[int, ...]) -> torch.Tensor:

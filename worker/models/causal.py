@@ -1,7 +1,8 @@
 """Causal language models: GPT-2 (Radford et al., 2019) and Qwen2 (arXiv:2412.15115), from transformers (4 or 5).
 
-The library's KV cache is used also where nothing is written: without it transformers 5 asks the device in every pass
-whether several sequences were packed into one (masking_utils.find_packed_sequence_indices), and the host waits.
+The KV cache of transformers is used even where no text is generated: without the cache, transformers 5 asks the device
+in every pass whether several sequences were packed into one (masking_utils.find_packed_sequence_indices), and the host
+waits.
 """
 
 from typing import Final, cast
@@ -36,19 +37,19 @@ def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torc
 
 
 def batch(spec: ModelSpec, feed: Feed) -> Batch:
-    """Random tokens without padding or mask. Each is predicted from those before it."""
+    """Random tokens without padding or mask. Each token is predicted from the tokens before it."""
     inputs = feed.inputs(spec)
     following = inputs["input_ids"][:, 1:]
     return inputs | {"labels": torch.nn.functional.pad(following, (0, 1), value=IGNORED)}
 
 
 def prefill(module: torch.nn.Module, tokens: torch.Tensor) -> tuple[torch.Tensor, object]:
-    """Logits of the token after a prompt, (batch, vocabulary), and the prompt's KV cache."""
+    """Read a prompt. Returns the logits of the token after it, (batch, vocabulary), and its KV cache."""
     return _read(module, tokens, None)
 
 
 def decode(module: torch.nn.Module, tokens: torch.Tensor, cache: object) -> tuple[torch.Tensor, object]:
-    """Logits of the token after one more token, (batch, vocabulary), and the cache with it."""
+    """Process one more token. Return the next logits, (batch, vocabulary), and the cache."""
     return _read(module, tokens, cache)
 
 

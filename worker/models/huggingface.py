@@ -1,7 +1,8 @@
 """transformers (4 or 5), imported so that a broken torchvision does not break its models.
 
 transformers imports any torchvision that it finds ("operator torchvision::nms does not exist" after an update of torch
-alone). Here a torchvision that cannot be imported is hidden. Its own models then fail by their own error.
+alone). Here a torchvision that cannot be imported is hidden. The models of torchvision then fail with the error of that
+import.
 """
 
 import importlib

@@ -2,7 +2,7 @@
 
 Under CUDA autocast torch runs an LSTM in fp16 in any precision (ATen/cudnn/AutocastRNN.cpp). In bf16 without autocast
 it compacts the recurrent weights at every call, with a warning: on an H200 inference of a small batch takes longer in
-bf16 than in fp32. Both are kept, because torch's users get the same.
+bf16 than in fp32. Both behaviours are kept, because users of torch get them too.
 """
 
 import torch
@@ -13,7 +13,7 @@ from worker.models.base import Batch, applied_to, described, integers
 
 
 class LanguageModel(nn.Module):
-    """Tokens of shape (batch, length) to logits of shape (batch, length, vocabulary)."""
+    """Turns tokens (batch, length) into logits (batch, length, vocabulary)."""
 
     def __init__(self, vocab_size: int, embedding_size: int, hidden_size: int, num_layers: int) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class LanguageModel(nn.Module):
         self.head = nn.Linear(hidden_size, vocab_size)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Logits of the token after each."""
+        """Return, at each token, the logits of the token that follows it."""
         hidden, _ = self.lstm(self.embedding(tokens))
         logits: torch.Tensor = self.head(hidden)
         return logits

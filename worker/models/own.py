@@ -1,4 +1,4 @@
-"""Family of the user's own models: docs/own-models.md. It keeps no model, so that load cells can drop theirs."""
+"""Family of the user's own models (docs/own-models.md). It keeps no built model, so that load cells can free one."""
 
 import functools
 import inspect
@@ -27,7 +27,7 @@ _CANNOT: Final = {
 
 
 class Own:
-    """One model of the user's own, in the shape of worker.models.base.Family."""
+    """One model of the user's own, with the functions of worker.models.base.Family."""
 
     def __init__(self, own: OwnModel) -> None:
         self._own = own
@@ -53,7 +53,7 @@ class Own:
         return module
 
     def structure(self) -> str:
-        """Hash of the model's weights, which changes with the code that makes them."""
+        """Return a hash of the names, shapes and types of the model's weights."""
         return own_code.structure(self._code.make(torch.device("cpu")))
 
     def batch(self, spec: ModelSpec, feed: Feed) -> Batch:
@@ -66,7 +66,7 @@ class Own:
         return batch
 
     def _example_inputs(self, module: torch.nn.Module, feed: Feed) -> object:
-        """The user's inputs, on the device. Raises ModelCodeError if they do not follow the batch size.
+        """The user's inputs, on the device. Raises ModelCodeError if their lengths ignore the batch size.
 
         Also makes inputs of another batch size, because a length may equal one batch size by chance.
         """
@@ -104,7 +104,7 @@ class Own:
         return number
 
     def forward(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """Run one forward pass. Its outputs are often a nesting of tensors."""
+        """Run one forward pass. Returns its outputs, often nested tuples, lists or dicts of tensors."""
         example = self._example(batch)
         try:
             return cast(torch.Tensor, own_inputs.call(module, example))
@@ -112,7 +112,7 @@ class Own:
             raise self._code.blame("be run", error) from error
 
     def loss(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """Forward pass and the user's loss, else the loss among the outputs, else the mean square of all outputs."""
+        """Run the forward pass and return a loss: from the user's loss function if there is one, else _natural_loss."""
         outputs = self.forward(module, batch)
         if self._loss is None:
             return _natural_loss(outputs, self._code.label)
@@ -164,7 +164,7 @@ class Own:
         return self._inputs.restored(batch)
 
     def _loss_hook(self, module: torch.nn.Module) -> Callable[..., object] | None:
-        """The user's loss, called with the outputs, and with the inputs if it takes two arguments."""
+        """The user's loss function, which gets the outputs, and the batch if it takes two arguments; else None."""
         hook = self._code.hook(module, "loss")
         if hook is None:
             return None
@@ -187,7 +187,7 @@ class Own:
 
 
 def _natural_loss(outputs: object, label: str) -> torch.Tensor:
-    """Return `loss` of the outputs, else their only number, else the sum of the mean squares of all outputs.
+    """Return the output named `loss`, else the only number, else the sum of all outputs' mean squares.
 
     Raises ModelCodeError if no output depends on the parameters.
     """

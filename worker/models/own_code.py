@@ -53,7 +53,7 @@ class Code:
     """Imported code of a target. label: its name in messages."""
 
     def __init__(self, own: OwnModel) -> None:
-        """Import it. Raises NotBuiltError."""
+        """Import the target. Raises NotBuiltError."""
         self._own = own
         self._made = False
         where, _, name = own.target.rpartition(":")
@@ -90,7 +90,7 @@ class Code:
         return made.to(device)
 
     def hook(self, module: torch.nn.Module | None, name: str) -> Callable[..., object] | None:
-        """The model's method (no submodule) `name`, else the function of its module; None if there is neither."""
+        """The model's method `name` (not a submodule), else the function `name` of the code's module, else None."""
         method = getattr(module, name, None)
         if callable(method) and not isinstance(method, torch.nn.Module):
             return typing.cast(Callable[..., object], method)
@@ -98,7 +98,7 @@ class Code:
         return function if callable(function) and self._own.allowed else None
 
     def blame(self, what: str, error: BaseException) -> ModelCodeError:
-        """Error to raise from `error`. what: the failed step, such as "be imported", "be built" or "be run"."""
+        """Return the error to raise from `error`. what: the failed step: "be imported", "be built" or "be run"."""
         frames = _without_ours(error.__traceback__)
         error.__traceback__ = frames
         lines = exception_categories.message_of(error).strip().splitlines()
@@ -128,7 +128,7 @@ def _hint(what: str, error: BaseException) -> str:
 
 
 def _refuse_typing_mistakes(default: typing.Any, config: dict[str, object]) -> None:  # noqa: ANN401 - transformers' own
-    """Raise TypeError for a mistyped key, which transformers ignores. Other unknown keys may be read."""
+    """Raise TypeError for a mistyped key of the configuration `default`, because transformers would ignore it."""
     for key in config:
         if not hasattr(default, key):
             for similar in difflib.get_close_matches(key, list(default.to_dict()), n=1, cutoff=_TYPO):
@@ -137,7 +137,7 @@ def _refuse_typing_mistakes(default: typing.Any, config: dict[str, object]) -> N
 
 @contextmanager
 def _precision_kept() -> Iterator[None]:
-    """Undo changes of TF32 by the user's code, such as torch.set_float32_matmul_precision."""
+    """Undo changes of TF32 that the user's code makes in the `with` body."""
     wanted = all(devices.tf32_switches().values())
     try:
         yield
@@ -187,7 +187,7 @@ def _longest_module(target: str) -> tuple[ModuleType, str]:
 
 
 def _from_file(path: Path) -> ModuleType:
-    """Import a Python file, by its full name if it is part of a package. Its root is searched first."""
+    """Import a Python file, by full name if in a package. Its root folder comes first in Python's search path."""
     root, names = path.parent, [path.stem]
     while (root / "__init__.py").is_file():
         names.insert(0, root.name)

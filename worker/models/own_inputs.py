@@ -24,7 +24,7 @@ class Inputs:
         self._put_together = self._quick_way(example)
 
     def take(self) -> Batch:
-        """Return all tensors, flat. They are no longer kept here."""
+        """Return all tensors by name. This object no longer keeps them."""
         taken = {str(place): self._leaves[place] for place in self._places}
         for place in self._places:
             self._leaves[place] = None
@@ -35,7 +35,7 @@ class Inputs:
         return self._put_together(batch)
 
     def _quick_way(self, example: object) -> Callable[[Batch], object]:
-        """Function that restores an example in every iteration, without walking a tree for the usual nestings."""
+        """Return a function that makes `example` from a batch, a fast one if possible: each iteration calls it."""
         if isinstance(example, torch.Tensor):
             return lambda batch: batch["0"]
         if type(example) is dict and _all_tensors(example.values()):
@@ -67,7 +67,7 @@ def hold_a_tensor(example: object) -> bool:
 
 
 def call(module: torch.nn.Module, example: object) -> object:
-    """One forward pass."""
+    """Run one forward pass on the inputs `example`, and return the outputs."""
     if isinstance(example, dict):
         return module(**example)
     if type(example) is not tuple:
@@ -78,12 +78,12 @@ def call(module: torch.nn.Module, example: object) -> object:
 
 
 def moved(example: object, feed: Feed) -> object:
-    """The example on the device, with fp32 tensors in the cell's precision."""
+    """Return the example on the device, with its fp32 tensors in the cell's precision."""
     return _pytree.tree_map(lambda leaf: _moved(leaf, feed), example)
 
 
 def drawn(spec: ModelSpec, module: torch.nn.Module, feed: Feed) -> object:
-    """Random inputs as the model is described: a dict by name, a tuple by position, or a single one."""
+    """Draw random inputs as `spec` describes them: a dict by name, a tuple by position, or a single tensor."""
     entries = tuple(_with_vocabulary(entry, module) for entry in spec.inputs)
     values = feed.inputs(msgspec.structs.replace(spec, inputs=entries))
     if spec.own is not None and spec.own.by_name:
@@ -110,7 +110,7 @@ def _all_tensors(things: Iterable[object]) -> bool:
 
 
 def _with_vocabulary(entry: InputSpec, module: torch.nn.Module) -> InputSpec:
-    """Limit token numbers without an upper end to the vocabulary of a model of transformers."""
+    """Return the entry with token numbers limited to the model's vocabulary if they have no upper limit."""
     if entry.dtype not in {"int64", "int32"} or entry.high:
         return entry
     size = getattr(getattr(module, "config", None), "vocab_size", None)

@@ -1,7 +1,8 @@
 """StyleGAN2: a generator of images and the discriminator that it is trained against. See stylegan2_networks.py.
 
-Load and inference build the generator alone. A training step is one of each network with the non-saturating logistic
-loss (Goodfellow et al. 2014), without R1, path lengths, mixed styles, and the average of the generator's weights.
+Load and inference build the generator alone. A training step is one step of each network with the non-saturating
+logistic loss (Goodfellow et al. 2014), without R1, path lengths, mixed styles, and the average of the generator's
+weights.
 """
 
 from typing import Final
@@ -19,7 +20,7 @@ _GENERATORS: Final = ("resolution", "latent_size", "mapping_layers", "channel_ba
 
 
 class StyleGan2(nn.Module):
-    """Both networks, for images of one resolution."""
+    """Generator and discriminator, for images of one resolution."""
 
     def __init__(
         self, resolution: int, latent_size: int, mapping_layers: int, channel_base: int, channel_max: int
@@ -29,7 +30,7 @@ class StyleGan2(nn.Module):
         self.discriminator = Discriminator(resolution, channel_base, channel_max)
 
     def forward(self, latents: torch.Tensor) -> torch.Tensor:
-        """Latents (batch, latent_size) to images."""
+        """Generate images from latents (batch, latent_size)."""
         images: torch.Tensor = self.generator(latents)
         return images
 

@@ -30,5 +30,5 @@ def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def doubt(scores: torch.Tensor) -> torch.Tensor:
-    """Logistic loss of scores that should be high. In fp32, as under CUDA's autocast."""
+    """Return the logistic loss of scores that should be high. Computed in fp32, as under CUDA's autocast."""
     return functional.softplus(-scores.float()).mean()

@@ -28,7 +28,7 @@ _EPSILON: Final = 1e-8
 
 
 def channels(resolution: int, base: int, most: int) -> int:
-    """Number of channels where the image has this side."""
+    """Return the number of channels at this side of the features: base / resolution, but no more than `most`."""
     return min(base // resolution, most)
 
 
@@ -39,7 +39,7 @@ def _require_doublings(resolution: int) -> None:
 
 
 def _per_channel(values: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
-    """(batch, channels) as a factor of (batch, channels, side, side), in the type of features, which autocast keeps."""
+    """Return values (batch, channels) as factors (batch, channels, 1, 1) in the type of `features`."""
     return values.to(features.dtype)[:, :, None, None]
 
 
@@ -57,7 +57,7 @@ class _Activation(nn.LeakyReLU):
 
 
 class _Linear(nn.Linear):
-    """(batch, inputs) to (batch, outputs). rate: of learning, relative to the other layers."""
+    """Linear layer: (batch, inputs) to (batch, outputs). rate: learning rate relative to the other layers."""
 
     def __init__(self, inputs: int, outputs: int, *, bias: float = 0.0, rate: float = 1.0) -> None:
         super().__init__(inputs, outputs)
@@ -82,7 +82,7 @@ class Filter(nn.Module):
         self._padding = padding
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """Filter. The side grows by twice the padding, and shrinks by 3."""
+        """Apply the filter. The side grows by twice the padding, and shrinks by 3."""
         return functional.conv2d(features, self._kernels(features), padding=self._padding, groups=features.shape[1])
 
     def doubled(self, features: torch.Tensor) -> torch.Tensor:
@@ -95,7 +95,7 @@ class Filter(nn.Module):
 
 
 class _Convolution(nn.Conv2d):
-    """Convolution of the discriminator. down: to half the side, filtered before."""
+    """Convolution of the discriminator. down: filter, then halve the side."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, *, bias: bool = True, down: bool = False) -> None:
         stride, padding = (2, 0) if down else (1, kernel // 2)
@@ -112,7 +112,7 @@ class _Convolution(nn.Conv2d):
 
 
 class ModulatedConvolution(nn.Module):
-    """Convolution of the generator, modulated by a style. up: to twice the side, filtered afterwards."""
+    """Convolution of the generator, modulated by a style. up: double the side, then filter."""
 
     def __init__(
         self, inputs: int, outputs: int, kernel: int, latent: int, *, demodulate: bool = True, up: bool = False
@@ -173,7 +173,7 @@ class _ToRgb(nn.Module):
 
 
 class _SynthesisBlock(nn.Module):
-    """Block of the generator: features and image at twice the side."""
+    """Block of the generator: doubles the side of the features and of the image."""
 
     def __init__(self, inputs: int, outputs: int, latent: int) -> None:
         super().__init__()
@@ -190,7 +190,7 @@ class _SynthesisBlock(nn.Module):
 
 
 class Generator(nn.Module):
-    """Latents (batch, latent) to images (batch, 3, resolution, resolution)."""
+    """Turns latents (batch, latent) into images (batch, 3, resolution, resolution)."""
 
     def __init__(self, resolution: int, latent: int, layers: int, base: int, most: int) -> None:
         _require_doublings(resolution)
@@ -223,7 +223,7 @@ class Generator(nn.Module):
 
 
 class _ResidualBlock(nn.Module):
-    """Block of the discriminator: features at half the side. The sum of two paths has the variance of one path."""
+    """Block of the discriminator: halves the side. The sum of its two paths has the variance of one path."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -241,7 +241,7 @@ class MinibatchDeviation(nn.Module):
     """Appends a channel: how much the images of a group differ. Groups of 4, 2 or 1 divide the batch."""
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """Append the channel. In fp32: fp16 cannot hold the number that keeps the root away from zero."""
+        """Append the channel. Computed in fp32, because the 1e-8 that keeps the root away from zero is zero in fp16."""
         group = math.gcd(len(features), _GROUP)
         variances = features.float().view(group, -1, *features.shape[1:]).var(0, correction=0)
         deviations = (variances + _EPSILON).sqrt().mean((1, 2, 3), keepdim=True).to(features.dtype)
@@ -249,7 +249,7 @@ class MinibatchDeviation(nn.Module):
 
 
 class Discriminator(nn.Sequential):
-    """Images (batch, 3, resolution, resolution) to scores (batch, 1)."""
+    """Turns images (batch, 3, resolution, resolution) into scores (batch, 1)."""
 
     def __init__(self, resolution: int, base: int, most: int) -> None:
         _require_doublings(resolution)

@@ -92,5 +92,5 @@ forward = applied_to("images")
 
 
 def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Cross entropy."""
+    """Cross entropy of the predicted classes."""
     return torch.nn.functional.cross_entropy(forward(module, batch), batch["labels"])

@@ -19,7 +19,7 @@ _MERGED: Final = (RELU + 1) / 2
 
 
 class UNet(nn.Module):
-    """Images (batch, 3, side, side) to logits (batch, classes, side, side). side is a multiple of 2 ** depth."""
+    """Turns images (batch, 3, side, side) into logits (batch, classes, side, side). side: k times 2 ** depth."""
 
     def __init__(self, width: int, depth: int, num_classes: int) -> None:
         super().__init__()

@@ -9,7 +9,7 @@ from worker.models.base import Batch, described, integers
 
 
 class VariationalAutoEncoder(nn.Module):
-    """Images (batch, 3, side, side) to images, and mean and log variance of their code."""
+    """Turns images (batch, 3, side, side) into images, and the mean and log variance of their code."""
 
     def __init__(self, width: int, stages: int, latent_channels: int) -> None:
         super().__init__()
@@ -17,7 +17,7 @@ class VariationalAutoEncoder(nn.Module):
         self.decoder = decoder(width, stages, latent_channels)
 
     def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return images from a drawn code, with mean and log variance of the code."""
+        """Return images from a randomly drawn code, and the mean and log variance of the code."""
         mean, log_variance = self.encoder(images).chunk(2, dim=1)
         code = mean + torch.exp(0.5 * log_variance) * torch.randn_like(mean)
         return self.decoder(code), mean, log_variance

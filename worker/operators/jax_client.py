@@ -20,7 +20,7 @@ _OF_DEADLINE = 0.9
 
 
 def measure(assign: Assign, operator: str, inputs: Sequence[torch.Tensor], copies: int) -> tuple[Answer, torch.Tensor]:
-    """Have JAX measure an operator; return its output on the CPU, too. Raises UnsupportedError, WorkerError."""
+    """Have JAX measure an operator. Returns JAX's answer and, on the CPU, the operator's output."""
     kind = assign.device.kind
     request = Request(
         parent=os.getpid(),

@@ -15,7 +15,7 @@ _NO_KERNELS: Final = ("Memcpy", "Memset")
 
 
 def peak_bytes(call: Step, device: torch.device) -> int:
-    """Peak memory of a call with its inputs; on a CPU device of the whole process, libraries included."""
+    """Return the peak bytes of a call and its inputs; on a CPU device, those of the whole process."""
     memory.release_cached(device)
     memory.reset_peaks(device)
     memory.reset_resident()
@@ -26,7 +26,7 @@ def peak_bytes(call: Step, device: torch.device) -> int:
 
 
 def of_call(call: Step, device: torch.device) -> CallProfile:
-    """Kernels and operations of one call. The profiler is started twice: its first start disturbs what it sees."""
+    """Kernels and operations of one call. The profiler is started twice: the first start disturbs the call."""
     _seen(call, device)
     seen = _seen(call, device)
     if device.type == "cuda":

@@ -1,4 +1,4 @@
-"""Rounds of calls: numbers of copies and calls, and the times of single calls. Imports no torch."""
+"""Rounds of calls: the number of input copies and of calls, and the time of a single call. Imports no torch."""
 
 import math
 from typing import Final
@@ -16,18 +16,18 @@ _MOST_CALLS: Final = 2000
 
 
 def copies(input_bytes: int, room_bytes: int, kind: str) -> int:
-    """Return the number of copies of the inputs to rotate: at least one, within a quarter of the free memory."""
+    """Return how many copies of the inputs the calls use in turn: at least one, within a quarter of `room_bytes`."""
     wanted = math.ceil(ROTATED_BYTES[kind] / max(input_bytes, 1))
     return max(1, min(wanted, MOST_COPIES, room_bytes // 4 // max(input_bytes, 1)))
 
 
 def calls(window_s: float, call_ms: float) -> int:
-    """Return the number of calls that last about `window_s`, within bounds."""
+    """Return the number of calls that last about `window_s`, but at least LEAST_CALLS."""
     return min(max(timing.iterations_for(window_s * 1e3, call_ms), LEAST_CALLS), _MOST_CALLS)
 
 
 def single_calls(call: Step, wait: Step, window_s: float) -> tuple[list[float], list[float]]:
-    """Times of single calls on an idle device in milliseconds: until the call returns, and until its work is done."""
+    """Time single calls on an idle device: milliseconds until each call returns, and until its work is done."""
     clock = HostClock()
     call()
     wait()

@@ -1,7 +1,7 @@
 """The two times of an operator.
 
     real   one call on an idle device, from the host's call until the device is done, as a caller waits (rounds.py)
-    pure   calls back to back, each on its own copy of the inputs, so that the L2 cache has none of them
+    pure   calls back to back, each on its own copy of the inputs, so that the L2 cache does not hold them
 
 On a GPU the calls of a pure round are one CUDA graph, so that the host does not decide the time. Calls that cannot be
 captured are enqueued by the host, which waits after each round (`graphed` is false).
@@ -21,9 +21,9 @@ from worker.timing import HostClock, Step, TimedBlock
 def pure_ms(
     calls: Sequence[Step], device: torch.device, window_s: float, given: Sequence[torch.Tensor]
 ) -> tuple[list[float], TimedBlock, bool]:
-    """Times of a call in milliseconds, a mean over each round; the block of the rounds; and whether it was graphed.
+    """Return mean milliseconds of a call in each round, the block of the rounds, and whether they were a CUDA graph.
 
-    given: the tensors that the last call gets, which its outputs may share.
+    given: the tensors that the last call gets. Its outputs may share their memory.
     """
     begin = time.monotonic()
     calls[0]()
@@ -49,7 +49,7 @@ def pure_ms(
 
 
 def _captured(plain: Step, device: torch.device, given: Sequence[torch.Tensor]) -> torch.cuda.CUDAGraph | None:
-    """The calls as a graph; None where they cannot be captured, or not all of their work was captured."""
+    """Return the calls in `plain` as a CUDA graph; None where not all of their work can be captured."""
     if device.type != "cuda":
         return None
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch does not annotate it
@@ -69,7 +69,7 @@ def _captured(plain: Step, device: torch.device, given: Sequence[torch.Tensor]) 
 
 
 def _repeats(graph: torch.cuda.CUDAGraph, outputs: Sequence[object], given: Sequence[torch.Tensor]) -> bool:
-    """Whether a replay makes the outputs anew: work on another stream is not captured, and would cost no time."""
+    """Whether a replay recomputes the outputs. False if the capture missed work on another stream."""
     shared = {tensor.untyped_storage().data_ptr() for tensor in given}
     tensors = [one for one in outputs if isinstance(one, torch.Tensor)]
     if len(tensors) < sum(one is not None for one in outputs):

@@ -1,4 +1,4 @@
-"""Implementations of operators beside eager: im2col, and each backend of scaled dot product attention alone."""
+"""Implementations of operators other than eager: im2col, and each backend of scaled dot product attention alone."""
 
 import re
 import warnings
@@ -40,7 +40,7 @@ def im2col(images: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def only(backend: SDPBackend) -> Iterator[None]:
-    """Let attention use this backend alone. Raises UnsupportedError with torch's reason where it cannot."""
+    """Let attention in the `with` body use this backend alone. Raises UnsupportedError where it cannot."""
     with warnings.catch_warnings(record=True) as said, sdpa_kernel(backend):
         warnings.simplefilter("always")
         try:

@@ -1,12 +1,12 @@
-"""Verify an operator against its reference in fp64: shape, values, gradient.
+"""Verify an operator against its reference in fp64: shape, values with and without gradients, gradient.
 
-The deviation is the largest |x - r| / (|r| + rms(r)) over all elements: relative, but elements near zero need
-not be more exact than the arithmetic of the others allows.
+The deviation of values x from the reference r is the largest |x - r| / (|r| + rms(r)) over all elements: relative, but
+elements near zero need not be more exact than the arithmetic of the others allows.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import torch
@@ -22,9 +22,10 @@ normalisation is nearly zero."""
 
 @dataclass(frozen=True)
 class Verified:
-    """Outcome. deviation: None where it is infinite, NaN, or no values were compared. wrong: what differs.
+    """Outcome of a verification. wrong: what differs, or empty.
 
-    no_gradient: the output has none to verify. compared: shape and type are right, so that values were compared.
+    deviation: None where it is infinite, NaN, or no values were compared. no_gradient: the output has no gradient.
+    compared: shape and type are right, so that values were compared.
     """
 
     deviation: float | None
@@ -41,31 +42,53 @@ def verify(
     function: Function, reference: Function, inputs: Sequence[torch.Tensor], upstream_seed: int, tolerance: float, *,
     backward: bool,
 ) -> Verified:  # fmt: skip
-    """Call both on the same inputs and compare. Waits for the device. Errors of the function are raised."""
-    mine = [_leaf(tensor, backward=backward) for tensor in inputs]
-    exact = [_leaf(_widened(tensor), backward=backward) for tensor in inputs]
+    """Call function and reference on the same inputs and compare. Raises errors of the function.
+
+    upstream_seed: of the output's random gradient. The function is called under no_grad, and before that with gradients
+    if backward: both calls are timed, and a compiler has a kernel for each.
+    """
+    leaves = [_leaf(_widened(tensor), backward=backward) for tensor in inputs]
     with torch.set_grad_enabled(backward):
-        expected = reference(*exact)
+        exact = _Exact(leaves, reference(*leaves))
+    if not backward:
+        return _inference(function, inputs, exact, tolerance)
+    trained = _training(function, inputs, exact, upstream_seed, tolerance)
+    if trained.wrong:
+        return trained
+    inferred = _inference(function, inputs, exact, tolerance)
+    if inferred.wrong:
+        return replace(inferred, wrong=f"{inferred.wrong} (under torch.no_grad)")
+    return replace(trained, deviation=max(trained.deviation or 0.0, inferred.deviation or 0.0))
+
+
+@dataclass(frozen=True)
+class _Exact:
+    """Inputs and output of the reference, in fp64."""
+
+    inputs: Sequence[torch.Tensor]
+    output: torch.Tensor
+
+
+def _inference(function: Function, inputs: Sequence[torch.Tensor], exact: _Exact, tolerance: float) -> Verified:
+    mine = [_leaf(tensor, backward=False) for tensor in inputs]
+    with torch.no_grad():
         found = as_tensor(function(*mine))
-    if found.shape != expected.shape:
-        return _other(f"shape {list(found.shape)}, expected {list(expected.shape)}")
-    wanted = next(tensor.dtype for tensor in mine if tensor.is_floating_point())
-    if found.dtype != wanted:
-        return _other(f"type {found.dtype}, expected {wanted}")
-    if found.device != mine[0].device:
-        return _other(f"the output is on {found.device}, expected {mine[0].device}")
-    for place, (one, other) in enumerate(zip(mine, exact, strict=True), 1):
-        if not torch.equal(_widened(one.detach()), other.detach()):
-            return Verified(None, f"it changes its input {place}", no_gradient=True)
-    worst = deviation(found.detach(), expected.detach())
-    if not worst <= tolerance:  # NaN is no number below the tolerance
-        return Verified(_finite(worst), f"values deviate by {worst:.3g}, allowed {tolerance:.3g}", no_gradient=True)
-    if not backward or not found.requires_grad:
-        return Verified(worst, "", no_gradient=backward)
+    return _forward(found, mine, exact, tolerance)
+
+
+def _training(
+    function: Function, inputs: Sequence[torch.Tensor], exact: _Exact, upstream_seed: int, tolerance: float
+) -> Verified:
+    mine = [_leaf(tensor, backward=True) for tensor in inputs]
+    found = as_tensor(function(*mine))
+    forward = _forward(found, mine, exact, tolerance)
+    if forward.wrong or not found.requires_grad:
+        return replace(forward, no_gradient=True)
+    worst = forward.deviation or 0.0
     gradient = upstream(found, upstream_seed)
     floats = [place for place, tensor in enumerate(mine) if tensor.requires_grad]
     ours = torch.autograd.grad(found, [mine[place] for place in floats], gradient, allow_unused=True)
-    theirs = torch.autograd.grad(expected, [exact[place] for place in floats], gradient.double())
+    theirs = torch.autograd.grad(exact.output, [exact.inputs[place] for place in floats], gradient.double())
     for place, one, other in zip(floats, ours, theirs, strict=True):
         off = float("inf") if one is None else deviation(one, other)
         if not off <= tolerance:
@@ -77,14 +100,32 @@ def verify(
     return Verified(worst, "", no_gradient=False)
 
 
+def _forward(found: torch.Tensor, mine: Sequence[torch.Tensor], exact: _Exact, tolerance: float) -> Verified:
+    """Compare the output `found` with the exact one, and check that the call left its inputs unchanged."""
+    if found.shape != exact.output.shape:
+        return _other(f"shape {list(found.shape)}, expected {list(exact.output.shape)}")
+    wanted = next(tensor.dtype for tensor in mine if tensor.is_floating_point())
+    if found.dtype != wanted:
+        return _other(f"type {found.dtype}, expected {wanted}")
+    if found.device != mine[0].device:
+        return _other(f"the output is on {found.device}, expected {mine[0].device}")
+    for place, (one, other) in enumerate(zip(mine, exact.inputs, strict=True), 1):
+        if not torch.equal(_widened(one.detach()), other.detach()):
+            return Verified(None, f"it changes its input {place}", no_gradient=True)
+    worst = deviation(found.detach(), exact.output.detach())
+    if not worst <= tolerance:  # NaN is no number below the tolerance
+        return Verified(_finite(worst), f"values deviate by {worst:.3g}, allowed {tolerance:.3g}", no_gradient=True)
+    return Verified(worst, "", no_gradient=False)
+
+
 def upstream(output: torch.Tensor, seed: int) -> torch.Tensor:
-    """A random gradient of the output: ones would hide a transposed or permuted one. seed: of the inputs."""
+    """Draw a random gradient of the output, because one of all ones would hide a transposed result."""
     generator = torch.Generator(device=output.device).manual_seed(seed + _APART)
     return torch.randn(output.shape, generator=generator, device=output.device, dtype=output.dtype)
 
 
 def deviation(found: torch.Tensor, exact: torch.Tensor) -> float:
-    """The largest deviation; infinite for another shape, NaN where either is NaN."""
+    """Return the largest deviation: infinite if the sizes differ, NaN if a value is NaN."""
     if found.shape != exact.shape:
         return float("inf")
     usual = exact.square().mean().sqrt()
@@ -96,7 +137,7 @@ def _finite(value: float) -> float | None:
 
 
 def as_tensor(output: object) -> torch.Tensor:
-    """The output of a function: a tensor, or what another framework shares through DLPack. Raises TypeError."""
+    """Return a function's output as a tensor, from another framework through DLPack. Raises TypeError."""
     if isinstance(output, torch.Tensor):
         return output
     if hasattr(output, "__dlpack__"):

@@ -13,7 +13,7 @@ _CPU_ROOM: Final = 256 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Bench:
-    """Environment of a probe. dtype: of the cell's precision. burst_s: length of one burst at a shape."""
+    """Environment of a probe. dtype: type of the cell's precision. burst_s: length of one burst at a shape."""
 
     device: torch.device
     dtype: torch.dtype
@@ -22,11 +22,11 @@ class Bench:
     burst_s: float
 
     def numbers(self, *shape: int) -> torch.Tensor:
-        """Normally distributed random numbers: a bf16 product of zeros runs 13 % faster [H200]."""
+        """Return normally distributed random numbers, because a bf16 product of zeros runs 13 % faster [H200]."""
         return torch.randn(shape, generator=self.generator, device=self.device, dtype=self.dtype)
 
     def room(self) -> int:
-        """Bytes that a probe may take: half of the free memory of a GPU, 256 MiB of the host."""
+        """Return the bytes that a probe may use: half of a GPU's free memory, or 256 MiB on a CPU device."""
         if self.device.type != "cuda":
             return _CPU_ROOM
         free, _ = torch.cuda.mem_get_info(self.device)
@@ -35,9 +35,10 @@ class Bench:
 
 @dataclass(frozen=True)
 class Probe:
-    """Work to be measured. steps: of one iteration, as in measure.Work. tensors: on the device.
+    """Work to be measured. steps: steps of one iteration, as in measure.Work. tensors: all of its tensors.
 
-    flops: of one iteration. bytes_moved: series → bytes of one iteration. best_ms: iteration times in the best burst.
+    flops: operations of one iteration. bytes_moved: series → bytes of one iteration. best_ms: iteration times in the
+    best burst.
     """
 
     steps: dict[str, Step]

@@ -1,7 +1,8 @@
 """Matrix products: how many operations a second the device really does in a precision.
 
-Square shapes are tried from small to large in short bursts, then once more. The best shape is measured. A single burst
-would start on a cool device: it chose 4096, where bf16 reached 794 TFLOP/s at 8192 and 703 at 16384 [H200].
+Square shapes are tried from small to large in short bursts, then once more. The best shape is measured. The first
+bursts run on a cool device: by them alone the best shape was 4096, although bf16 reached 794 TFLOP/s at 8192 and 703 at
+16384 [H200].
 """
 
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ class _Burst:
 
 
 def prepare(bench: Bench) -> Probe:
-    """Try the shapes and choose the best."""
+    """Try the shapes, and return a probe that multiplies matrices of the best one."""
     tries = [(burst, _burst(bench, burst.side)) for burst in _bursts(bench)]
     chosen = max(tries, key=lambda bursts: bursts[-1].rate)
     best = max(chosen, key=lambda burst: burst.rate)

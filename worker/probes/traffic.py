@@ -17,7 +17,7 @@ _SCALE: Final = 0.5
 
 
 def device_memory(bench: Bench) -> Probe:
-    """Prepare copy and triad, one after the other."""
+    """Prepare a probe of the device's memory: copy and triad, one after the other."""
     size = min(BUFFER[bench.device.type], bench.room() // 3)
     target, left, right = (bench.numbers(size // bench.dtype.itemsize) for _ in range(3))
     return Probe(
@@ -31,7 +31,7 @@ def device_memory(bench: Bench) -> Probe:
 
 
 def to_device(bench: Bench) -> Probe:
-    """Prepare transfers from pinned memory of the host."""
+    """Prepare a probe of transfers from the host's pinned memory to the device."""
     here, there = _buffers(bench)
     return Probe(
         steps={"iteration": lambda: there.copy_(here, non_blocking=True)},
@@ -41,7 +41,7 @@ def to_device(bench: Bench) -> Probe:
 
 
 def to_host(bench: Bench) -> Probe:
-    """Prepare transfers to pinned memory of the host."""
+    """Prepare a probe of transfers from the device to the host's pinned memory."""
     here, there = _buffers(bench)
     return Probe(
         steps={"iteration": lambda: here.copy_(there, non_blocking=True)},

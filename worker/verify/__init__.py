@@ -1,1 +1,1 @@
-"""Verification of burn-in: digests, exact integers, evidence of a mismatch, and the faults that prove all of it."""
+"""Verification of burn-in: digests, exact integers, evidence of a mismatch, and injected faults to test it."""

@@ -1,4 +1,4 @@
-"""Comparison of outputs as whole numbers: -0.0 equals 0.0 as a float, and NaN does not equal itself."""
+"""Comparison of outputs as whole numbers, because as floats -0.0 equals 0.0, and NaN differs from itself."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -13,7 +13,7 @@ _CHUNK: Final = 1 << 23  # elements that are compared at once, to take little me
 
 @dataclass(frozen=True)
 class Differences:
-    """Difference of two outputs: number of elements and bits, and the first elements."""
+    """Difference of two outputs: numbers of differing elements and bits, and the first such elements."""
 
     elements: int = 0
     bits: int = 0
@@ -26,7 +26,7 @@ def integers(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def width(tensor: torch.Tensor) -> int:
-    """Bits of an element."""
+    """Return the number of bits of an element."""
     return 8 * tensor.element_size()
 
 
@@ -52,7 +52,7 @@ def differences(output: torch.Tensor, expected: torch.Tensor) -> Differences:
 
 
 def farthest(output: torch.Tensor, expected: torch.Tensor, most: int) -> list[int]:
-    """Offsets of at most `most` differing elements, infinite and farthest differences first. Waits for the device."""
+    """Return offsets of at most `most` elements with infinite or else the largest differences. Waits for the device."""
     flat, right = output.flatten(), expected.flatten()
     apart: list[tuple[float, int]] = []
     for at in range(0, flat.numel(), _CHUNK):

@@ -32,10 +32,10 @@ Add = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, int], No
 
 
 class Digester:
-    """Digests of outputs of the shape of `like`. method: the path, as text. stock: never use Triton."""
+    """Digests of outputs of the shape of `like`. method: name of the implementation. stock: never use Triton."""
 
     def __init__(self, like: torch.Tensor, seed: int, *, stock: bool = False) -> None:
-        """Raises ValueError if a row is not a whole number of 32-bit words."""
+        """Draw the weights by `seed`. Raises ValueError if a row of `like` is not a whole number of 32-bit words."""
         rows, columns = words(like).shape
         self._rows = seeded.odd(seed, _ROWS, rows, like.device).to(torch.int32)
         self._columns = seeded.odd(seed, _COLUMNS, columns, like.device)

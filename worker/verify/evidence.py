@@ -23,7 +23,7 @@ Strike = Callable[[torch.Tensor], None]
 def examine(
     products: Products, *, number: int, pair: int, output: torch.Tensor, verdict: int, iteration: int, strike: Strike
 ) -> Mismatch:
-    """Evidence about a wrong output, product `number` of `pair`, with this verdict. iteration: as in Mismatch."""
+    """Examine a wrong output, product `number` of `pair`. strike: injects the fault into repetitions."""
     at_ns = time.monotonic_ns()
     again = _verdict(products, number, pair, output)
     expected = products.expected(pair)
@@ -43,7 +43,7 @@ def examine(
 
 
 def _wrong_again(products: Products, number: int, pair: int, strike: Strike) -> int:
-    """Number of wrong products among ten more, into zeroed outputs: an unwritten one is wrong too."""
+    """Make the product ten more times, into zeroed outputs, and return how many were wrong or not written."""
     output = products.empty()
     wrong = 0
     for _ in range(REPETITIONS):

@@ -44,7 +44,7 @@ class Bounds:
 
 
 def bounds(side: int, operands: torch.dtype, output: torch.dtype) -> Bounds:
-    """Largest operands with which products of this side are exact. All in fp32 may be multiplied as tf32."""
+    """Return the largest bounds for exact products of this side. Operands in fp32 stay small enough for tf32."""
     limit = LARGEST[output]
     most = min(max(math.isqrt(limit // side), 1), LARGEST[operands], _TF32_LARGEST)
     terms = min(side, limit // most**2)
@@ -62,13 +62,13 @@ def left_operand(squares: Squares, stream: int, limits: Bounds) -> torch.Tensor:
 
 
 def vectors(seed: int, number: int, side: int, limits: Bounds, device: torch.device) -> torch.Tensor:
-    """Random whole numbers from 1 to `reach` in fp64, of shape (side, VECTORS), different for each `number`."""
+    """Random whole numbers from 1 to `limits.reach`, fp64 of shape (side, VECTORS), different for each `number`."""
     words = seeded.bits(seed, _VECTOR_STREAM + number, side * VECTORS, device)
     return words.bitwise_and_(limits.reach - 1).add_(1).double().view(side, VECTORS)
 
 
 def count_wrong(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
-    """Number of wrong rows, and of elements not whole or finite, int64 of shape (). Does not wait for the device."""
+    """Count rows that are wrong plus elements that are not whole: int64 of shape (). Does not wait for the device."""
     right_side = _times(left, _times(right, vector))
     wrong = torch.zeros((), dtype=torch.int64, device=output.device)
     for rows in _chunks(output):

@@ -14,7 +14,7 @@ NO_FAULT: Final = Injection()
 
 
 def places(seed: int, count: int, elements: int, size: int) -> dict[int, int]:
-    """Offset of an element → its bits to flip: `count` different bits of `elements` elements of `size` bits."""
+    """Choose `count` different bits of `elements` elements of `size` bits each. Returns offset → mask of its bits."""
     masks: dict[int, int] = {}
     for at in random.Random(f"{_STREAM} {seed}").sample(range(elements * size), count):
         masks[at // size] = masks.get(at // size, 0) | 1 << at % size
@@ -22,7 +22,7 @@ def places(seed: int, count: int, elements: int, size: int) -> dict[int, int]:
 
 
 class Flips:
-    """The flipped bits of one launch, ready on the device."""
+    """Injects the fault of one launch: knows which bits of an output to flip, and flips them on request."""
 
     def __init__(self, assign: Assign, like: torch.Tensor) -> None:
         self._injection = assign.injection or NO_FAULT
@@ -35,7 +35,7 @@ class Flips:
 
     @property
     def wanted(self) -> bool:
-        """Whether a requested fault has not happened yet."""
+        """Whether a fault was requested and has not been injected yet."""
         return self._injection.flip_bits > 0 and not self._struck
 
     @property

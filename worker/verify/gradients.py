@@ -1,4 +1,4 @@
-"""Losses and gradient digests of a replay, kept on the device until it is over, and an injected fault."""
+"""Losses and gradient digests of a replay, kept on the device until the replay is over, and an injected fault."""
 
 import hashlib
 import random
@@ -18,7 +18,7 @@ _WORD: int = 1 << 64
 
 @dataclass(frozen=True)
 class Outcome:
-    """Loss of each part of a step as hexadecimal float, and digest of each gradient as int64 (0 for none)."""
+    """Outcome of a step: loss of each part as hexadecimal float, digest of each gradient as int64 (0: none)."""
 
     losses: tuple[str, ...]
     gradients: tuple[int, ...]
@@ -40,13 +40,13 @@ class Outcome:
         return [number for number, (found, right) in enumerate(pairs) if found != right]
 
     def element(self, number: int, expected: "Outcome") -> Element:
-        """The gradient of a parameter: its index as the offset, digests as the bits."""
+        """Return one gradient as an Element: its number as the offset, its digests as the bits."""
         right, found = (outcome.gradients[number] % _WORD for outcome in (expected, self))
         return Element(offset=number, expected=f"{right:016x}", found=f"{found:016x}")
 
 
 class Recorder:
-    """Losses and digests of one replay after the other. steps: of a replay. parts: of a step, each with a loss."""
+    """Losses and digests of one replay after the other. steps: number per replay. parts: number per step."""
 
     def __init__(self, module: torch.nn.Module, steps: int, parts: int, seed: int) -> None:
         self._parts = parts
@@ -68,16 +68,16 @@ class Recorder:
         return self._passes % self._parts
 
     def begin(self) -> None:
-        """Start a replay."""
+        """Forget the losses and digests of the last replay."""
         self._totals.zero_()
         self._passes = 0
 
     def having(self) -> list[torch.nn.Parameter]:
-        """Parameters that have a gradient now."""
+        """Return the parameters that have a gradient now."""
         return [parameter for parameter in self._parameters if parameter.grad is not None]
 
     def record(self, loss: torch.Tensor) -> None:
-        """Record a part's backward pass. loss: its own, a scalar. Does not wait for the device."""
+        """Record a part's backward pass. loss: of this part, a scalar. Does not wait for the device."""
         self._losses[self.step, self.part].copy_(loss)
         first = self.step * len(self._parameters)
         for number, (parameter, digester) in enumerate(zip(self._parameters, self._digesters, strict=True)):
@@ -98,7 +98,7 @@ def matrix(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _digesters(gradients: Sequence[torch.Tensor], seed: int) -> list[Digester]:
-    """One for each gradient, shared within a shape: each new one tests itself, for milliseconds of an idle GPU."""
+    """Return a digester for each gradient. Those of one shape and type share one, as making it takes milliseconds."""
     kinds = [(gradient.shape, gradient.dtype) for gradient in gradients]
     made = {kind: Digester(gradient, seed) for kind, gradient in dict(zip(kinds, gradients, strict=True)).items()}
     return [made[kind] for kind in kinds]
@@ -116,7 +116,7 @@ class GradientFault:
         self._target: tuple[torch.nn.Parameter, Flips] | None = None
 
     def begin(self, *, possible: bool) -> None:
-        """Start a replay. possible: a fault may be injected, because the replay is compared."""
+        """Prepare the fault for a new replay. possible: a fault may be injected, because the replay is compared."""
         self._now = possible and self._injection.flip_bits > 0 and (self._injection.stuck or not self._struck)
 
     def strike(self, step: int, having: list[torch.nn.Parameter]) -> None:

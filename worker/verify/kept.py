@@ -11,7 +11,7 @@ from worker.stage import Stage
 
 
 class Kept:
-    """Mismatches of one launch. count: all of them."""
+    """Mismatches of one launch. count: number of all mismatches."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -19,7 +19,7 @@ class Kept:
         self.count = 0
 
     def seen(self, what: str, iteration: int, *, sender: str | None = None, of_all: bool = False) -> int | None:
-        """Record a mismatch before its examination. Returns its index among the kept; None beyond those."""
+        """Record a mismatch before its examination. Returns its index; None if it is only counted."""
         self.count += 1
         at = len(self._kept)
         if at >= KEPT_MISMATCHES:
@@ -51,5 +51,5 @@ class Kept:
 
     @property
     def all(self) -> tuple[Mismatch, ...]:
-        """Kept mismatches."""
+        """Return the kept mismatches, in order."""
         return tuple(self._kept)

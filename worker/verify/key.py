@@ -14,7 +14,7 @@ _UNKNOWN: Final = "unknown"
 
 
 def key(device: Device, opened: torch.device) -> tuple[str, ...]:
-    """The key of `Verification`, after the first product, which loads cuBLAS.
+    """Return `Verification.key`. Call it after the first product, which loads cuBLAS. opened: torch's device.
 
     GPU: name, multiprocessors, architecture, driver, torch, CUDA, cuBLAS, cuDNN, slicing. CPU: model, instruction set,
     threads (which set the order of additions) and torch.

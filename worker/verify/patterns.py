@@ -12,8 +12,8 @@ it is written. Faults that each pattern finds in otherwise healthy memory ("all"
     ... in the same group                                     all          -       line < 6    all      all
 
 For faults that need certain neighbouring bits (coupling), moving inversions take the next of seven backgrounds each
-turn, the walking bit moves on by one of 64 places, modulo 20 by one of 20, random by its seed. Marches are numbered
-over a whole burn-in:
+turn, the walking bit moves on by one of 64 places, modulo 20 by one of 20, random by its seed. A march is the four
+walks above with one pattern. Marches are numbered over a whole burn-in:
 
     round 0    march 0 ▶ 1 ▶ 2 ▶ …        own address 0, moving inversions 0, walking 0, …
     round 1    march 17 ▶ 18 ▶ 19 ▶ …     walking 3, modulo 20 3, random 3, own address 4, …
@@ -54,7 +54,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Turn:
-    """Repetition of a pattern, counted from 0, and the seed of its random numbers."""
+    """One repetition of a pattern: its number, from 0, and the seed of its random numbers."""
 
     number: int
     seed: int
@@ -66,7 +66,7 @@ Words = Callable[[Span, Turn, torch.device], torch.Tensor]
 
 @dataclass(frozen=True)
 class _Stroke:
-    """One walk through the memory: what is checked, then written: words, complement, or nothing (None)."""
+    """One walk through the memory. check, write: True for the complement, False for the words, None for neither."""
 
     check: bool | None
     write: bool | None
@@ -86,18 +86,18 @@ VISITS: Final = sum((stroke.check is not None) + (stroke.write is not None) for 
 
 
 def own_address(span: Span, _: Turn, device: torch.device) -> torch.Tensor:
-    """Words that hold their own number."""
+    """Return words that each hold their own index in the memory."""
     return torch.arange(span.first, span.first + span.count, device=device)
 
 
 def moving_inversions(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
-    """Words that are all the same."""
+    """Return words that all hold the same background, which changes from turn to turn."""
     background = _BACKGROUNDS[turn.number % len(_BACKGROUNDS)]
     return torch.full((span.count,), background, dtype=torch.int64, device=device)
 
 
 def walking_ones_and_zeros(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
-    """Words with one bit set, a place further in each. The complement is the walking zero."""
+    """Return words with one bit set, in each word one place further. Their complement is the walking zero."""
     places = own_address(span, turn, device).add_(turn.number).remainder_(_WORD_BITS)
     return torch.bitwise_left_shift(1, places)
 
@@ -109,7 +109,7 @@ def modulo_20(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
 
 
 def random(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
-    """Random words, different in each round."""
+    """Random words, different in each turn."""
     return seeded.bits(turn.seed, _STREAM + turn.number, span.count, device, start=span.first)
 
 
@@ -138,7 +138,7 @@ class Content:
 
 @dataclass(frozen=True)
 class Visit:
-    """Write or check of one chunk. last: of its group, so that the host now reads the results."""
+    """Write or check of one chunk. last: whether it is the last one of its group. Then the host reads the results."""
 
     chunk: int
     content: Content
@@ -147,12 +147,16 @@ class Visit:
 
 
 def first_march(round_: int) -> int:
-    """Number of a round's first march, both counted from 0."""
+    """Number of the first march (see `visits`) of a burn-in round. Marches and rounds are counted from 0."""
     return _MARCHES_A_ROUND * round_
 
 
 def visits(chunks: int, group: int, seed: int, first: int = 0) -> Iterator[Visit]:
-    """Endless visits of all patterns, turn after turn. group: chunks that are checked before any of them is written."""
+    """Yield the writes and checks of single chunks (visits) of a memory test, without end.
+
+    The test consists of marches: all walks of MARCH with one pattern; the patterns take turns. first: number of the
+    first march. seed: of the random words. group: number of chunks that are all checked before any of them is written.
+    """
     names = list(PATTERNS)
     groups = [range(start, min(start + group, chunks)) for start in range(0, chunks, group)]
     for march in itertools.count(first):
@@ -171,7 +175,10 @@ def _walk(stroke: _Stroke, pattern: str, turn: Turn, groups: Sequence[range]) ->
 
 
 def marches(done: int, chunks: int, first: int = 0) -> dict[str, int]:
-    """Complete marches of each pattern in `done` visits. first: as in `visits`."""
+    """Return pattern → number of its complete marches after the first `done` values of `visits`.
+
+    chunks: number of chunks in the memory. first: number of the first march.
+    """
     whole, names = done // (VISITS * chunks), list(PATTERNS)
     ended = Counter(march % len(names) for march in range(first, first + whole))
     return {name: ended[at] for at, name in enumerate(names)}
@@ -193,5 +200,5 @@ class Memory:
         self.words.narrow(0, span.first, span.count).copy_(words)
 
     def read(self, span: Span) -> torch.Tensor:
-        """The span itself, shape (count,), not a copy."""
+        """Return the words of the span, int64 of shape (count,), as a view and not a copy."""
         return self.words.narrow(0, span.first, span.count)

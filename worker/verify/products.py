@@ -16,8 +16,9 @@ _MOST_OUTPUTS: Final = 256
 class Products(Protocol):
     """Products of pairs of operands, each verified by one number.
 
-    pairs: number of products. side: of the square matrices. what, method: as text. not_tested: as in Verification. odd:
-    outputs that were wrong before the watch began: pair, verdict, output.
+    pairs: number of pairs. side: side of the square matrices. what, method: names of the products and of their
+    verification. not_tested: as in Verification. odd: (pair, verdict, output) of outputs that were wrong already
+    before the first block (watch.py).
     """
 
     pairs: int
@@ -29,22 +30,22 @@ class Products(Protocol):
     odd: tuple[tuple[int, int, torch.Tensor], ...]
 
     def empty(self) -> torch.Tensor:
-        """Memory for an output."""
+        """Return uninitialised memory for one output."""
 
     def make(self, pair: int, output: torch.Tensor) -> None:
-        """Multiply into `output`. Does not wait for the device."""
+        """Multiply the operands of `pair` into `output`. Does not wait for the device."""
 
     def judge(self, number: int, pair: int, output: torch.Tensor, verdicts: torch.Tensor, slot: int) -> None:
         """Add the verdict of `output`, product `number` of the launch, to verdicts[slot]. Does not wait."""
 
     def verdict(self, pair: int) -> int:
-        """Verdict of a right output, an int64."""
+        """The number that `judge` adds for a right output of `pair`, an int64."""
 
     def expected(self, pair: int) -> torch.Tensor:
-        """The right output."""
+        """The right output of `pair`."""
 
     def operands(self, pair: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The two operands."""
+        """The two operands of `pair`, left and right."""
 
     def allowed(self, exact: float, magnitude: float) -> float:
         """Allowed distance of an element from `exact`. magnitude: sum of its terms' absolute values."""
@@ -85,7 +86,7 @@ def multiply(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor) -> N
 
 
 def outputs_for(output_bytes: int, device: torch.device) -> int:
-    """Number of outputs to keep: as many as make a block, within half of the free memory.
+    """Number of outputs to keep: enough for a block, within half of the free memory.
 
     16 GiB are 128 products of 8192 x 8192 in bf16, a fifth of a second of an H200.
     """

@@ -1,7 +1,7 @@
 """Random numbers that depend on a seed alone: not on the device, the version of torch, or the order of calls.
 
-torch's generators differ between CPU and CUDA. The number at an index is splitmix64 of it (Steele, Lea, Flood 2014),
-by exact integer operators.
+torch's generators differ between CPU and CUDA. Here the number at an index is splitmix64 of the index (Steele, Lea,
+Flood 2014), by exact integer operators.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _TF32_HIDDEN: Final = (1 << 13) - 1  # bits of an fp32 that tf32 does not have
 
 
 def bits(seed: int, stream: int, count: int, device: torch.device, start: int = 0) -> torch.Tensor:
-    """Random 64-bit words, int64 of shape (count,), on `device`: those from `start` on of the seed's stream."""
+    """Return words `start` to `start + count` of a stream of random 64-bit words, as int64 of shape (count,)."""
     first = (_mixed(_mixed(seed % _WORD) + stream) + start * _GOLDEN) % _WORD
     words = torch.arange(count, dtype=torch.int64, device=device)
     words.mul_(_signed(_GOLDEN)).add_(_signed(first))

@@ -27,7 +27,7 @@ def slowed(work: Work, assign: Assign) -> Work:
 
 @dataclass(frozen=True, kw_only=True)
 class _SlowWork(Work):
-    """Other work, each block followed by sleep that counts to its last span."""
+    """Wraps a Work and slows it: after each block it sleeps, and adds the sleep to the block's last span."""
 
     work: Work
     percent: float

@@ -1,6 +1,7 @@
-"""Import of Triton ahead of all launches, without a GPU. If it fails, each launch imports Triton itself.
+"""Import of Triton before all launches, without a GPU. If it fails, each launch imports Triton itself.
 
-Triton hashes its own files for its cache, and imports Gluon: 0.5 to 0.7 s on an H200 in which the GPU would be idle.
+Triton hashes its own files for its cache, and imports Gluon. On an H200 host that takes 0.5 to 0.7 s, in which the GPU
+would be idle.
 """
 
 import triton.experimental.gluon  # noqa: F401 - imported by Triton itself, later than here

@@ -34,7 +34,7 @@ _COSTED: Final = 5
 
 @dataclass(frozen=True)
 class _Made:
-    """A product of the current block. number: in the launch. iteration: of the phase."""
+    """A product of the current block. number: counted over the launch. iteration: counted over the phase."""
 
     number: int
     pair: int
@@ -42,7 +42,7 @@ class _Made:
 
 
 class Watch:
-    """Makes products, verifies them, and keeps the mismatches. One for each launch."""
+    """Multiplies matrices, verifies the products, and keeps the mismatches. One for each launch."""
 
     def __init__(self, products: Products, assign: Assign, stage: Stage) -> None:
         self._products, self._assign, self._stage = products, assign, stage
@@ -75,7 +75,7 @@ class Watch:
         self._judge()
 
     def look(self) -> None:
-        """Read the verdicts of the block that is over."""
+        """Read the verdicts of the block that is over, and keep the mismatches."""
         phase = self._stage.phase
         for slot, verdict in enumerate(self._verdicts[: len(self._made)].tolist()):
             made = self._made[slot]
@@ -85,7 +85,7 @@ class Watch:
         self._done[phase] += len(self._made)
 
     def end(self) -> None:
-        """End the measurement. A fault that no block has caused yet is caused in one more product."""
+        """End the measurement. An injected fault that has not struck yet strikes one more product."""
         if self._flips.wanted:
             self.begin(1)
             self.step()
@@ -105,7 +105,7 @@ class Watch:
         )
 
     def cost(self, clock: Clock) -> float:
-        """Share of an iteration's time that its verification takes, 0 to 1, on a device that is not warm yet."""
+        """Return the share of an iteration's time, 0 to 1, that verification takes, on a device not yet warm."""
         self._timed(clock, 1)  # the first product loads libraries
         spans_ms = self._timed(clock, min(_COSTED, len(self.outputs))).spans_ms
         make_ms, judge_ms = median(spans_ms[::2]), median(spans_ms[1::2])
@@ -166,7 +166,7 @@ class Watch:
 
 @dataclass(frozen=True, kw_only=True)
 class WatchedWork(Work):
-    """Work of watched products: blocks that fit into the outputs, whose verdicts are read when they are over."""
+    """Work whose products a Watch verifies. A block has at most as many products as there are outputs."""
 
     watch: Watch
     grouped: bool = False

@@ -34,7 +34,7 @@ _FORMATS: Final = {MemoryFormat.CONTIGUOUS: None, MemoryFormat.CHANNELS_LAST: to
 
 @dataclass(frozen=True)
 class Measurements:
-    """Warm-up and measurement, the device memory of each, and the process's peak until then. load: as in Result."""
+    """Warm-up and measurement, device memory in each, and the process's peak of memory. load: as in Result."""
 
     warm_up: WarmUp
     measured: Measured
@@ -57,7 +57,7 @@ def family_of(assign: Assign, stage: Stage) -> Family:
 
 
 def opened(family: Family, assign: Assign, stage: Stage, *, training: bool) -> tuple[torch.device, torch.nn.Module]:
-    """Enter the build phase. Returns the launch's device, and the cell's model on it, ready."""
+    """Enter the build phase. Returns the launch's device, and the cell's model on it, ready to run."""
     stage.enter(Phase.BUILD)
     device = open_device(assign, stage)
     with stage.timed("build"):
@@ -86,7 +86,7 @@ def build(family: Family, assign: Assign, device: torch.device, *, training: boo
 
 
 def serving(family: Family) -> Callable[[ModelSpec, torch.device, int | None], torch.nn.Module]:
-    """Return the builder of the model for load and inference, which may be only a part of the trained model."""
+    """Return the function that builds the model for load and inference, perhaps only a part of the trained model."""
     build: Callable[[ModelSpec, torch.device, int | None], torch.nn.Module]
     build = getattr(family, "build_for_inference", family.build)
     return build
@@ -107,7 +107,7 @@ def holding(tensors: Iterable[torch.Tensor]) -> torch.nn.Module:
 
 
 def cast(module: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
-    """Cast floating-point parameters. Raises UnsuitableModelError for complex ones and a two-byte type."""
+    """Cast floating-point parameters. Raises UnsuitableModelError to cast complex ones to a two-byte type."""
     if dtype in devices.HALF.values():
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
             if tensor.is_complex():
@@ -119,7 +119,7 @@ def cast(module: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
 
 
 def make_batch(family: Family, assign: Assign, device: torch.device, dtype: torch.dtype) -> Batch:
-    """Make the inputs on the device, in the cell's memory format. Call it in the warm-up: a smaller batch may fit."""
+    """Make the inputs on the device, in the cell's memory format. Call it in warm-up, retried with smaller batches."""
     cell = assign.cell
     feed = Feed(batch_size=cell.batch_size, input_size=cell.input_size, device=device, dtype=dtype, seed=cell.seed)
     batch = family.batch(assign.model, feed)
@@ -143,7 +143,7 @@ def items(family: Family, assign: Assign, batch: Batch) -> int:
 def warm_up_and_measure(
     work: Work, assign: Assign, stage: Stage, device: torch.device, clock: Clock | None = None
 ) -> Measurements:
-    """Run both phases, without cached memory. Raises ModelCodeError if the model's code changed the precision."""
+    """Run warm-up and measurement. Raises ModelCodeError if the model's code changed the precision."""
     wants_tf32 = assign.cell.precision is Precision.TF32
     devices.set_tf32(wanted=wants_tf32)  # building and feeding may have run code that switches it
     memory.release_cached(device)
@@ -189,7 +189,7 @@ def result(
     bytes_per_iteration: dict[str, int] | None = None,
     verification: Verification | None = None,
 ) -> Result:
-    """Result of the launch. items: samples of one iteration. series: further times in milliseconds."""
+    """Make the launch's result. items: samples of one iteration. series: further times in milliseconds."""
     measured = measurements.measured
     device = torch.device(assign.device.kind)  # the module may have no parameters to ask
     return Result(

@@ -84,7 +84,7 @@ def _pretend(seconds: float, others: Gathering | None) -> Iterator[Block]:
 
 
 def _came(assign: Assign, others: Gathering) -> Verification:
-    return Verification(key=(assign.device.uuid,), method="simulated", checks=others.counted.number)
+    return Verification(key=(assign.device.uuid,), method="simulated", checks=others.steps.number)
 
 
 def _wanted(assign: Assign) -> bool:
@@ -149,7 +149,7 @@ def _abort(_: Assign) -> NoReturn:
 
 
 def _exhaust(assign: Assign) -> None:
-    """Allocate 64 MiB for each item of the batch, and touch it. `room_mb`: limit of further memory for this process."""
+    """Allocate 64 MiB for each item of the batch, and touch it. `room_mb` limits this process's further memory."""
     if "room_mb" in assign.model.config:
         _, most = resource.getrlimit(resource.RLIMIT_DATA)
         room = (memory.headroom().data or 0) + int(assign.model.config["room_mb"]) * _MIB

@@ -40,7 +40,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
             latencies_ms = latency.times_ms(forward, batch.values(), device, assign.measurement.min_s, passes_ms)
         with stage.timed("count"):
             operations = flops.count(forward, measurements.iteration_ms)
-        compilation = compiler.compilation()
+        compilation = compiler.compare_random(compiler.compilation(), module, forward)
         if compilation is not None and assign.shapes is not None:
             trials = Trials(
                 assign,

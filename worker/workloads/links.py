@@ -74,7 +74,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 class LinksTest:
-    """The test of one device. Raises ValueError for a cell without the MiB to send."""
+    """The test of one device. Raises ValueError for a cell that gives no MiB to send."""
 
     def __init__(self, assign: Assign, gang: Gang, device: torch.device, stage: Stage) -> None:
         cell = assign.cell
@@ -139,7 +139,7 @@ class LinksTest:
         """Result of the verification. checks: compared transfers."""
         return Verification(
             key=key_,
-            method=f"every word of every transfer; {self._gang.describe()}",
+            method=f"every word of every transfer is compared; {self._gang.describe()}",
             checks=self._checks,
             verified_bytes=self._verified_bytes,
             mismatches=self._kept.count,
@@ -244,7 +244,7 @@ class _LinksWork(Work):
         return self.gang.largest(own if self.gang.leads else 0)[0]
 
     def agreed(self, reason: StopReason | None) -> StopReason | None:
-        """The leader's reason, after repeating an iteration in which any process found a mismatch."""
+        """Return the leader's reason to stop, or None. First repeats an iteration with a mismatch in any process."""
         reasons: tuple[StopReason | None, ...] = (None, *StopReason)
         wrong, decided = self.gang.largest(self.test.wrong, reasons.index(reason) if self.gang.leads else 0)
         if wrong:
@@ -253,12 +253,12 @@ class _LinksWork(Work):
 
 
 def _words(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor as whole numbers, sharing its memory: copies as 32 bits, summands in their own width."""
+    """View the tensor as whole numbers: copies of data as 32-bit words, terms of sums in their own width."""
     return tensor.view(torch.int32) if tensor.dtype is torch.int64 else bits.integers(tensor)
 
 
 def _whole_numbers(cell: Cell, gang: Gang, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Numbers that this rank adds, and their sum over all ranks, in the cell's type. Each iteration adds a shift."""
+    """Return the whole numbers that this rank adds, and their sum over all ranks, in the cell's type."""
     dtype = devices.weights_type(cell.precision, training=False)
     count = (cell.input_size or 0) * _MIB // dtype.itemsize
     most = LARGEST[dtype] // gang.size - _SHIFTS

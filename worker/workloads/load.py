@@ -78,7 +78,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 @contextmanager
 def _loading_alone(assign: Assign) -> Iterator[None]:
-    """Raise UnsuitableModelError if the user's own model cannot be saved or loaded. Other phases do not need that."""
+    """Raise UnsuitableModelError if the `with` body cannot save or load the user's own model. Other phases may work."""
     try:
         yield
     except Exception as error:

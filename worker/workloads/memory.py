@@ -6,8 +6,8 @@
 
 An iteration is one visit to one chunk, a write or a check. The device counts wrong words and keeps the place and bits
 of the first. The host reads that once a group. Offsets are words of 64 bits within the memory under test, never
-physical rows. A wrong word is read again after other memory, so that it does not come from a cache: a fault of
-the memory makes it wrong again, and after a fault of reading or of a cache it is correct.
+physical rows. A wrong word is read again, and other memory before it, so that the word does not come from a cache: a
+fault of the memory makes it wrong again, and after a fault of reading or of a cache it is correct.
 """
 
 import math
@@ -92,9 +92,10 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 def _taken(device: torch.device, cell: Cell) -> tuple[torch.Tensor, int | None]:
-    """Allocate the words to test, int64 of shape (n,), in whole chunks. Returns them and a GPU's free bytes before.
+    """Allocate the words to test, int64 of shape (n,), in whole chunks. Returns words and free bytes before.
 
-    cell.input_size: MiB, None for most of the free memory. Raises torch.OutOfMemoryError if no chunk fits.
+    Free bytes are None on a CPU device. cell.input_size: MiB, None for most of the free memory. Raises
+    torch.OutOfMemoryError if no chunk fits.
     """
     chunk = CHUNK[device.type]
 
@@ -112,7 +113,7 @@ def _taken(device: torch.device, cell: Cell) -> tuple[torch.Tensor, int | None]:
 
 
 def most_of(size: int, *, less: int, chunk: int, allocate: Callable[[int], torch.Tensor]) -> torch.Tensor:
-    """Allocate `size` bytes, or less in steps of `less`, in whole chunks. Raises torch.OutOfMemoryError."""
+    """Allocate `size` bytes in whole chunks, or retry with `less` fewer. Raises torch.OutOfMemoryError."""
     while True:
         rounded = math.ceil(size / chunk) * chunk
         try:
@@ -126,7 +127,7 @@ def most_of(size: int, *, less: int, chunk: int, allocate: Callable[[int], torch
 
 def _untested_memory(tested: int, free: int | None) -> dict[str, str]:
     if free is None:
-        return {"memory": f"only {tested // _MIB} MiB were tested, because it is host memory"}
+        return {f"host memory beyond {tested // _MIB} MiB": "on a CPU device, only this much of it is tested"}
     if tested >= LEAST_SHARE * free:
         return {}
     share = f"{100 * tested / free:.0f} %"
@@ -160,7 +161,7 @@ def _memory(words: torch.Tensor, assign: Assign) -> Memory:
 
 @dataclass(frozen=True)
 class _Checked:
-    """A check whose outcome was not read yet. iteration: of its phase."""
+    """A check whose outcome was not read yet. iteration: counted within the phase."""
 
     visit: Visit
     phase: Phase
@@ -182,7 +183,7 @@ class _Wrong:
 
 
 class MemoryTest:
-    """The march through one memory, and its mismatches. One for each launch. chunk_bytes: moved by a visit."""
+    """The march through one memory, and its mismatches. One for each launch. chunk_bytes: bytes that a visit moves."""
 
     def __init__(self, memory: Memory, seed: int, stage: Stage, first: int = 0) -> None:
         """Start at march `first`. memory: a whole number of chunks."""
@@ -226,7 +227,7 @@ class MemoryTest:
 
     @property
     def covered_bytes(self) -> int:
-        """Bytes of chunks that were checked and looked at."""
+        """Bytes of chunks that were checked and whose outcome was read."""
         return len(self._covered) * self.chunk_bytes
 
     def verification(
@@ -257,7 +258,7 @@ class MemoryTest:
         torch.stack((wrong.sum(), place, changed.take(place)), out=seen)
 
     def _examined(self, checked: _Checked, wrong: _Wrong) -> Mismatch:
-        """Examine a wrong chunk. Leaves the right words in it, as far as the memory can hold them."""
+        """Examine a wrong chunk, then write the right words into it, as far as the memory can hold them."""
         at_ns = time.monotonic_ns()
         content, span = checked.visit.content, self._span(checked.visit.chunk)
         words = content.words(span, self._memory.device)
@@ -280,7 +281,7 @@ class MemoryTest:
         )
 
     def _read_again(self, chunk: int, words: torch.Tensor) -> torch.Tensor:
-        """Wrong bits of the chunk in a second reading, as exclusive or. Reads the memory, not a cache."""
+        """Read the chunk again, from memory and not a cache. Returns its wrong bits as exclusive or with `words`."""
         others = [other for other in range(self._chunks) if other != chunk]
         for other in others[: _CACHED[self._memory.device.type] // self.chunk_bytes]:
             self._memory.read(self._span(other)).sum()

@@ -4,7 +4,8 @@
       │        └── JAX: a process of its own does all but verify
       └── an error ─▶ the next launch tries it again, in the opposite order
 
-An error may end the CUDA context, and later shapes fail with it. In the opposite order they come before it.
+An error may end the CUDA context, and later shapes fail with it. In the opposite order, those shapes come before the
+error.
 
 The cell's series `iteration` has the rounds of all pure times. Figures are made of `Result.shapes`.
 """
@@ -76,7 +77,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> LaunchResult:
 
 
 def _implementation(assign: Assign, spec: OperatorSpec) -> Implementation:
-    """Return the implementation to measure; eager for JAX, which measures by itself. Raises ModelCodeError."""
+    """Return the implementation to measure; for JAX, the eager one, to verify it. Raises ModelCodeError."""
     if assign.model.own is not None:
         made: Function = Code(assign.model.own).made_by  # type: ignore[assignment]  # verified when it is called
         found = Implementation(made)
@@ -99,7 +100,7 @@ def _measured(bench: "_Bench", launch_round: int, stage: Stage) -> tuple[ShapeRe
 
 
 def shape_order(shapes: Sequence[OperatorShape], seed: int, launch_round: int) -> list[OperatorShape]:
-    """A random order, and in every second launch its reverse: a shape that ends the process stops no other twice."""
+    """Return a random order, reversed in every second launch in case a shape ends the process."""
     order = list(shapes)
     random.Random(seed).shuffle(order)
     return order[::-1] if launch_round % 2 else order
@@ -113,7 +114,7 @@ def _wrong(shape: str, verified: Verified) -> ShapeResult:
 
 @dataclass(frozen=True)
 class _Calls:
-    """Calls of one pass on each copy of the inputs. name: suffix of its series. given: tensors of the last call."""
+    """Timed calls, one for each copy of the inputs. name: suffix of their series. given: tensors of the last call."""
 
     name: str
     calls: Sequence[Step]
@@ -121,7 +122,7 @@ class _Calls:
 
 
 class _Bench:
-    """The operator on its device. errors: of shapes. blocks: of all pure times."""
+    """The operator on its device. errors: of shapes that failed. blocks: timed blocks of all pure times."""
 
     def __init__(self, assign: Assign, spec: OperatorSpec, made: Implementation, device: torch.device) -> None:
         self._spec, self._function, self._context, self._device = spec, made.function, made.context, device
@@ -139,7 +140,7 @@ class _Bench:
         self.blocks: list[TimedBlock] = []
 
     def tried(self, shape: OperatorShape) -> ShapeResult:
-        """The shape's result; an error becomes its `error`."""
+        """Measure a shape. If that raises, the result holds the error as text."""
         if self._cell.compiles:  # beyond eight forms, torch would silently call the function in eager
             torch.compiler.reset()
         try:
@@ -201,7 +202,7 @@ class _Bench:
         )
 
     def _times(self, inputs: list[torch.Tensor], *, backward: bool) -> tuple[dict[str, bytes], bool]:
-        """Series of the result, and whether all of their pure times are without the host."""
+        """Return the times by series, and whether CUDA graphs ran all pure rounds, so that the host took no part."""
         series: dict[str, bytes] = {}
         graphed = True
         for one in self._passes(inputs, backward=backward):
@@ -256,7 +257,7 @@ class _Bench:
         return self._bench.numbers(*shape)
 
     def _require_unchanged(self) -> None:
-        """Raises ModelCodeError where the user's code switched TF32."""
+        """Raise ModelCodeError if the user's code switched TF32."""
         wanted = self._cell.precision == "tf32"
         if any(on is not wanted for on in devices.tf32_switches().values()):
             raise ModelCodeError(f"the code of {self._assign.model.name} switched TF32. Remove the switch")

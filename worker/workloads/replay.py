@@ -7,10 +7,11 @@ An iteration is a step, a block a replay. The first replay's losses and digests 
 Later replays are compared with it here. A first replay with a loss that is not finite is repeated: if the second
 agrees, the model diverges, else the first was a mismatch.
 
-Steps after a mismatch started with other weights and are not compared. A mismatch's elements are gradients: the index
-of the parameter as offset, digests as bits. `bits` is 0, and `same_when_read_again` true: gradients cannot be read
-again. A model with an operator that has no deterministic form runs as load and is named as not tested. torch is asked
-strictly, because its warnings alone keep a form of attention that is not deterministic
+Steps after a mismatch started with other weights and are not compared. Each element of a Mismatch is a gradient: its
+offset is the index of the parameter, its values are digests. The number of wrong bits is unknown (`bits` is 0), and
+`same_when_read_again` is always true, because gradients cannot be read again. A model with an operator that has no
+deterministic form still runs, as load, but nothing is compared and it is reported as not tested. torch has to raise an
+error for such operators: where it only warns, it keeps a form of attention that is not deterministic
 (aten/native/transformers/cuda/attention_backward.cu).
 """
 
@@ -96,7 +97,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 @contextmanager
 def deterministic() -> Iterator[None]:
-    """Have torch use deterministic operators alone, and raise RuntimeError where there is none."""
+    """Have torch use only deterministic operators in the `with` body, and raise RuntimeError where there is none."""
     cudnn, memory = torch.backends.cudnn, cast("Any", torch.utils.deterministic)  # torch declares not all of it
     before = torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark
     fills = memory.fill_uninitialized_memory
@@ -112,7 +113,7 @@ def deterministic() -> Iterator[None]:
 
 
 def _refused(step: SplitStep) -> str | None:
-    """Try the step. Returns torch's reason why it cannot be deterministic, and then allows it; None where it can."""
+    """Try the step. If it is not deterministic, return torch's reason, and allow such steps; else None."""
     try:
         step.gradients()
     except RuntimeError as error:
@@ -134,7 +135,7 @@ class _Start:
         self._seed = seed
 
     def restore(self) -> None:
-        """Return to the start. Does not wait for the device."""
+        """Restore weights, buffers, optimizers and seed. Does not wait for the device."""
         with torch.no_grad():
             for tensor, kept in self._kept:
                 tensor.copy_(kept)
@@ -145,7 +146,7 @@ class _Start:
 
 
 class Replays:
-    """The replays of one launch, and their mismatches. work: of the training step."""
+    """Repeats the same training steps from the same start in one launch, compares results, and keeps mismatches."""
 
     def __init__(
         self, module: torch.nn.Module, parts: Sequence[Part], work: Work, assign: Assign, stage: Stage
@@ -167,18 +168,18 @@ class Replays:
         A launch that takes three times as long when the run ends counts as hung (kinds/burn_in/lost_launches.py)."""
 
     def work(self) -> Work:
-        """Measured work: at least LEAST_REPLAYS, the second of which can be compared."""
+        """Return the work to measure: at least LEAST_REPLAYS, because the first has no reference."""
         least = LEAST_REPLAYS * REPLAY_STEPS
         return _ReplayedWork(self._steps, passes=len(self._parts), least=least, begin=self.begin, end=self.end)
 
     def begin(self) -> None:
-        """Start a replay."""
+        """Start a replay: restore the start of the steps."""
         self._start.restore()
         self._recorder.begin()
         self._fault.begin(possible=len(self._expected) == REPLAY_STEPS and self._stage.phase is Phase.MEASURE)
 
     def end(self) -> None:
-        """End a replay, or the first steps of one: compare known steps, and keep new ones."""
+        """End a replay, or its first steps. Steps with a reference are compared. Others become the reference."""
         if self._stage.phase is not self._phase:
             self._phase, self._done = self._stage.phase, 0
         outcomes = self._recorder.outcomes()
@@ -253,7 +254,7 @@ class Replays:
         )
 
     def _repeated(self, step: int) -> list[bool]:
-        """Whether the replay differs again up to this step, ten times or as long as there is time."""
+        """Repeat the replay up to `step` ten times, or while time is left; return whether each one was wrong."""
         wrong: list[bool] = []
         while len(wrong) < REPETITIONS and (self._left_s > 0 or not wrong):
             begin = time.monotonic()
@@ -271,7 +272,7 @@ class Replays:
 
 @dataclass(frozen=True, kw_only=True)
 class _ReplayedWork(Work):
-    """Work whose blocks are replays. begin, end: called before and after each, untimed."""
+    """Work whose blocks are replays. begin, end: called before and after each block, untimed."""
 
     begin: Callable[[], None]
     end: Callable[[], None]

@@ -1,7 +1,7 @@
 """Burn-in under load: products of two random matrices, A·B and B·A in turn, each verified by its digest.
 
 The same operands give the same bits on every GPU with the same key (worker/verify/key.py). Each product is compared
-with the first of its kind, which is made again until two agree, and the parent compares launches.
+with the first of its kind, which is made again until two of them agree. The parent compares the launches.
 """
 
 from typing import Final
@@ -22,17 +22,20 @@ _DIGEST_BITS: Final = 64
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell: matrices of side `input_size`, in its precision, of its seed."""
+    """Measure the cell: multiply two random matrices of side `input_size` again and again, and verify each product."""
     return burning.run(assign, stage, isolation, RandomProducts)
 
 
 class RandomProducts:
-    """A·B and B·A of random numbers, with references made on the same device. Implements products.Products."""
+    """A·B and B·A of random matrices, compared with references from the same device. Implements products.Products."""
 
     pairs = 2
 
     def __init__(self, cell: Cell, device: torch.device) -> None:
-        """Waits for the device. Raises ValueError if the cell has no side, or one that cannot be digested."""
+        """Make operands and references, and wait for the device.
+
+        Raises ValueError if the cell has no input size, or one whose outputs cannot be digested.
+        """
         self._precision, self.side = cell.precision, products.side_of(cell)
         tf32 = cell.precision is Precision.TF32
         squares = Squares(cell.seed, self.side, products.operand_type(cell), device)
@@ -60,19 +63,19 @@ class RandomProducts:
         self._digester.add(output, verdicts, slot)
 
     def verdict(self, pair: int) -> int:
-        """The reference's digest."""
+        """Return the digest of the reference."""
         return signed(self._digests[pair], _DIGEST_BITS)
 
     def expected(self, pair: int) -> torch.Tensor:
-        """The reference."""
+        """Return the reference, which every output of the pair must equal."""
         return self._references[pair]
 
     def operands(self, pair: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """A and B, or B and A."""
+        """Return the two factors: A and B for pair 0, B and A for pair 1."""
         return (self._right, self._left) if pair else (self._left, self._right)
 
     def allowed(self, exact: float, magnitude: float) -> float:
-        """Largest error by rounding."""
+        """Return the largest error that rounding alone can cause."""
         return rounding.bound(self._precision, self.side, exact, magnitude, self._left.dtype)
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
@@ -80,7 +83,7 @@ class RandomProducts:
         return (self._left, self._right, *self._references)
 
     def _reference(self, pair: int) -> tuple[torch.Tensor, int, list[tuple[int, int, torch.Tensor]]]:
-        """Output and digest that came twice (the last ones if none did), and the outputs that differ from them."""
+        """Return output and digest that came twice (else the last), and (pair, verdict, output) of all that differ."""
         made: dict[int, torch.Tensor] = {}
         for _ in range(_TRIES):
             output = self.empty()

@@ -32,12 +32,12 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 def rest(steps: LoadSteps) -> None:
-    """Wait until it is time to work."""
+    """Wait until the next time of load."""
     time.sleep(rest_s(steps, time.monotonic()))
 
 
 def rest_s(steps: LoadSteps, now: float) -> float:
-    """Seconds until it is time to work, 0 if it is now. now: on the host's monotonic clock."""
+    """Return the seconds until the next time of load, 0 if it is now. now: on the host's monotonic clock."""
     period_s = steps.on_s + steps.off_s
     into_s = (now - steps.offset_s) % period_s
     return 0.0 if into_s < steps.on_s else period_s - into_s

@@ -2,9 +2,9 @@
 
     forward: forward pass and loss │ backward: gradients │ optimizer: step, then gradients to None
 
-Several objectives run through the three in turn, each with its own optimizer. The series hold the sums. Half precision
-is autocast with fp32 weights. fp16 also scales the loss, so that its optimizer waits for the device. The loss stays on
-the device until all is measured, because reading it waits for the device.
+Several objectives run through these three phases in turn, each with its own optimizer. The series hold the sums. Half
+precision is autocast with fp32 weights. fp16 also scales the loss, so that its optimizer waits for the device. The loss
+stays on the device until all is measured, because reading it waits for the device.
 """
 
 import itertools
@@ -121,12 +121,12 @@ class SplitStep:
         self._part = next(self._turns)
 
     def work(self) -> Work:
-        """Measured work of the step."""
+        """Return the step as Work to be measured."""
         steps: dict[str, Step] = {"forward": self._forward, "backward": self._backward, "optimizer": self._optimize}
         return Work(steps, passes=len(self._parts), waits=any(part.scaler is not None for part in self._parts))
 
     def gradients(self) -> None:
-        """Run the step without its optimizers, whose few operations are not counted."""
+        """Run the step without its optimizers, to count operations. Those of optimizers are few."""
         for part in self._parts:
             self._forward()
             self._backward()
@@ -138,7 +138,7 @@ class SplitStep:
         return {part.objective.name: part.loss.item() for part in self._parts}
 
     def losses_of_a_step(self) -> dict[str, torch.Tensor]:
-        """The loss of each part in one step without optimizers."""
+        """Run one step without optimizers, and return the loss of each part."""
         self.gradients()
         return {part.objective.name: part.loss for part in self._parts}
 
@@ -171,7 +171,7 @@ class _WholeStep:
             self._loss = self._step(self._module, self._batch)
 
     def losses_of_a_step(self) -> dict[str, torch.Tensor]:
-        """No loss: the step has changed the weights, so the next one computes another."""
+        """Run the user's step and return {}: it changes the weights, so that the next loss cannot be compared."""
         self.gradients()
         return {}
 

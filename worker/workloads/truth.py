@@ -17,8 +17,9 @@ from worker.verify.seeded import Squares
 
 _LEFTS: Final = 5
 _RIGHTS: Final = 3
-_NO_FP32_OUTPUT: Final = "fp32 output needs CUDA and torch 2.8, so the operands are small enough for the output type"
-_SIGN_OF_ZERO: Final = "as whole numbers 0.0 and -0.0 are the same"
+_HIGH_BITS: Final = "high bits of the accumulators"
+_NO_FP32_OUTPUT: Final = "only larger numbers use them, and these need outputs in fp32 (CUDA and torch 2.8)"
+_SIGN_OF_ZERO: Final = "this check compares numbers, and 0.0 equals -0.0"
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
@@ -45,12 +46,12 @@ class WholeProducts:
         self.what = f"product of whole numbers, {self.side} x {self.side} in {cell.precision}"
         self.not_tested = {"sign of zero": _SIGN_OF_ZERO}
         if self._stored is not torch.float32:
-            self.not_tested["accumulators beyond the output's bits"] = _NO_FP32_OUTPUT
+            self.not_tested[_HIGH_BITS] = _NO_FP32_OUTPUT
         if cell.precision is Precision.TF32 and device.type == "cpu":
             self.not_tested |= products.NO_TF32
 
     def empty(self) -> torch.Tensor:
-        """Memory for an output, in fp32 if possible."""
+        """Return uninitialised memory for one output: a square matrix, in fp32 if the product can be stored so."""
         return torch.empty(self.side, self.side, dtype=self._stored, device=self._device)
 
     def make(self, pair: int, output: torch.Tensor) -> None:
@@ -58,12 +59,15 @@ class WholeProducts:
         products.multiply(*self.operands(pair), output)
 
     def judge(self, number: int, pair: int, output: torch.Tensor, verdicts: torch.Tensor, slot: int) -> None:
-        """Add the number of wrong places, by different vectors for each `number`."""
+        """Add the number of errors in `output`, product `number` of the launch, to verdicts[slot].
+
+        pair: index of its operands. Each product is checked by other random vectors.
+        """
         vector = exact.vectors(self._seed, number, self.side, self.limits, self._device)
         verdicts[slot].add_(exact.count_wrong(*self.operands(pair), output, vector))
 
     def verdict(self, pair: int) -> int:
-        """Return the verdict of a right output: 0 wrong places."""
+        """Return 0, the number of errors in a right output."""
         return 0
 
     def expected(self, pair: int) -> torch.Tensor:
@@ -71,7 +75,7 @@ class WholeProducts:
         return exact.product(*self.operands(pair), self._stored)
 
     def operands(self, pair: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Operands of a pair. Consecutive pairs differ in both."""
+        """Return the left and the right operand of a pair. Consecutive pairs differ in both."""
         return self._lefts[pair % _LEFTS], self._rights[pair % _RIGHTS]
 
     def allowed(self, exact: float, magnitude: float) -> float:

@@ -1,7 +1,8 @@
 """Collect evidence of a failed launch that only its parent has: for the journal, the report and `explain`.
 
 Keys: exit (in words), state (of the process, before it was ended), progress (phase and share), stderr and stacks (the
-ends of these files), available_bytes (of the host), device_used_bytes (last sample), xids (of its GPUs meanwhile).
+ends of these files), available_bytes (of the host), device_used_bytes (last sample), xids (of its GPUs during the
+launch).
 """
 
 from pathlib import Path
@@ -22,7 +23,7 @@ _RAISED_FROM: Final = "\n\nThe above exception was the direct cause of the follo
 
 
 def with_clues(failure: Failure, live: Live, sample: Sample | None, xids: str) -> Failure:
-    """Add clues to the worker's own evidence of a failure. A requested stop gets none."""
+    """Return the failure with clues added to the worker's own evidence. The failure of a requested stop gets none."""
     if failure.category is Category.STOPPED:
         return failure
     launch = live.launch
@@ -42,7 +43,7 @@ def with_clues(failure: Failure, live: Live, sample: Sample | None, xids: str) -
 
 
 def _end_of_stderr(path: Path, failure: Failure) -> str:
-    """Return the end of stderr that explains the failure, without later noise or our own wrapping exception."""
+    """Return the end of stderr that explains the failure, without later noise and the exception that wraps it."""
     text = log_files.tail(path, _LOOKED_AT_BYTES)
     last = (failure.traceback or "").strip().rpartition("\n")[2]
     if last and last in text:

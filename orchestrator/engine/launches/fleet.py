@@ -1,4 +1,4 @@
-"""The launches under way: their processes, messages and ends.
+"""The launches under way: the processes, their messages and their ends.
 
 A launch has one process per device, and they end together: gang.py judges the outcome, lifecycle.py decides for each
 process. The loop gets each launch's outcome once, and the end of each process.
@@ -33,7 +33,7 @@ from protocol.paths import RunPaths
 
 
 class Fleet:
-    """The processes of all launches under way, by token. now: always seconds of the loop's clock (loop_clock.py).
+    """The processes of all launches under way, by token. now: in seconds of the loop's clock (loop_clock.py).
 
     fork: makes a process, or raises OSError. Raises StorageError when a launch's folder cannot be made.
     """
@@ -55,7 +55,7 @@ class Fleet:
         self._anew = stored.configuration.isolation is Isolation.EXEC
 
     def request(self, following: NextLaunch, now: float) -> Iterator[Happening]:
-        """Request the processes of a launch that is in the journal."""
+        """Request the processes of a launch whose start is in the journal."""
         siblings = tuple(self._prepare(following, rank, now) for rank in range(len(following.cell.devices)))
         for live in siblings:
             live.siblings = siblings
@@ -88,7 +88,7 @@ class Fleet:
         yield from self._apply(live, lifecycle.Born(), now)
 
     def not_born(self, token: str, category: Category, message: str, now: float) -> Iterator[Happening]:
-        """Give up a requested process that will never exist."""
+        """Give up a requested process that will never exist. category, message: of the failure."""
         if (live := self.live.get(token)) is not None:
             failure = Failure(category=category, message=message, phase=live.launch.phase)
             yield from self._apply(live, lifecycle.NotBorn(failure), now)
@@ -98,7 +98,7 @@ class Fleet:
         return tuple(token for token, live in self.live.items() if live.pid is None)
 
     def hear(self, message: FromWorker, now: float) -> Iterator[Happening]:
-        """Handle the message of a worker. A worker with an unknown token is dismissed."""
+        """Handle the message of a worker. A worker that belongs to no current launch gets Dismiss, and exits."""
         live = self.live.get(message.token)
         if live is None or message.launch != live.spec.launch:
             if isinstance(message, Hello):
@@ -119,7 +119,7 @@ class Fleet:
                 yield from self._apply(live, lifecycle.Reported(outcome), now)
 
     def died(self, pidfd: int, now: float) -> Iterator[Happening]:
-        """Handle a readable pidfd. End what the worker started before its PID can be used again."""
+        """Handle the death of a process, whose pidfd is readable. End its children before its PID can be used again."""
         live = next(live for live in self.live.values() if live.pidfd == pidfd)
         assert live.pid is not None
         process_end.signal_group(live.pid, signal.SIGKILL)
@@ -129,7 +129,7 @@ class Fleet:
         yield from self._apply(live, lifecycle.Died(exit_ or Exit(code=None, signal=None)), now)
 
     def time_passed(self, now: float) -> Iterator[Happening]:
-        """Check every deadline."""
+        """Act on every process whose deadline has passed."""
         for live in tuple(self.live.values()):
             yield from self._apply(live, lifecycle.TimePassed(), now)
 
@@ -146,7 +146,7 @@ class Fleet:
                 yield from self._apply(live, lifecycle.Stop(failure, immediately, grace_s), now)
 
     def unreachable(self, reason: str, now: float) -> Iterator[Happening]:
-        """End processes that have not reported yet, because the socket that they look for is gone."""
+        """End processes that have not reported yet: the socket that they would connect to is gone."""
         for live in tuple(self.live.values()):
             if live.launch.status in (lifecycle.Status.REQUESTED, lifecycle.Status.BORN):
                 failure = Failure(category=Category.START_FAILED, message=reason, phase=Phase.START)
@@ -257,7 +257,7 @@ class Fleet:
             yield from self._end_siblings(live, event, now)
 
     def _end_siblings(self, live: Live, event: lifecycle.Event, now: float) -> Iterator[Happening]:
-        """End the siblings of a failed process, which would wait for it. Their own failures count."""
+        """Stop the other processes of the launch, which would hang. Their own failures are kept."""
         failure = live.outcome if isinstance(live.outcome, Failure) else live.launch.cause
         assert failure is not None
         stop = event if isinstance(event, lifecycle.Stop) else lifecycle.Stop(failure)

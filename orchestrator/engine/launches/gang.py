@@ -1,12 +1,12 @@
 """The outcome of a launch on several devices, from those of its processes. Pure.
 
-    rank 0 ── result ──────────────────────┐                 all have a result: the leader's, with what others verified
+    rank 0 ── result ──────────────────────┐                 all have a result: that of rank 0, with all verifications
     rank 1 ── killed by SIGKILL ◀── cause ─┼──▶ judged ──▶   one has none: its failure is that of the launch, and the
     rank 2 ── communication failed ────────┘                 messages of the others are kept as evidence
 
-A broken connection, or an end by the orchestrator, is a consequence. Of several causes the one with the graver sign
-counts, then the earliest: a lost GPU may give the others CUDA errors first. If all waited for each other, the process
-that is stopped or has begun fewer transfers is to blame; if none stands out, no device is named.
+A broken connection, or an end by the orchestrator, is a consequence, never the cause. Of several causes the gravest
+counts, and among equals the earliest: a lost GPU may give the others CUDA errors first. If all waited for each other,
+the process that is stopped or has begun fewer transfers is to blame; if none stands out, no device is named.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,8 @@ from protocol.result import Result
 class MemberEnd:
     """End of one process. device: UUID. at: monotonic seconds of its death or last message.
 
-    ended: by the orchestrator, because a sibling failed. steps: transfers begun, None if unknown. stopped: in state T.
+    ended: whether the orchestrator ended the process because another one failed. steps: number of transfers begun, None
+    if unknown. stopped: whether it was in state T.
     """
 
     device: str
@@ -36,7 +37,7 @@ class MemberEnd:
 
 
 def judged(members: Sequence[MemberEnd]) -> tuple[int, Result | Failure]:
-    """Return the rank that decides the outcome of the launch, and that outcome. members: by rank."""
+    """Return the rank that decides the outcome of the launch, and the outcome. members: ends of processes, by rank."""
     if len(members) == 1:
         return 0, members[0].outcome
     results = [member.outcome for member in members if isinstance(member.outcome, Result)]
@@ -53,9 +54,9 @@ def judged(members: Sequence[MemberEnd]) -> tuple[int, Result | Failure]:
 
 
 def halted(members: Sequence[MemberEnd], failure: Failure, rank: int | None) -> Failure:
-    """Complete the failure of a launch that was paused although all its processes have results.
+    """Return the failure of a launch that was paused, with evidence of its processes, which all have results.
 
-    rank: of the stopped process; None if all were stopped.
+    rank: rank of the stopped process; None if all of them were stopped.
     """
     if len(members) == 1:
         return failure
@@ -72,7 +73,7 @@ def _merged(members: Sequence[MemberEnd], results: Sequence[Result]) -> Result:
 
 
 def _hung(members: Sequence[MemberEnd], rank: int, failure: Failure) -> tuple[int, Failure]:
-    """Name the process that made all others wait. failure: of the first of them, `rank`."""
+    """Return rank and failure of the process that made the others wait. `rank`, with `failure`, waited first."""
     absent = _absent(members)
     if absent is None:
         failure = msgspec.structs.replace(failure, message=f"{failure.message}; not attributable to one device")

@@ -42,7 +42,7 @@ class Status(enum.Enum):
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """One process of a launch. deadline: seconds of the loop's clock. cause: why the orchestrator ends it."""
+    """One process of a launch. deadline: second of the loop's clock. cause: why the orchestrator ends the process."""
 
     deadlines: Deadlines
     measurement: Measurement
@@ -52,7 +52,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     deadline: float
     cause: Failure | None = None
     held: Failure | None = None
-    concluded: bool = False
+    has_outcome: bool = False
     exit: Exit | None = None
 
 
@@ -80,7 +80,7 @@ class Entered(msgspec.Struct, frozen=True):
 
 
 class Progressed(msgspec.Struct, frozen=True):
-    """The worker has done this share of its phase."""
+    """The worker has done this fraction of its phase."""
 
     fraction: float
 
@@ -98,11 +98,11 @@ class Died(msgspec.Struct, frozen=True):
 
 
 class TimePassed(msgspec.Struct, frozen=True):
-    """The deadline is to be checked."""
+    """Time has passed, so the deadline must be checked."""
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """The launch is to be ended because of `failure`. now: without SIGTERM."""
+    """The launch is to be ended because of `failure`. now: send SIGKILL at once, without SIGTERM."""
 
     failure: Failure
     now: bool = False
@@ -116,11 +116,11 @@ Event = Born | NotBorn | Greeted | Entered | Progressed | Reported | Died | Time
 
 
 class Assign(msgspec.Struct, frozen=True):
-    """Send the work."""
+    """Send the assignment to the worker."""
 
 
 class Conclude(msgspec.Struct, frozen=True):
-    """Record the outcome, then acknowledge it. None: only the exit explains the end (process_failures.py)."""
+    """Record the outcome, then acknowledge it. outcome: None if only the exit explains the end (process_failures)."""
 
     outcome: Result | Failure | None
 
@@ -130,11 +130,11 @@ class Terminate(msgspec.Struct, frozen=True):
 
 
 class Kill(msgspec.Struct, frozen=True):
-    """Send SIGKILL to the group."""
+    """Send SIGKILL to the process group."""
 
 
 class Forget(msgspec.Struct, frozen=True):
-    """Drop the process: it is gone, or will never go."""
+    """Stop following the process: it is gone, or SIGKILL cannot end it."""
 
     unkillable: bool = False
 
@@ -152,7 +152,7 @@ def requested(deadlines: Deadlines, measurement: Measurement, now: float) -> Lau
 
 
 def advance(launch: Launch, event: Event, now: float) -> tuple[Launch, tuple[Action, ...]]:
-    """Advance the launch by one event at `now`, seconds. An event that makes no sense changes nothing."""
+    """Advance the launch by one event at `now`, seconds. An event that does not fit its status changes nothing."""
     match event:
         case Born() if launch.status is Status.REQUESTED:
             return _with(launch, status=Status.BORN), ()
@@ -188,7 +188,7 @@ def _progressed(launch: Launch, fraction: float, now: float) -> tuple[Launch, tu
 
 
 def _reported(launch: Launch, outcome: Result | Failure, now: float) -> tuple[Launch, tuple[Action, ...]]:
-    """Accept an outcome before the launch is given up, also from a process that has died since."""
+    """Accept the outcome of a process that works or has just died; ignore it once the orchestrator ends the process."""
     doubtful = isinstance(outcome, Failure) and has_trait(outcome.category, Trait.HELD_BACK)
     match launch.status:
         case Status.WORKING if doubtful:
@@ -198,19 +198,19 @@ def _reported(launch: Launch, outcome: Result | Failure, now: float) -> tuple[La
         case Status.DRAINING if doubtful:
             return _with(launch, held=launch.held or outcome), ()
         case Status.DRAINING if launch.held is None:
-            return _with(launch, status=Status.OVER, concluded=True), (Conclude(outcome), Forget())
+            return _with(launch, status=Status.OVER, has_outcome=True), (Conclude(outcome), Forget())
         case _:
             return launch, ()
 
 
 def _concluded_with(launch: Launch, outcome: Result | Failure | None, now: float) -> tuple[Launch, tuple[Action, ...]]:
     until = now + launch.deadlines.allowance(Phase.FINISH, launch.measurement)
-    launch = _with(launch, status=Status.REPORTED, phase=Phase.FINISH, deadline=until, concluded=True)
+    launch = _with(launch, status=Status.REPORTED, phase=Phase.FINISH, deadline=until, has_outcome=True)
     return launch, (Conclude(outcome),)
 
 
 def _died(launch: Launch, exit_: Exit, now: float) -> tuple[Launch, tuple[Action, ...]]:
-    """End the launch if it has an outcome or was ended by us; else drain its last message."""
+    """End the launch if it has an outcome or was ended by us; otherwise wait for the last message of the process."""
     launch = _with(launch, exit=exit_)
     match launch.status:
         case Status.REPORTED:
@@ -264,8 +264,8 @@ def _late(launch: Launch, now: float) -> tuple[Launch, tuple[Action, ...]]:
 
 
 def _over(launch: Launch, failure: Failure | None, *, unkillable: bool = False) -> tuple[Launch, tuple[Action, ...]]:
-    conclusion = () if launch.concluded else (Conclude(failure),)
-    return _with(launch, status=Status.OVER, concluded=True), (*conclusion, Forget(unkillable))
+    conclusion = () if launch.has_outcome else (Conclude(failure),)
+    return _with(launch, status=Status.OVER, has_outcome=True), (*conclusion, Forget(unkillable))
 
 
 def _deadline_failure(launch: Launch) -> Failure:

@@ -35,11 +35,11 @@ _FROM_WORKER: Final = codec.Decoder[FromWorker](FromWorker)
 
 
 class LinkError(Exception):
-    """The socket is gone, and no other can be made: no worker can start any more."""
+    """The socket is gone and cannot be made again, so no worker can start any more."""
 
 
 class Link:
-    """Orchestrator's end of the socket. Raises UserError when no private folder can be made."""
+    """The orchestrator's end of the socket. Raises UserError when no private folder can be made."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -62,8 +62,8 @@ class Link:
         """Make a new socket if its file or folder is gone, and describe that; else return "". Raises LinkError."""
         if self._files == self._found():
             return ""
-        gone = self.folder / "link" if self.folder.is_dir() else self.folder
-        problem = f"{gone}, the folder of the worker sockets, was deleted (by a cleaner of temporary files?)"
+        gone, what = (self.folder / "link", "socket") if self.folder.is_dir() else (self.folder, "folder of the socket")
+        problem = f"{gone}, the {what} of the workers, was deleted (by a cleaner of temporary files?)"
         try:
             self._make()
         except UserError as error:
@@ -71,7 +71,7 @@ class Link:
         return f"{problem}. It was created again{'' if gone.exists() else f', in {self.folder}'}."
 
     def _make(self) -> None:
-        """Make folder, lock and socket. zmq never unlinks a file that was renamed."""
+        """Make folder, lock and socket. The socket is renamed once it is bound, so that zmq never deletes it."""
         self.folder = socket_folder(self._name)
         try:
             with _sweeping(self.folder.parent):
@@ -127,7 +127,7 @@ class Link:
         return True
 
     def close(self) -> None:
-        """Unbind, and remove the folder."""
+        """Close the socket, and remove its folder."""
         self.socket.close()
         self._context.term()
         shutil.rmtree(self.folder, ignore_errors=True)  # the next run removes leftovers
@@ -153,7 +153,7 @@ def _file(path: Path) -> _File | None:
 
 
 def socket_folder(name: str) -> Path:
-    """Return the folder of the link of this process's run `name`. Raises UserError as Link does."""
+    """Return the folder of the socket of run `name`, driven by this process. Raises UserError as Link does."""
     return _base() / f"{slug(name)[:_NAME_LENGTH]}-{os.getpid()}"
 
 
@@ -185,7 +185,7 @@ def _base() -> Path:
 
 @contextmanager
 def _sweeping(base: Path) -> Iterator[None]:
-    """Remove folders of killed runs, and keep others from sweeping while the body makes a new one."""
+    """Remove folders of killed runs. Other processes cannot remove any while the body makes a new folder."""
     gate = os.open(base / ".gate", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(gate, fcntl.LOCK_EX)

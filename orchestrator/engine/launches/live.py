@@ -1,4 +1,4 @@
-"""A process under way, and what the loop learns of it."""
+"""A process of a launch under way, and what the loop learns about it."""
 
 import time
 from dataclasses import dataclass, field
@@ -23,9 +23,10 @@ from protocol.result import Result
 class Live:
     """A process of a launch under way. Times are seconds of the loop's clock.
 
-    siblings: all processes of its launch by rank, itself among them. noted: the loop watches its pidfd.
-    because_of_another: ended for a sibling's failure. over_ns: when its outcome was on disk, monotonic. state: of the
-    process, before it was ended. entered: begin of each phase in monotonic nanoseconds.
+    siblings: all processes of the launch by rank, this one included. noted: whether the loop watches the pidfd.
+    because_of_another: whether the process was ended because another one failed. over_ns: monotonic time at which the
+    outcome was on disk. state: the kernel's state of the process before it was ended. entered: start of each phase in
+    monotonic nanoseconds.
     """
 
     next: NextLaunch
@@ -48,22 +49,22 @@ class Live:
 
     @property
     def paths(self) -> LaunchPaths:
-        """Folder of the launch."""
+        """Paths of the files of the launch."""
         return LaunchPaths(Path(self.spec.folder))
 
     @property
     def was_stopped(self) -> bool:
-        """Whether a signal had stopped it (state T) before the orchestrator ended it."""
+        """Whether a signal had stopped the process (state T) before the orchestrator ended it."""
         return self.state.startswith("T")
 
     @property
     def fails(self) -> bool:
-        """Whether it has failed, or is being ended without a result."""
+        """Whether the process has failed, or is being ended without a result."""
         return isinstance(self.outcome, Failure) or (self.outcome is None and self.launch.cause is not None)
 
     @property
     def is_draining(self) -> bool:
-        """Whether it has failed by itself, and only its last message is awaited."""
+        """Whether the process has failed by itself and only its last message is awaited."""
         return self.launch.status in {Status.DRAINING, Status.HELD}
 
     def assignment(self, configuration: Configuration, terms: LaunchTerms) -> Assign:
@@ -87,12 +88,12 @@ class Live:
 
     @property
     def measuring(self) -> tuple[int, int]:
-        """Return begin of warm-up and end of measurement (or now), in monotonic nanoseconds."""
+        """Return begin of warm-up and end of measurement (now, if it goes on), in monotonic nanoseconds."""
         begin_ns = self.entered.get(Phase.WARM_UP, self.spec.requested_ns)
         return begin_ns, self.entered.get(Phase.FINISH, time.monotonic_ns())
 
     def ending(self) -> MemberEnd:
-        """Describe how it ended, once it has an outcome."""
+        """Describe how the process ended, once it has an outcome."""
         assert self.outcome is not None
         return MemberEnd(
             device=self.device.uuid,
@@ -108,7 +109,7 @@ class Live:
 
 @dataclass(frozen=True)
 class Concluded:
-    """Record this outcome of a launch, then call `acknowledge`. live: the process that decides it."""
+    """A launch has an outcome: record it, then call `acknowledge`. live: the process that decides the outcome."""
 
     live: Live
     outcome: Result | Failure
@@ -116,7 +117,7 @@ class Concluded:
 
 @dataclass(frozen=True)
 class Gone:
-    """The process is gone. exit: None if it never existed or cannot be killed: then its pidfd is still open."""
+    """The process is gone, or unkillable: then its pidfd stays open. exit: None if unkillable or never born."""
 
     live: Live
     exit: Exit | None

@@ -31,8 +31,8 @@ _EXITS: Final = {
 def ended(exit_: Exit | None, phase: Phase, *, host_oom_kills: bool, memory_limited: bool, stderr_tail: str) -> Failure:
     """Build the failure of a launch that ended in `phase` by itself, without an outcome.
 
-    exit_: None where the process was never seen to end. host_oom_kills: the kernel's count of out-of-memory kills rose.
-    memory_limited: under RLIMIT_DATA or RLIMIT_AS, where OpenMP ends the process when a thread finds no memory.
+    exit_: None if nobody saw the process end. host_oom_kills: whether the kernel's count of out-of-memory kills rose.
+    memory_limited: RLIMIT_DATA or RLIMIT_AS applies, so OpenMP ends the process when a thread gets no memory.
     """
     evidence = {"stderr": stderr_tail} if stderr_tail else {}
     if exit_ is None:
@@ -54,7 +54,7 @@ def ended(exit_: Exit | None, phase: Phase, *, host_oom_kills: bool, memory_limi
 
 
 def outside(failure: Failure, hazard: Failure | None, broken: str) -> Failure:
-    """Return the failure with `hazard`, a grave failure of its GPU, as the cause. broken: as for `collateral`."""
+    """Return the failure, caused by `hazard` if not None: a grave failure of its GPU. broken: as in `collateral`."""
     if hazard is None or POLICY[failure.category].hardware not in (Hardware.POINTS, Hardware.MAY):
         return collateral(failure, broken)
     ended_as = f"{failure.category}: {failure.message}"
@@ -68,7 +68,7 @@ def outside(failure: Failure, hazard: Failure | None, broken: str) -> Failure:
 
 
 def beside(failure: Failure, others: str) -> Failure:
-    """Return the failure as contamination where `others`, processes on the GPU, may have caused it."""
+    """Return the failure, as contamination where `others`, foreign processes on the GPU, may have caused it."""
     words = POLICY[failure.category].beside_others
     if not others or not words:
         return failure
@@ -77,7 +77,7 @@ def beside(failure: Failure, others: str) -> Failure:
 
 
 def collateral(failure: Failure, broken: str) -> Failure:
-    """Return the failure without blame where CUDA may not have started because other GPUs, `broken`, had failed."""
+    """Return the failure, without blame where CUDA may not have started because GPUs named in `broken` had failed."""
     if not broken or not has_trait(failure.category, Trait.CUDA_START) or failure.phase not in BEFORE_FIRST_FORWARD:
         return failure
     message = f"{failure.message} (perhaps a consequence: {broken} failed before)"
@@ -89,4 +89,4 @@ def _signalled(number: int, words: str, *, host_oom_kills: bool) -> tuple[Catego
         return Category.HOST_OUT_OF_MEMORY, "killed by the kernel because the host ran out of memory"
     if number in _CRASHES:
         return Category.CRASHED, words
-    return Category.KILLED, f"{words}, cause unknown"
+    return Category.KILLED, words

@@ -13,7 +13,7 @@ from protocol.paths import LaunchPaths
 
 
 def place(folder: Path, paths: LaunchPaths, following: NextLaunch, rank: int) -> Gang:
-    """Make the rendezvous of one rank of a launch whose folder exists. Raises OSError where it cannot be written."""
+    """Prepare where one rank meets the others. The folder of the launch must exist. Raises OSError if unwritable."""
     if rank == 0:
         paths.steps.write_bytes(bytes(STEP.size * len(following.cell.devices)))
     steps = str(paths.steps.resolve())
@@ -21,7 +21,7 @@ def place(folder: Path, paths: LaunchPaths, following: NextLaunch, rank: int) ->
 
 
 def steps(gang: Gang) -> int | None:
-    """Return the number of transfers that a rank has begun; None where it cannot be read."""
+    """Read how many transfers the process `gang.rank` has begun; None if the file `gang.steps` cannot be read."""
     try:
         data = Path(gang.steps).read_bytes()
         return int(STEP.unpack_from(data, STEP.size * gang.rank)[0])

@@ -1,4 +1,4 @@
-"""Keep a zygote: start it, wait until it is ready, restart it when it dies."""
+"""Keep a zygote, the process that forks workers: start it, wait until it is ready, restart it when it dies."""
 
 import signal
 import time
@@ -22,7 +22,7 @@ class ZygoteError(Exception):
 
 
 class ZygoteClient:
-    """Keeps one zygote. preload: modules that it imports within patience_s. environment: additions to ours."""
+    """Keeps one zygote. preload: modules that it imports within patience_s. environment: variables to add to ours."""
 
     def __init__(self, preload: tuple[str, ...], log: Path, patience_s: float, environment: dict[str, str]) -> None:
         self.ready = False
@@ -43,11 +43,11 @@ class ZygoteClient:
         return None if self._zygote is None else self._zygote.pid
 
     def fileno(self) -> int:
-        """Descriptor, readable when the zygote answered or is gone; -1 without one."""
+        """Descriptor that is readable when the zygote has answered or is gone; -1 without a zygote."""
         return -1 if self._zygote is None else self._zygote.fileno()
 
     def start(self, now: float) -> None:
-        """Start a zygote. Raises ZygoteError after too many starts. now: seconds, as for `kill_if_stuck`."""
+        """Start a zygote. Raises ZygoteError after too many starts. now: seconds of the loop's clock."""
         if self._starts >= _STARTS:
             raise ZygoteError(f"the zygote ended {self._starts} times; see {self._log}")
         self._starts += 1
@@ -56,7 +56,7 @@ class ZygoteClient:
         self._zygote = Zygote(self._preload, self._log, self._environment)
 
     def fork(self, spec: LaunchSpec) -> None:
-        """Request the process of a launch. Raises OSError without a zygote."""
+        """Request the process of a launch. Raises OSError if there is no zygote."""
         if self._zygote is None:
             raise OSError("there is no zygote")
         self._zygote.fork(spec)
@@ -70,7 +70,7 @@ class ZygoteClient:
             yield answer
 
     def kill_if_stuck(self, now: float, oldest_request: float) -> None:
-        """Kill a zygote that imports or forks for too long. oldest_request: seconds, of a fork not yet answered."""
+        """Kill a zygote that imports or forks for too long. oldest_request: second of the oldest unanswered fork."""
         imports_too_long = not self.ready and now > self._asked + self._patience_s
         if self._zygote is None or not (imports_too_long or now > oldest_request + FORK_S):
             return
@@ -90,10 +90,10 @@ class ZygoteClient:
         return self._silence if self._silence and exit_ == Exit(code=None, signal=signal.SIGKILL) else words
 
     def hold_log(self) -> None:
-        """Keep the log below its cap."""
+        """Keep the zygote's log file below its cap."""
         log_files.hold_below_cap(self._log)
 
     def close(self) -> Exit | None:
-        """End the zygote, if there is one."""
+        """End the zygote and return its exit; None if there is no zygote."""
         zygote, self._zygote = self._zygote, None
         return None if zygote is None else zygote.close()

@@ -14,10 +14,10 @@ WINDOW_NS: Final = 600_000_000_000
 
 @dataclass(frozen=True)
 class ClockUse:
-    """Shares, 0 to 1, of the samples with a readable reason for the clock.
+    """Shares, 0 to 1, of samples with a lowered clock, among the samples whose clock-event reasons could be read.
 
-    slowed: for heat or a brake. slowed_worst: highest share of any ten minutes, None for a shorter run. capped: at the
-    power limit.
+    slowed: share slowed down by heat or a hardware brake. slowed_worst: highest such share in any ten minutes, None for
+    a shorter run. capped: share at the power limit.
     """
 
     readings: int = 0

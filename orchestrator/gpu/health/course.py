@@ -1,4 +1,4 @@
-"""From the health records of a run to the course of each GPU: first and last values, rises, extremes. Pure.
+"""Reduce the health records of a run to a Course for each GPU: first and last values, rises, extremes. Pure.
 
 A counter below its earlier value was reset, so its whole value is new.
 """
@@ -12,17 +12,18 @@ from protocol.messages import XidSeen
 
 EVENTS, KERNEL_LOG = SOURCES = ("NVML's events", "the kernel's log")
 """Sources of the driver's errors (Xid); either is enough."""
-BUSY_PERCENT: Final = 50  # utilisation from which a look counts as under load
+BUSY_PERCENT: Final = 50  # utilisation from which a reading counts as under load
 
 
 @dataclass
 class Course:
-    """The course of the values of one GPU, or of the machine.
+    """How the health values of one GPU, or of the machine, changed over a run. looks: number of readings.
 
-    rise: of counters, resets allowed for. busy_lowest: lowest under load. spent_s: longest time at zero or below (a
-    margin). refusals: reasons for values unread at the newest look. broken, damaged: NVML's first reason that the GPU
-    is gone, or its InfoROM damaged. unheard: source of Xids → reason why it was deaf at any time; deaf: the reason for
-    a time when both were. watched_s: without pauses between telemetry processes.
+    rise: increase of counters, resets allowed for. busy_lowest: lowest values under load. spent_s: longest time for
+    which a margin was used up (zero or less). refusals: reasons for values missing in the newest reading. broken,
+    damaged: NVML's first reason that the GPU is gone, or its InfoROM damaged. unheard: source of Xids → why its Xids
+    could not be read at some time; deaf: why no source could be read at some time. watched_s: watched time, without
+    pauses between telemetry processes.
     """
 
     looks: int = 0
@@ -43,11 +44,11 @@ class Course:
 
     @property
     def uncorrected(self) -> int:
-        """Uncorrected memory errors since the first look."""
+        """Uncorrected memory errors since the first reading."""
         return max(self.rise.get("ecc_uncorrected", 0), self.rise.get("ecc_uncorrected_lifetime", 0))
 
     def take(self, values: Mapping[str, int], refusals: Mapping[str, str], seconds: float) -> None:
-        """Add a look, `seconds` after the previous one."""
+        """Add the values of a reading, `seconds` after the previous one. refusals: why other values are missing."""
         busy = values.get("gpu_percent", 0) >= BUSY_PERCENT
         for name, value in values.items():
             self._take(name, value, seconds, busy=busy)
@@ -73,7 +74,7 @@ class Course:
 
 
 class Heard(NamedTuple):
-    """An Xid of a GPU, with the boot of its monotonic time."""
+    """An Xid of a GPU. at_ns: monotonic time in the boot `boot_id`."""
 
     xid: int
     boot_id: str
@@ -81,7 +82,7 @@ class Heard(NamedTuple):
 
 
 class Look(NamedTuple):
-    """Monotonic time of a look at a GPU, and its boot."""
+    """Time at which the health values of a GPU were read: monotonic ns, in the boot `boot_id`."""
 
     boot_id: str
     at_ns: int
@@ -89,7 +90,10 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True)
 class Courses:
-    """Health of all devices by UUID: courses, Xids, and times of reading, ordered by time. The machine's UUID is ""."""
+    """Health of a run: changes of the values, Xids, and times of the readings (looks), by UUID, ordered by time.
+
+    node: changes of the machine's values. In `looks` the machine has the UUID "".
+    """
 
     gpus: Mapping[str, Course] = field(default_factory=dict)
     node: Course = field(default_factory=Course)
@@ -98,7 +102,7 @@ class Courses:
 
 
 def follow(records: Iterable[HealthRecord]) -> Courses:
-    """Return the courses of all GPUs and of the machine."""
+    """Reduce the health records of all telemetry processes of a run, in the order written, to Courses."""
     gpus: dict[str, Course] = {}
     node = Course()
     xids: dict[str, tuple[Heard, ...]] = {}
@@ -131,7 +135,7 @@ def follow(records: Iterable[HealthRecord]) -> Courses:
 
 
 class _Hearing(NamedTuple):
-    """Sources of Xids that one telemetry process cannot hear: the fields of Watch and Deafened."""
+    """Sources of Xids that a telemetry process can or cannot read: the fields of Watch and Deafened."""
 
     deaf: Mapping[str, str] = {}
     unlogged: Mapping[str, str] = {}
@@ -143,7 +147,7 @@ class _Hearing(NamedTuple):
         )
 
     def mark(self, gpus: dict[str, Course]) -> None:
-        """Mark sources of Xids that cannot be read. The mark stays, even if a later telemetry process can read them."""
+        """Mark sources of Xids that cannot be read in `gpus`. The mark stays, even if a later process can read them."""
         for uuid, why in self.unlogged.items():
             gpus.setdefault(uuid, Course()).unheard[KERNEL_LOG] = why
         for uuid, why in self.deaf.items():

@@ -34,7 +34,8 @@ class Action(enum.StrEnum):
     RESUME = "go on with `resume`"
     AGAIN = "burn it in again"
     PAIRS = "test it with one other at a time"
-    MONITOR = "keep an eye on it"
+    MONITOR = "watch for a repeat"
+    SLOW = "find out why it is slow"
     RESET = "reset the GPU"
     REBOOT = "reboot the machine"
     REPLACE = "take it out of service"
@@ -42,9 +43,9 @@ class Action(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Judgement:
-    """The state of a signal.
+    """State of a signal, as judged.
 
-    partly: judged without all of its values, which is not enough for PASS if the signal is required.
+    partly: judged without some of its values. If the signal is required, that is not enough for PASS.
     """
 
     state: State
@@ -57,8 +58,9 @@ class Judgement:
 class Case:
     """The facts about one GPU.
 
-    siblings: courses of the other GPUs with its name and memory. xids: numbers, ordered by time. failures: of launches,
-    by a fault of the hardware. accused: other failures, attributed to the device.
+    course: changes of its health values over the run. siblings: the same of other GPUs with this name and memory. xids:
+    Xid numbers, ordered by time. failures: failures of launches by a hardware fault. accused: other failures that are
+    attributed to this GPU.
     """
 
     board: Board
@@ -241,7 +243,7 @@ def _pcie_width(case: Case) -> Judgement:
 
 
 def _nvlinks(case: Case) -> Judgement:
-    """Judge the number of NVLinks by the table of boards, the usual maximum of identical boards, and the GPU's own."""
+    """Judge the number of NVLinks by the highest of the board's number in the rules, the siblings' and its own."""
     lowest, highest = case.course.lowest["nvlinks_up"], case.course.highest["nvlinks_up"]
     others = Counter(up for sibling in case.siblings if (up := sibling.highest.get("nvlinks_up", 0)))
     usual = max(others, key=lambda up: (others[up], up), default=0)

@@ -3,7 +3,7 @@
     NVRM: Xid (PCI:0000:1b:00): 79, pid=4711, name=python3, GPU has fallen off the bus.
     NVRM: Xid (PCI:0000:1b:00 GPU-I:05 GPU-CI:00): 13, pid=4711, …        of one GPU instance, in MIG mode
 
-Only new records are read. Readable for root, and for all where kernel.dmesg_restrict is 0.
+Only new records are read. The log is readable for root, and for all users where kernel.dmesg_restrict is 0.
 """
 
 import os
@@ -25,7 +25,7 @@ _XID: Final = re.compile(rb"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)(?: GPU-I:(\d+))?(?:
 
 
 class KernelLog:
-    """The log, read as it grows. slots: NVML's PCI address → devices of the run there. gap: why records were missed."""
+    """The log, read as it grows. slots: PCI address → devices of the run on that GPU. gap: why records were missed."""
 
     def __init__(self, slots: Mapping[str, Occupants], path: Path = KMSG) -> None:
         self._slots = {_slot(kernel_name(address)): there for address, there in slots.items()}

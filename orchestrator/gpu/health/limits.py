@@ -13,7 +13,7 @@ from orchestrator.errors import ConfigError
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits of values. Shares are 0 to 1. pcie_replays_per_lane_minute: for PCIe generations 1, 2, 3, ..."""
+    """Limits of health values. Shares are 0 to 1. pcie_replays_per_lane_minute: one limit for each PCIe generation."""
 
     ecc_corrected: int
     retired_pages: int

@@ -1,4 +1,4 @@
-"""Error counters that need no root: PCIe errors of the GPUs (AER), and memory errors of the machine (EDAC)."""
+"""Error counters that anybody can read: PCIe errors of the GPUs (AER), and memory errors of the machine (EDAC)."""
 
 import re
 import time
@@ -47,6 +47,6 @@ def look(pci_addresses: Iterable[str], elsewhere: int = 0, sysfs: Path = SYSFS) 
 
 
 def kernel_name(pci_address: str) -> str:
-    """NVML's "00000000:1B:00.0" as the kernel writes it: "0000:1b:00.0"."""
+    """Convert a PCI address from NVML's form "00000000:1B:00.0" to that of the kernel, "0000:1b:00.0"."""
     domain, _, rest = pci_address.lower().partition(":")
     return f"{domain.lstrip('0').zfill(4)}:{rest}"

@@ -40,7 +40,7 @@ _RECOVERY_ACTION: Final = 230
 
 
 def vitals(nvml: Nvml, uuid: str) -> Vitals:
-    """Read all values of a GPU. Never raises: unread ones are in `refusals`, the reason for a lost GPU in `broken`."""
+    """Read all values of a GPU. Never raises. `refusals` says why values are missing, `broken` why the GPU is lost."""
     at_ns = time.monotonic_ns()
     values: dict[str, int] = {}
     refusals: dict[str, str] = {}
@@ -59,7 +59,7 @@ def vitals(nvml: Nvml, uuid: str) -> Vitals:
 
 
 def refused(error: NvmlError) -> str:
-    """Reason why a value cannot be read, as text."""
+    """Return the reason why NVML refused a value, as text."""
     if isinstance(error, GpuLostError) or error.code == CORRUPTED_INFOROM:
         return f"{_BROKEN[error.code]} (NVML error {error.code})"
     return _REFUSED.get(error.code, f"NVML error {error.code}")
@@ -99,7 +99,7 @@ def _fields(lib: ModuleType, gpu: object, *numbers: int) -> list[Any]:
 
 
 def _gpu_margin(lib: ModuleType, gpu: object) -> int:
-    """Degrees left until the GPU slows itself down: from Ada on by its T.Limit, before by a threshold."""
+    """Return the degrees left until the GPU slows itself down: by T.Limit from Ada on, by a threshold before."""
     try:
         margin = int(lib.nvmlDeviceGetMarginTemperature(gpu))
         return margin - int(_fields(lib, gpu, _SLOWDOWN_T_LIMIT)[0].siVal)

@@ -1,8 +1,8 @@
-"""The health records of the telemetry process: one frame a record in telemetry/health.records, ordered by time.
+"""The health records of the telemetry process: one frame for each record in telemetry/health.records, ordered by time.
 
 Watch        the process starts: the boot, and the GPUs whose Xids it cannot read
 Deafened     the process can no longer read the Xids of some GPUs, or may have missed some
-Vitals       values of one GPU at the start, every ten seconds, and at the end
+Vitals       values of one GPU at the start, every ten seconds, after launches, and at the end
 XidSeen      an error of the driver, as soon as it is reported
 NodeVitals   the error counters of the machine, as often as Vitals
 """
@@ -32,7 +32,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Watch(_Record, frozen=True, kw_only=True):
     """A telemetry process starts. deaf: UUID → why NVML gives no Xids of that GPU.
 
-    kernel_log: whether the kernel's log is read. unlogged: UUID → why not for that GPU.
+    kernel_log: whether the kernel's log is read. unlogged: UUID → why it is not read for that GPU.
     """
 
     boot_id: str
@@ -50,9 +50,10 @@ class Deafened(_Record, frozen=True, kw_only=True):
 
 
 class Vitals(_Record, frozen=True, kw_only=True):
-    """Values of one GPU at one time, by the names of reader.py. refusals: reasons for unread ones.
+    """Values of one GPU at one time, by the names of reader.py. refusals: value → why it is missing.
 
-    broken: why the GPU is gone or must be reset. damaged: why its InfoROM is. Both from NVML, else empty.
+    broken: why the GPU is gone or must be reset. damaged: why its InfoROM counts as damaged. Both texts are from NVML;
+    empty if all is well.
     """
 
     uuid: str

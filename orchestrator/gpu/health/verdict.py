@@ -51,7 +51,7 @@ _OF_A_LOST_SLICE: Final = _OF_A_SLICE | {"xid"}
 class Finding:
     """One signal of one GPU or of the machine.
 
-    start, end, rise: of the first value that belongs to the signal; None if unread.
+    start, end, rise: of the first value of the signal: first reading, last reading and increase; None if unread.
     """
 
     name: str
@@ -97,7 +97,7 @@ class Reaction:
 
 
 def reaction(numbers: Collection[int], *, broken: str = "") -> Reaction:
-    """Decide about a GPU by its Xids, or by NVML's reason that it is broken."""
+    """Decide whether to quarantine a GPU. numbers: its Xids. broken: NVML's reason why it is unusable, else empty."""
     if broken:
         return Reaction(quarantine=True, reason=broken)
     grave = [number for number in xids.roots(numbers) if xids.kind(number) in xids.ENDS_USE]
@@ -151,7 +151,7 @@ def worst(verdicts: Iterable[HealthVerdict], default: HealthVerdict = HealthVerd
 
 @dataclass(frozen=True)
 class Work:
-    """Time in which a GPU worked, monotonic within one boot. unwatched_ns: end of telemetry, None if it went on."""
+    """Time in which a GPU worked, monotonic within one boot. unwatched_ns: when telemetry ended, None if it did not."""
 
     boot_id: str
     begin_ns: int
@@ -160,13 +160,16 @@ class Work:
 
 
 def broke_off(looks: Iterable[Look], parts: Iterable[Work]) -> str:
-    """Explain why the readings of a GPU do not cover its work; empty if they do."""
+    """Explain for which part of a GPU's work its health was not read; empty if there is none.
+
+    looks: times of the readings. parts: times of the work.
+    """
     made = tuple(looks)
     return next(filter(None, (_uncovered(made, part) for part in parts)), "")
 
 
 def _uncovered(looks: Sequence[Look], work: Work) -> str:
-    # A look soon after the end counts: short work may be over before the first one.
+    # A reading soon after the end counts: short work may be over before the first one.
     seen = sorted(
         min(look.at_ns, work.end_ns)
         for look in looks
@@ -223,7 +226,7 @@ def _judged(signal: Signal, case: Case) -> Judgement:
 
 
 def _unread(name: str, case: Case) -> Judgement:
-    """Judge a value that was never read. It does not exist if the driver supports it on no identical GPU."""
+    """Judge a value that was never read. It counts as absent if the driver supports it on no identical GPU."""
     why = case.course.refusals.get(name, "no readings")
     siblings = [course for course in case.siblings if name in course.last or name in course.refusals]
     having = sum(name in course.last for course in siblings)

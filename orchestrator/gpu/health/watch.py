@@ -52,7 +52,7 @@ class HealthWatch:
         self._begun = False
 
     def tick(self, now_ns: int) -> tuple[XidSeen | GpuBroken, ...]:
-        """Read values if they are due. Returns new errors. Raises OSError when the disk refuses."""
+        """Read values if they are due. Returns new errors of GPUs. Raises OSError when they cannot be written."""
         if not self._begun:
             self._begun = True
             self._hears = self._hearing()
@@ -64,13 +64,13 @@ class HealthWatch:
         return (*heard, *self._look())
 
     def look_at(self, uuid: str) -> tuple[GpuBroken, ...]:
-        """Read one GPU between the regular looks, at most once a second."""
+        """Read one GPU between the regular readings, at most once a second. Returns GpuBroken if newly unusable."""
         if time.monotonic_ns() - self._looked.get(uuid, 0) < _OFTEN_NS:
             return ()
         return self._seen(uuid)
 
     def close(self) -> None:
-        """Read all values once more, then close. Raises OSError when the disk refuses."""
+        """Read all values once more, then close. Raises OSError when they cannot be written."""
         try:
             self._listen()
             self._look()
@@ -80,7 +80,7 @@ class HealthWatch:
             self._file.close()
 
     def _listen(self) -> tuple[XidSeen, ...]:
-        """Write new Xids. An Xid that both NVML and the kernel's log report is written once."""
+        """Write and return new Xids. An Xid that both NVML and the kernel's log report counts once."""
         now_ns = time.monotonic_ns()
         fresh: list[tuple[str, int]] = []
         for heard, own, others in (
@@ -116,7 +116,7 @@ class HealthWatch:
         return tuple(broken)
 
     def _seen(self, uuid: str) -> tuple[GpuBroken, ...]:
-        """Write the values of one GPU. Returns GpuBroken the first time that it must no longer be used."""
+        """Read the values of one GPU and append them to the file. Returns GpuBroken once the GPU is found unusable."""
         seen = vitals(self._nvml, uuid)
         self._looked[uuid] = seen.at_ns
         self._write(seen)
@@ -137,7 +137,7 @@ class HealthWatch:
         return {slot: mig.occupants(self._nvml, uuids) for slot, uuids in found.items() if slot}
 
     def _slot(self, uuid: str) -> str:
-        """PCI address of a GPU; empty where unknown, with the reason in `_unlogged`."""
+        """Return the PCI address of a GPU; empty where unknown, with the reason in `_unlogged`."""
         try:
             address = self._nvml.ask(uuid, lambda lib, gpu: str(lib.nvmlDeviceGetPciInfo(gpu).busId))
         except NvmlError as error:
@@ -159,7 +159,7 @@ class _Hears(NamedTuple):
 
 
 class _Events:
-    """NVML's event set, for Xids. deaf: GPUs whose events cannot be read, or may have been missed → reason."""
+    """NVML's event set, for Xids. deaf: UUID → why events of that GPU cannot be read, or may have been missed."""
 
     def __init__(self, nvml: Nvml, uuids: Iterable[str]) -> None:
         self._nvml = nvml
@@ -199,7 +199,7 @@ class _Events:
         return seen
 
     def close(self) -> None:
-        """Free the set."""
+        """Free the event set."""
         if self._set is not None:
             with contextlib.suppress(NvmlError):  # the process ends with it
                 self._nvml.call(lambda lib: lib.nvmlEventSetFree(self._set))

@@ -6,13 +6,13 @@ from typing import Final
 
 
 class XidKind(enum.StrEnum):
-    """What an Xid requires."""
+    """What an Xid means."""
 
-    APPLICATION = "restart the application"
-    MEMORY = "memory was repaired: reset the GPU when it is idle"
-    RESET = "reset the GPU"
-    MACHINE = "reboot the machine"
-    LINK = "NVLink"
+    APPLICATION = "caused by an application"
+    MEMORY = "memory was repaired"
+    RESET = "fault of the GPU"
+    MACHINE = "the GPU was lost"
+    LINK = "fault of NVLink"
     FOLLOWS = "follows another error"
     SUSPECT = "unknown number: suspect"
 
@@ -28,18 +28,18 @@ _NUMBERS: Final = {
 _KINDS: Final = {number: kind for kind, numbers in _NUMBERS.items() for number in numbers}
 
 HARDWARE: Final = frozenset({XidKind.RESET, XidKind.MACHINE, XidKind.LINK})
-"""Kinds that are a fault of the hardware, or leave it unusable."""
+"""Kinds that are a fault of the hardware, or leave it unusable: health FAIL. All others: WARN."""
 ENDS_USE: Final = frozenset({XidKind.RESET, XidKind.MACHINE})
 """Kinds after which nothing more may run on the GPU."""
 
 
 def kind(number: int) -> XidKind:
-    """Kind of an Xid by its number."""
+    """Return the kind of an Xid, given its number."""
     return _KINDS.get(number, XidKind.SUSPECT)
 
 
 def roots(numbers: Collection[int]) -> tuple[int, ...]:
-    """The distinct numbers in order, without those that only follow another error; all of them if only such exist."""
+    """Return the distinct Xids in order, without those that follow from another Xid; all of them if none is left."""
     distinct = tuple(dict.fromkeys(numbers))
     own = tuple(number for number in distinct if kind(number) is not XidKind.FOLLOWS)
     return own or distinct

@@ -25,11 +25,11 @@ from protocol.result import Result
 
 _FROM_SAMPLER: Final = codec.Decoder[FromSampler](FromSampler)
 _PATIENCE_S: Final = 2.0
-"""For each step of ending the sampler: closed socket, SIGTERM, SIGKILL. SIGKILL first once froze an A100."""
+"""Patience for each step of ending the sampler: closed socket, SIGTERM, SIGKILL. SIGKILL first once froze an A100."""
 
 
 class Telemetry:
-    """A running sampler. `fileno` is readable after a message or its end. last_words: write errors while it ended."""
+    """A running sampler. `fileno` is readable once it sends a message or ends. last_words: write errors at its end."""
 
     def __init__(self, pid: int, channel: socket.socket) -> None:
         self.pid = pid
@@ -47,7 +47,7 @@ class Telemetry:
         stop: TemperatureStop | None = None,
         hot: Mapping[str, int] | None = None,
     ) -> Self:
-        """Start sampling the GPUs into `RunPaths(folder).samples(uuid)`. stop, hot: as in Task.
+        """Start sampling the GPUs into `RunPaths(folder).samples(uuid)`. stop, hot: as in sampler.Task.
 
         Call it from the main thread: the sampler is killed when that thread ends. Raises StorageError without a folder.
         """
@@ -149,7 +149,7 @@ class LaunchTelemetry:
         self._kept: dict[str, list[Sample]] = {uuid: [] for uuid in self._readers}
 
     def readings(self, device: Device, result: Result) -> Readings:
-        """Return the readings over the work of a launch that has just ended on this device."""
+        """Return the readings of a device over the work of a launch that has just ended on it with `result`."""
         reader = self._readers.get(device.uuid)
         if reader is None or not result.blocks:
             return Readings(note="no telemetry was recorded")

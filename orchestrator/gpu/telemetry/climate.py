@@ -1,4 +1,4 @@
-"""Clock, temperature and share at the power limit of a GPU in the windows of stats/windows.py. Pure."""
+"""Climate of a GPU in each window of stats/windows.py: clock, temperature, share at the power limit. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -12,7 +12,10 @@ from protocol.messages import Sample
 
 @dataclass(frozen=True)
 class Climate:
-    """Medians of one window, None where unread. capped: share of its samples at the power limit, 0 to 1."""
+    """Median temperature (Celsius) and SM clock (MHz) of a GPU in window `number`; None where unread.
+
+    Windows of ten seconds are numbered as in stats/windows.py. capped: share of samples at the power limit, 0 to 1.
+    """
 
     number: int
     temperature_c: float | None = None
@@ -21,7 +24,7 @@ class Climate:
 
 
 def climates(samples: Iterable[Sample]) -> tuple[Climate, ...]:
-    """The windows that contain samples, in order. samples: of one GPU in one boot."""
+    """Return one Climate for each window with samples, in order. samples: of one GPU in one boot."""
     windows: dict[int, list[Sample]] = defaultdict(list)
     for sample in samples:
         windows[sample.at_ns // WINDOW_NS].append(sample)

@@ -2,7 +2,8 @@
 
     telemetry process: Lookout.look ── ForeignSeen, when it changes ──▶ orchestrator: ForeignUse.during, .here
 
-Not reported: a process that only draws, and a PID without an entry in /proc, which may be ours by another number.
+A process that only draws is not reported. Nor is a PID that /proc lacks: it may be one of ours, as seen by the host of
+a container.
 """
 
 from collections.abc import Iterable
@@ -18,7 +19,7 @@ _GENERATIONS: Final = 64  # limit of ancestors: reused PIDs could form an endles
 
 
 def is_ours(pid: int, orchestrator: int) -> bool | None:
-    """Whether a process is the orchestrator or its descendant; None for one that /proc does not show."""
+    """Whether a process is the orchestrator (its PID) or a descendant; None for one that /proc does not show."""
     link = pid
     for _ in range(_GENERATIONS):
         if link == orchestrator:
@@ -31,7 +32,7 @@ def is_ours(pid: int, orchestrator: int) -> bool | None:
 
 
 class Lookout:
-    """Watches for foreign processes on GPUs. orchestrator: the PID whose processes are ours."""
+    """Watches for foreign processes on GPUs. orchestrator: PID of the process whose descendants are not foreign."""
 
     def __init__(self, nvml: Nvml, orchestrator: int) -> None:
         self._nvml = nvml
@@ -39,7 +40,7 @@ class Lookout:
         self._seen: dict[str, tuple[ForeignProcess, ...]] = {}
 
     def look(self, uuid: str, at_ns: int) -> ForeignSeen | None:
-        """Foreign processes now; None where they are the same as before, or NVML gives no list."""
+        """Return the foreign processes on a GPU; None if they are as at the last look, or NVML gives no list."""
         try:
             processes = self._nvml.processes(uuid)
         except NvmlError:
@@ -57,7 +58,7 @@ class Lookout:
 
 
 class ForeignUse:
-    """Foreign processes on each GPU as the telemetry process reported them, as text; empty for none."""
+    """Foreign processes on each GPU, as the telemetry process reported them. Methods return text, empty for none."""
 
     def __init__(self) -> None:
         self._here: dict[str, str] = {}
@@ -68,7 +69,7 @@ class ForeignUse:
         self.note(message.uuid, describe_processes(message.processes), message.at_ns)
 
     def note(self, uuid: str, by: str, at_ns: int) -> None:
-        """Note that the process `by` computes on a GPU from then on; empty for none."""
+        """Note that the process `by` computes on a GPU from `at_ns` on; an empty `by`: no process does."""
         if left := self._here.pop(uuid, ""):
             self._last[uuid] = (at_ns, left)
         if by:
@@ -80,21 +81,21 @@ class ForeignUse:
             self.note(uuid, "", at_ns)
 
     def here(self, uuid: str) -> str:
-        """Foreign process on a GPU now; empty for none."""
+        """Return the foreign process that is on a GPU now; empty for none."""
         return self._here.get(uuid, "")
 
     def during(self, uuid: str, since_ns: int) -> str:
-        """Foreign process on a GPU at any time since `since_ns` (monotonic); empty for none."""
+        """Return a foreign process that was on a GPU at any time since `since_ns` (monotonic); empty for none."""
         left_ns, words = self._last.get(uuid, (0, ""))
         return self.here(uuid) or (words if left_ns >= since_ns else "")
 
     def beside(self, uuids: Iterable[str], since_ns: int) -> str:
-        """Foreign process on any of the GPUs at any time since `since_ns` (monotonic); empty for none."""
+        """Return a foreign process that was on any of the GPUs since `since_ns` (monotonic); empty for none."""
         return next(filter(None, (self.during(uuid, since_ns) for uuid in uuids)), "")
 
 
 def describe_processes(processes: tuple[ForeignProcess, ...]) -> str:
-    """The largest process, and the number of others; empty for none."""
+    """Describe the process that uses most memory, and how many others there are; empty for none."""
     if not processes:
         return ""
     first = max(processes, key=lambda process: process.used_bytes or 0)

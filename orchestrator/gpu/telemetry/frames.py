@@ -2,7 +2,8 @@
 
     length (4 bytes) · CRC-32 (4 bytes) · body        … and again
 
-Little-endian. A torn tail is cut off when the file is opened again. A damaged frame is a gap.
+Little-endian. A frame that was not written to its end is cut off when the file is opened again. A damaged frame is
+skipped.
 """
 
 import os
@@ -19,7 +20,7 @@ _FRAME: Final = struct.Struct("<II")
 
 
 class FrameFile:
-    """A file of frames, open for appending, its torn tail cut off. Raises OSError, also if it is no regular file."""
+    """A regular file of frames, open for appending. An unfinished last frame is cut off. Raises OSError."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -32,11 +33,11 @@ class FrameFile:
 
     @property
     def size(self) -> int:
-        """Bytes of whole frames."""
+        """Size of all whole frames in bytes."""
         return self._size
 
     def append(self, body: bytes) -> None:
-        """Write one frame, whole or not at all. Raises OSError when the disk refuses."""
+        """Write one frame, whole or not at all. Raises OSError when writing fails."""
         frame = _FRAME.pack(len(body), zlib.crc32(body)) + body
         written = 0
         try:
@@ -53,7 +54,7 @@ class FrameFile:
 
 
 def contents(path: Path) -> bytes:
-    """Return the bytes of a file of frames, empty where there is none. Raises RunFolderError when it is not ours."""
+    """Return the bytes of a file of frames, empty if there is no file. Raises RunFolderError when it is not ours."""
     try:
         return safe_read.read(path)
     except FileNotFoundError:
@@ -66,7 +67,7 @@ def contents(path: Path) -> bytes:
 
 
 def frames(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Each whole frame as (offset of its end, body). The body is empty where it does not match its checksum."""
+    """Yield each whole frame as (offset of its end, body). The body is empty where it does not match its checksum."""
     offset = 0
     while offset + _FRAME.size <= len(data):
         length, checksum = _FRAME.unpack_from(data, offset)

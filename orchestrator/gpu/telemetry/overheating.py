@@ -1,8 +1,9 @@
-"""Which GPU is too hot to continue: at its limit for ten seconds.
+"""Detect GPUs that are too hot to continue: at their temperature limit for ten seconds.
 
     HeatWatch, once a second: temperature, margin to slowdown ──▶ Thermometer (pure): limit reached, since when ──▶ why
 
-The limit is the GPU's own (T.Limit, or a threshold on older boards), and the requested one. Only the load is ended.
+The limit is the GPU's own (T.Limit, or a threshold on older boards), and the requested one. The orchestrator ends the
+load on this GPU and quarantines it.
 """
 
 import contextlib
@@ -22,14 +23,14 @@ _LOOK_NS: Final = 1_000_000_000
 
 
 class TemperatureStop(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a GPU is too hot. celsius: the requested limit; None: the GPU's own limit alone."""
+    """When a GPU is too hot. celsius: limit that the user requests; None: only the GPU's own limit counts."""
 
     celsius: int | None = None
     held_s: float = HELD_S
 
 
 class Thermometer:
-    """Follows the temperatures of a run's GPUs."""
+    """Follows the temperatures of a run's GPUs, to see which stay at a limit."""
 
     def __init__(self, stop: TemperatureStop) -> None:
         self._stop = stop
@@ -49,20 +50,20 @@ class Thermometer:
         if uuid in self._reported or now_ns - since_ns < self._stop.held_s * 1e9:
             return ""
         self._reported.add(uuid)
-        at = "" if temperature_c is None else f", {temperature_c} degrees C"
+        at = "" if temperature_c is None else f", {temperature_c} °C"
         return f"too hot: for {self._stop.held_s:g} s at {limit}{at}. Check the cooling"
 
     def _reached(self, temperature_c: int | None, margin_c: int | None) -> str:
         requested = self._stop.celsius
         if requested is not None and temperature_c is not None and temperature_c >= requested:
-            return f"the {requested} degrees C of --max-temperature"
+            return f"the {requested} °C of --max-temperature"
         if margin_c is not None and margin_c <= 0:
             return "its slowdown limit"
         return ""
 
 
 class HeatWatch:
-    """Watches the temperature of some GPUs. hot: UUID → injected degrees, in place of the GPU's own."""
+    """Watches the temperature of some GPUs. hot: UUID → degrees to use instead of the GPU's own (an injected fault)."""
 
     def __init__(self, nvml: Nvml, stop: TemperatureStop, hot: Mapping[str, int]) -> None:
         self._nvml = nvml

@@ -1,4 +1,4 @@
-"""From samples of a GPU to the readings of one measurement. Pure.
+"""Compute the readings of one measurement from samples of a GPU. Pure.
 
 Boards average power and utilisation over a second, so these need a load window or a measurement of 5 s
 (docs/method-reference.md, "Power, temperature, clocks"). Counters are interpolated. Other values are those of the
@@ -32,8 +32,9 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Telemetry of one measurement. None where unknown; `note` has the reason.
 
     Means, except temperature_max_c and memory_used_bytes (maxima) and reasons (NVML's bits of all samples).
-    sm_clock_drift_percent: second half of the samples relative to the first. thermal_violation, power_violation:
-    fraction of the measured time with lowered clocks, by NVML's counters. slowdown_samples: fraction of the samples.
+    sm_clock_drift_percent: change from the first half of the samples to the second. thermal_violation, power_violation:
+    fraction of the measured time with clocks lowered by heat or power, by NVML's counters. slowdown_samples: fraction
+    of samples with clocks lowered by heat or a brake.
     """
 
     gpu_utilization_percent: float | None = None
@@ -54,7 +55,7 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def slowdown(self) -> float | None:
-        """Fraction of the measured time in which heat or a brake lowered the clocks: the larger of both signs."""
+        """Fraction of the time with clocks lowered by heat or a brake, the larger of two measures; None if unknown."""
         signs = (self.thermal_violation, self.slowdown_samples)
         return max((sign for sign in signs if sign is not None), default=None)
 
@@ -154,7 +155,7 @@ def _means(inside: Sequence[Sample]) -> _Averages:
 
 
 def _under_load(inside: Sequence[Sample], work_ns: int) -> _Averages:
-    """Return averages over the load window. inside: its samples.
+    """Return averages over the load window. inside: samples in it. work_ns: time that the energy is computed for.
 
     Power is the slope of the energy counter, because the board's mean over a second includes the time before the load.
     Without a counter power is the mean of the samples, and energy is not known.
@@ -174,7 +175,7 @@ def _note(values: dict[str, float | None], measured_s: float | None) -> str:
     if measured_s is not None:
         notes.append(
             f"utilisation, power and energy need a load window or {MIN_MEASURED_S:g} s of measurement, "
-            f"this took {measured_s:.1f} s"
+            f"and the measurement took {measured_s:.1f} s"
         )
     missing = [name for name, value in values.items() if value is None]
     if missing:
@@ -183,7 +184,7 @@ def _note(values: dict[str, float | None], measured_s: float | None) -> str:
 
 
 def of_slice(readings: Readings) -> Readings:
-    """Mark readings of a MIG slice: all except memory are its GPU's. Removes energy, whose share is unknown."""
+    """Mark readings of a MIG slice as those of its GPU, except memory. Removes energy: the slice's share is unknown."""
     note = "; ".join(filter(None, [readings.note, SHARED]))
     return msgspec.structs.replace(readings, energy_j=None, note=note)
 
@@ -197,7 +198,7 @@ def _nearest(around: Sequence[Sample], windows: Sequence[Window]) -> list[Sample
 
 
 class _Moment(NamedTuple):
-    """A time between two samples. since_ns: from the sample before. apart_ns: between both samples."""
+    """A time between two samples. since_ns: time since the earlier sample. apart_ns: time between both samples."""
 
     before: int
     after: int
@@ -206,7 +207,7 @@ class _Moment(NamedTuple):
 
 
 def _moments(times_ns: Sequence[int], windows: Sequence[Window]) -> list[_Moment] | None:
-    """Start and end of each window; None where one is not between two samples, or these are far apart."""
+    """Return start and end of each window; None if one of them is not between two samples that are near each other."""
     found: list[_Moment] = []
     last = len(times_ns) - 1
     for window in windows:
@@ -230,7 +231,7 @@ class _Counters(NamedTuple):
     windows: Sequence[Window]
 
     def increase(self, values: Sequence[int | None]) -> float | None:
-        """Rise of a counter within the windows; None where samples are missing or it fell."""
+        """Return the rise of a counter within the windows; None if samples are missing or the counter fell."""
         readable, moments = _without_none(values), self.moments
         if len(readable) < len(values):
             kept = [at_ns for at_ns, value in zip(self.times_ns, values, strict=True) if value is not None]
@@ -246,7 +247,7 @@ class _Counters(NamedTuple):
         return total
 
     def held(self, values: Sequence[int | None], measured_ns: int) -> float | None:
-        """Fraction of the measured time by which a counter of nanoseconds rose; None where unknown."""
+        """Return the fraction of the measured time by which a counter of nanoseconds rose; None where unknown."""
         held_ns = self.increase(values)
         return None if held_ns is None or not measured_ns else min(1.0, held_ns / measured_ns)
 

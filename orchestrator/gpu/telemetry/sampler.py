@@ -4,8 +4,8 @@
     orchestrator ◀── Digest (1 Hz), DeviceFree, Unavailable ──┤            telemetry/health.records
     orchestrator ◀── XidSeen, GpuBroken, TooHot, ForeignSeen ─┘            SOCK_SEQPACKET, descriptor 3
 
-It never waits for the orchestrator: a full socket drops the digest and delays answers. A batch that the disk refuses
-is reported once, and is a gap. It ends when the socket closes, on SIGTERM, and with the orchestrator.
+It never waits for the orchestrator: a full socket drops the digest and delays answers. A batch of samples that the disk
+refuses is lost, which is reported once. It ends when the socket closes, on SIGTERM, and with the orchestrator.
 """
 
 import contextlib
@@ -45,7 +45,8 @@ _AWAIT_FREE: Final = codec.Decoder[AwaitFree](AwaitFree)
 class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True):
     """First message to the sampler. files: UUID → file of samples. health: file of health records.
 
-    stop: when a GPU is too hot, None for never. hot: UUID → injected degrees, in place of the GPU's own.
+    stop: when a GPU is too hot, None for never. hot: UUID → degrees to use instead of the GPU's own (an injected
+    fault).
     """
 
     parent_pid: int
@@ -135,7 +136,7 @@ class Sampler:
             self._outbox.append(seen)
 
     def _read(self, uuid: str) -> Sample:
-        """Read one GPU. A lost GPU gives a sample without values, so that the gap shows and the others go on."""
+        """Read one GPU. A lost GPU gives a sample without values, so that its gap shows and the other GPUs are read."""
         try:
             sample = self._nvml.read(uuid)
         except NvmlError:
@@ -143,7 +144,7 @@ class Sampler:
         return msgspec.structs.replace(sample, temperature_c=self._hot[uuid]) if uuid in self._hot else sample
 
     def _look_at_the_free(self) -> None:
-        """Read the health of GPUs whose launch has ended. The answer that the orchestrator waits for goes first."""
+        """Read the health of GPUs whose launch has ended. Called after DeviceFree is sent: it is awaited."""
         over, self._over = self._over, []
         if self._health is not None:
             with self._complaining(_HEALTH):
@@ -162,7 +163,7 @@ class Sampler:
                 self._over.append(uuid)
 
     def _complete(self, uuid: str) -> None:
-        """Write all samples of a GPU whose launch has ended, with a last one behind its last block."""
+        """Write all samples of a GPU whose launch has ended. The last one is taken after the last block."""
         if uuid in self._unwritten:
             self._unwritten[uuid].append(self._read(uuid))
         self._write()
@@ -174,7 +175,7 @@ class Sampler:
             return None
 
     def _receive(self) -> bool:
-        """Read requests. False when the orchestrator has closed the socket or is gone."""
+        """Read requests. Returns False when the orchestrator has closed the socket or is gone."""
         while True:
             try:
                 data = self._channel.recv(MAX_MESSAGE_BYTES, socket.MSG_DONTWAIT)
@@ -223,7 +224,7 @@ class Sampler:
 
     @contextlib.contextmanager
     def _complaining(self, what: str) -> Iterator[None]:
-        """Report the first OSError of the body for `what`, and continue."""
+        """Report the first OSError of the body for `what`, ignore later ones, and continue."""
         try:
             yield
         except OSError as error:

@@ -49,7 +49,7 @@ class SampleFile:
         self._file = FrameFile(path)
 
     def append(self, samples: Sequence[Sample]) -> None:
-        """Write one batch, whole or not at all. Raises OSError when the disk refuses or the file is at its cap."""
+        """Write one batch, whole or not at all. Raises OSError when writing fails or the file is at its cap."""
         if self._file.size >= CAP_BYTES:
             raise OSError(f"the file has reached its cap of {CAP_BYTES >> 20} MiB")
         kept = samples if self._file.size < FULL_BYTES else thinned(samples)
@@ -62,7 +62,7 @@ class SampleFile:
 
 
 def thinned(samples: Sequence[Sample]) -> list[Sample]:
-    """Keep the last sample, which may follow the last block of a launch, and others at least THINNED_NS apart."""
+    """Keep the last sample, which may follow the last block of a launch, and earlier ones at least THINNED_NS apart."""
     kept: list[Sample] = []
     for sample in reversed(samples):
         if not kept or kept[-1].at_ns - sample.at_ns >= THINNED_NS:
@@ -73,7 +73,7 @@ def thinned(samples: Sequence[Sample]) -> list[Sample]:
 def read_samples(path: Path, boot_id: str | None = None) -> tuple[Sample, ...]:
     """Return the samples of a file, by time; none where there is no file. boot_id: only those of that boot.
 
-    Damaged batches and a torn tail are skipped. Raises RunFolderError for a file that is not ours.
+    Damaged batches and an unfinished last one are skipped. Raises RunFolderError for a file that is not ours.
     """
     batches = _batches(contents(path))
     samples = [sample for batch in batches if boot_id in (None, batch.boot_id) for sample in _samples(batch)]

@@ -17,7 +17,7 @@ LIMIT: Final = 0.01
 
 
 def throttled(readings: Readings) -> bool | None:
-    """Whether the GPU was slowed down for longer than LIMIT; None where unknown."""
+    """Whether the GPU was slowed down for a larger fraction of the time than LIMIT; None where unknown."""
     return None if readings.slowdown is None else readings.slowdown > LIMIT
 
 
@@ -41,11 +41,11 @@ def judge(readings: Readings) -> Failure | None:
 
 
 def contaminated(process: str) -> Failure:
-    """Failure of a result during which `process` also computed on the GPU."""
+    """Return the failure of a result during which `process` also computed on the GPU."""
     return Failure(category=Category.CONTAMINATED, message=f"{process} also used the GPU", phase=Phase.MEASURE)
 
 
 def _why(readings: Readings) -> str:
     reasons = clock_events.reason_names([(readings.reasons or 0) & clock_events.SLOWDOWN]) or ("for temperature",)
-    hottest = "" if readings.temperature_max_c is None else f", {readings.temperature_max_c} degrees C"
+    hottest = "" if readings.temperature_max_c is None else f", {readings.temperature_max_c} °C"
     return ", ".join(reasons) + hottest

@@ -77,7 +77,7 @@ class _Facts:
 
 
 def analyse(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnInReport:
-    """Return the burn-in report of a run."""
+    """Return the burn-in report of a run. judged: the verdicts of the health checks."""
     burn_in = requested(archive.stored.configuration)
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     good = [
@@ -149,7 +149,7 @@ def _share(launch: _Good, device: Device, accused: Accused) -> _Good:
 
 
 def _samples(good: Sequence[_Good], uncounted: Sequence[Uncounted]) -> Iterator[Sample]:
-    """Yield the bits of all launches. Contaminated ones count too, because other processes never change bits."""
+    """Yield the bits of all launches. Contaminated launches count too, because other processes never change bits."""
     yield from wrong_bits.samples((launch.attempt, launch.cell, launch.evidence.result.verification) for launch in good)
     yield from wrong_bits.samples(
         (launch.attempt, launch.cell, launch.seen[launch.cell.devices[0]]) for launch in uncounted
@@ -157,7 +157,7 @@ def _samples(good: Sequence[_Good], uncounted: Sequence[Uncounted]) -> Iterator[
 
 
 def _work(facts: _Facts, device: Device, mine: Sequence[_Good], beside: Sequence[Share]) -> Work:
-    """Collect the facts of one GPU. beside: its share of launches without a valid result."""
+    """Collect the facts of one GPU. mine: its launches with a result. beside: what other launches show against it."""
     archive, evidence, compared = facts.archive, facts.evidence, facts.compared
     health, why = _health(device, facts.health)
     verified = [(one, one.evidence.result.verification) for one in mine if one.evidence.result.verification is not None]
@@ -186,7 +186,7 @@ def _work(facts: _Facts, device: Device, mine: Sequence[_Good], beside: Sequence
         lost_time=_lost_time(facts, device, work),
         goes_on=evidence.goes_on,
         interrupted=_cut_short(archive),
-        quarantined=archive.taken_out.get(device.uuid, ""),
+        quarantined=archive.quarantined.get(device.uuid, ""),
         too_hot=_too_hot(archive, device),
         reboots=len({segment.boot_id for segment in archive.segments}) - 1,
         tainted=archive.stored.configuration.tainted,
@@ -197,7 +197,7 @@ def _work(facts: _Facts, device: Device, mine: Sequence[_Good], beside: Sequence
 
 
 def _explained(facts: _Facts, device: Device) -> Mapping[Segment, Sequence[Span]]:
-    """When this device may have waited for another. Its own stalls and lost results explain nothing."""
+    """Return by session what explains gaps of a device: waits for others, and launches whose result file is lost."""
     waits = {segment: [*spans] for segment, spans in facts.waits.items()}
     for attempt, cell, _ in facts.lost:
         if attempt.failure is None and device.uuid in cell.devices:
@@ -210,7 +210,9 @@ def _explained(facts: _Facts, device: Device) -> Mapping[Segment, Sequence[Span]
 
 def _not_tested(facts: _Facts, device: Device, verified: Sequence[tuple[_Good, Verification]]) -> dict[str, str]:
     archive = facts.archive
-    reasons = links.not_tested(device, archive.stored, archive.taken_out) | heat_soak.not_tested(device, facts.evidence)
+    reasons = links.not_tested(device, archive.stored, archive.quarantined) | heat_soak.not_tested(
+        device, facts.evidence
+    )
     by_cell: dict[str, list[Verification]] = defaultdict(list)
     for launch, seen in verified:
         name = f"{launch.cell.workload} {launch.cell.model} {launch.cell.precision}"
@@ -294,7 +296,7 @@ def _report(device: Device, work: Work, judged: Judged, mine: Sequence[_Good], f
         verdict=judged.verdict,
         action=judged.action,
         reasons=tuple(ReasonReport(verdict=one.verdict, text=one.text, action=one.action) for one in judged.reasons),
-        asked_seconds=work.requested_s,
+        requested_seconds=work.requested_s,
         served_seconds=work.served_s,
         under_load_seconds=sum(tally.measured_s for tally in work.tallies.values()),
         rounds=len({one.attempt.start.round for one in mine}),

@@ -1,8 +1,8 @@
 """Compare launches that had to give the same bits, between rounds and between GPUs. Pure.
 
-A key names what may change correct bits: GPU model, driver, libraries, batch size. Bits are right if more than half of
-the GPUs of a key usually give them. They are also right if more than half gave them at least once, and no GPU usually
-gives other bits.
+A key names what may change correct bits: GPU model, driver, libraries, batch size. A GPU usually gives the bits that
+more than half of its launches gave. Bits are right if more than half of the GPUs with the same key usually give them.
+They are also right if more than half gave them at least once, and no GPU usually gives other bits.
 """
 
 from collections import Counter, defaultdict
@@ -15,7 +15,7 @@ Digests = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Sample:
-    """The digests of one launch. cell: the same on all devices. key: see protocol.verification.Verification."""
+    """Digests of one launch's outputs. cell: name without the device. key: see protocol.verification.Verification."""
 
     device: str
     cell: str
@@ -28,7 +28,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Deviation:
-    """A launch with unexpected bits."""
+    """A launch whose bits differ from the right ones, or from those that its device usually gives."""
 
     sample: Sample
     at: int  # position of the first digest that differs
@@ -39,7 +39,7 @@ class Deviation:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Result of comparing all launches."""
+    """The result of comparing all launches: deviations, undecided cells, and devices with nothing to compare with."""
 
     deviations: tuple[Deviation, ...]  # in order of launches
     undecided: Mapping[tuple[str, tuple[str, ...]], tuple[str, ...]]  # cell and key → devices that disagree
@@ -74,7 +74,7 @@ def compare(samples: Sequence[Sample]) -> Comparison:
 
 
 def undecided(device: str, compared: Comparison) -> Iterator[str]:
-    """Return the cells of a device without a majority, with the reason."""
+    """Yield a text for each cell of a device whose right bits are unknown because no bits have a majority."""
     for (cell, _), devices in compared.undecided.items():
         if devices == (device,):
             yield f"{cell}: the bits of its rounds differ, without a majority that shows which are right"
@@ -83,7 +83,7 @@ def undecided(device: str, compared: Comparison) -> Iterator[str]:
 
 
 def not_tested(device: str, compared: Comparison, cells: int) -> dict[str, str]:
-    """Report bits of a device that were not compared with another device. cells: number of cells with bits."""
+    """Return check → reason if no other device has bits to compare with. cells: number of cells with bits."""
     alone = dict.fromkeys(compared.alone.get(device, ()))
     if not alone:
         return {}
@@ -106,7 +106,7 @@ def _most(digests_of_launches: Sequence[Digests]) -> Digests | None:
 
 
 def _majority(group: Sequence[Sample], usual: Mapping[str, Digests | None]) -> tuple[Digests | None, int]:
-    """Right digests and how many devices gave them; (None, 0) without a majority."""
+    """Return the right digests and how many devices gave them, or (None, 0). usual: device → its usual digests."""
     usual_counts = Counter(digests for digests in usual.values() if digests is not None)
     for digests, votes in usual_counts.most_common(1):
         if votes * 2 > len(usual):

@@ -1,15 +1,15 @@
 """Attribute bits that went wrong on the way between devices to one of these devices. Pure.
 
-    own numbers wrong before they were sent ────────────▶ that device; what others received of them follows
-    anything else wrong by itself, in any launch ───────▶ that device explains its copies
-    proven faulty by another check ─────────────────────▶ likewise
+    numbers of a device wrong before it sent them ──────▶ that device; wrong copies of them are consequences
+    another wrong result of one device, in any launch ──▶ that device also explains its wrong copies
+    device proven faulty by another check ──────────────▶ that device also explains its wrong copies
     copies between one device and several others wrong ─▶ that device explains them all
-    copies between two devices, not explained ──────────▶ their link: either device, or what lies between
-    a sum wrong on one device, no copy ─────────────────▶ that device, or the way to it: in a ring the last hop
-    a sum wrong on several devices, no copy ────────────▶ unknown: the sums of all contain every device
-    a sum wrong, and copies of others too ──────────────▶ unknown: it may follow from them
-    a sum wrong, and another device is to blame ────────▶ probably that device
-    a sum wrong in a launch that was cut off ───────────▶ unknown: others may not have checked theirs
+    copies between two devices wrong, not explained ────▶ their link: either device, or the path between them
+    a sum wrong on one device, no copy wrong ───────────▶ that device, or the path to it (in a ring: the last hop)
+    a sum wrong on several devices, no copy wrong ──────▶ unknown: each sum contains numbers of every device
+    a sum wrong, and copies of others too ──────────────▶ unknown: the wrong copies may have caused the wrong sum
+    a sum wrong, and another device is to blame ────────▶ probably that other device
+    a sum wrong in a launch that was cut off ───────────▶ unknown: other devices may not have checked their sums
 
 An intermittent fault hits another copy in each launch, so the copies of the whole burn-in are combined.
 """
@@ -37,10 +37,11 @@ class Blamed:
 
 
 def culprits(launches: Sequence[Mapping[str, Verification]], proven: Collection[str] = ()) -> dict[str, int]:
-    """Map devices that explain wrong copies to the number of their partners; 0 for wrong own numbers.
+    """Map each device that explains wrong copies to the number of devices it has wrong copies with.
 
-    launches: what each device found in link launches. proven: devices proven faulty by other checks. The smallest
-    set of devices that covers the other copies explains them, if it is unique.
+    The number is 0 for a device whose own numbers were wrong. launches: what each device found in link launches.
+    proven: devices proven faulty by other checks. The other wrong copies are explained by the smallest set of devices
+    that has the sender or receiver of each copy, if only one set is so small.
     """
     own = {device for seen in launches for device, one in seen.items() if any(_own(device, one))} | {*proven}
     wrong = frozenset(frozenset(pair) for seen in launches for pair in _copies(seen))
@@ -49,7 +50,7 @@ def culprits(launches: Sequence[Mapping[str, Verification]], proven: Collection[
 
 
 def blamed(seen: Mapping[str, Verification], culprits: Collection[str], *, cut_off: bool = False) -> list[Blamed]:
-    """Return the mismatches of a launch by blamed device. cut_off: the launch ended before its result."""
+    """Return the mismatches of a launch with the device to blame for each. cut_off: it ended before its result."""
     found = [Blamed(device, one) for device, verification in seen.items() for one in _own(device, verification)]
     for ends, wrong in _copies(seen).items():
         found += [one for mismatch in wrong for one in _of_copy(mismatch, ends, culprits)]
@@ -73,7 +74,7 @@ def _own(device: str, verification: Verification) -> Iterator[Mismatch]:
 
 
 def _copies(seen: Mapping[str, Verification]) -> dict[tuple[str, str], list[Mismatch]]:
-    """Wrong copies by sender and receiver, without those that were wrong before they were sent."""
+    """Return the wrong copies by sender and receiver, without numbers that were wrong before they were sent."""
     found: dict[tuple[str, str], list[Mismatch]] = defaultdict(list)
     for receiver, verification in seen.items():
         for one in verification.kept:
@@ -86,7 +87,7 @@ def _copies(seen: Mapping[str, Verification]) -> dict[tuple[str, str], list[Mism
 
 
 def _was_wrong_before(sent: Verification, copy: Mismatch) -> bool:
-    """Whether the sender's numbers were wrong before it sent them. After its last kept mismatch all count as wrong."""
+    """Whether numbers were wrong before they were sent. After the sender's last kept mismatch all count as wrong."""
     wrong = [_when(one) for one in sent.kept if one.what.startswith(BEFORE_SENT)]
     more = bool(wrong) and sent.mismatches > len(sent.kept)
     return _when(copy) in wrong or (more and _when(copy) > _when(sent.kept[-1]))
@@ -116,14 +117,14 @@ def _connected(wrong: _Pairs) -> Iterator[_Pairs]:
 
 
 def _beside(known: Collection[str], together: _Pairs) -> Iterator[str]:
-    """Yield the fewest devices that explain the copies left unexplained by the known devices."""
+    """Yield the fewest further devices that explain all pairs in `together` which the known devices do not explain."""
     left = frozenset(pair for pair in together if pair.isdisjoint(known))
     for part in _connected(left):
         yield from _explaining(part) or _explaining(together) & frozenset[str]().union(*part)
 
 
 def _explaining(wrong: _Pairs) -> frozenset[str]:
-    """The smallest set of devices that covers all pairs; empty if it is not unique."""
+    """Return the smallest set of devices that has a device of each pair; empty if several sets are equally small."""
     for most in range(1, len(wrong) + 1):
         match list(islice(_in_all(wrong, most), 2)):
             case []:
@@ -136,7 +137,7 @@ def _explaining(wrong: _Pairs) -> frozenset[str]:
 
 
 def _in_all(wrong: _Pairs, most: int) -> Iterator[frozenset[str]]:
-    """Yield sets of at most `most` devices that cover all pairs: with the device of most pairs, or all its partners."""
+    """Yield sets of at most `most` devices with a device of each pair: the one in most pairs, or all its partners."""
     if not wrong:
         yield frozenset()
         return

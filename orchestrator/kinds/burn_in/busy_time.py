@@ -1,4 +1,4 @@
-"""When each device of a burn-in was at work, and how much of its time it has served. Pure."""
+"""When each device of a burn-in was at work, and how much of the requested time it has served. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
@@ -24,7 +24,7 @@ Work = Mapping[Segment, Load]
 
 
 def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mapping[str, Work]:
-    """Return the work of each device, by UUID. lost: launches without a result that are a finding."""
+    """Return the work of each device, by UUID. lost: launches without a result that count as a finding."""
     burn_in = requested(archive.stored.configuration)
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     good = [
@@ -45,15 +45,15 @@ def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mappi
 
 
 def remaining(archive: Archive, evidence: Evidence) -> Remaining:
-    """Return the remaining time of a burn-in. Quarantined devices do not count, unless all are."""
+    """Return the remaining time of a burn-in. Quarantined devices do not count, unless all devices are quarantined."""
     burn_in = requested(archive.stored.configuration)
     return remaining_of(archive, at_work(archive, evidence, lost_launches.lost(archive, burn_in)))
 
 
 def remaining_of(archive: Archive, at_work: Mapping[str, Work]) -> Remaining:
-    """Return the remaining time. at_work: work by device."""
+    """Return the remaining time of a burn-in. at_work: the work of each device, by UUID."""
     burn_in = requested(archive.stored.configuration)
-    out = staying_out(at_work, archive.taken_out)
+    out = staying_out(at_work, archive.quarantined)
     waited_for = [device for device in archive.stored.devices if device.uuid not in out]
     seconds = {device: served_s(at_work[device.uuid]) for device in waited_for}
     left_s = burn_in.duration_s - min(seconds.values()) - closing_s(burn_in.duration_s)
@@ -69,7 +69,7 @@ def remaining_of(archive: Archive, at_work: Mapping[str, Work]) -> Remaining:
 
 
 def longest_s(archive: Archive, device: Device) -> float:
-    """Return the seconds of the longest planned launch. On a CPU a replay takes longer than a short cell."""
+    """Return the expected seconds of a device's longest planned launch. On a CPU a replay may outlast a short cell."""
     stored = archive.stored
     burn_in, models = requested(stored.configuration), stored.configuration.by_name
     cell_s, scale = burn_in.cell_s[device.kind], estimate.scale(stored.configuration, device, stored.devices)
@@ -79,7 +79,7 @@ def longest_s(archive: Archive, device: Device) -> float:
 
 
 def launch_s(archive: Archive, device: Device) -> float:
-    """Return typical seconds of a launch, at least the estimate that `resume` uses (time_budget.py)."""
+    """Return the median seconds of a device's launches, at least the estimate that `resume` uses (time_budget.py)."""
     stored = archive.stored
     cells = {cell.id: cell for cell in stored.plan.cells}
     mine = [cell for cell in cells.values() if device.uuid in cell.devices]
@@ -111,10 +111,14 @@ def work(
     halted: Mapping[Segment, tuple[Span, ...]],
     cell_s: float,
 ) -> Work:
-    """Return the work of a device: launches with a result, and at most cell_s of each that was cut off."""
+    """Return the work of a device by session. good: launches with a result.
+
+    cut_off: launches that the end of the run cut off; at most the last cell_s seconds of each count. halted: when the
+    orchestrator was suspended.
+    """
     first = next(iter(halted), None)
     loads = {
-        segment: Load(halts=halted[segment], since_ns=segment.monotonic_ns if segment == first else None)
+        segment: Load(suspensions=halted[segment], since_ns=segment.monotonic_ns if segment == first else None)
         for segment in halted
     }
     for attempt, evidence in good:
@@ -135,7 +139,7 @@ def served_s(work: Work) -> float:
 
 
 def idle(work: Work, waits: Mapping[Segment, Sequence[Span]]) -> Iterator[Idle]:
-    """Return unexplained idle times. waits: when the device may have waited for another (gpu_waits.py)."""
+    """Yield the unexplained idle times of a device. waits: when it may have waited for another one (gpu_waits.py)."""
     for segment, load in work.items():
         first_ns, last_ns = min(begin for begin, _ in load.launches), max(end for _, end in load.launches)
         edges = ((first_ns, first_ns), (last_ns, last_ns))  # a launch may end with a stall

@@ -6,19 +6,22 @@ from os.path import commonprefix
 from typing import Final, TypeVar
 
 from orchestrator.analysis.root_cause import out_of_time
+from orchestrator.analysis.stragglers import NEXT_STEP
 from orchestrator.config.naming import plural
+from orchestrator.config.yaml_schema import listed
 from orchestrator.figures.burn_in import (
     BurnInReport,
     CheckReport,
-    Ending,
     Fate,
     GpuBurnIn,
     InjectedReport,
+    Pace,
     ReasonReport,
 )
-from orchestrator.figures.report import Report
+from orchestrator.figures.report import GpuInfo, Report
 from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
+from orchestrator.kinds.burn_in.rate_checks import NOT_DECIDED
 from orchestrator.report.chapters import health
 from orchestrator.report.device_labels import groups, label_of, labels
 from orchestrator.report.layout import Answer
@@ -30,6 +33,9 @@ T = TypeVar("T", int, float)
 COLUMNS: Final = ("GPU", "Verdict", "Load", "Rounds", "Checks", "Wrong", "FLOP", "Max C", "W")
 _PRIORITIES: Final = {"FLOP": 2, "Rounds": 1}  # Columns that a narrow format drops. The JSON report has them
 _LONGEST_TITLE: Final = 80
+_SLOW: Final = "compare its memory errors, links and host with a sibling's, or test it in another slot"
+_INJECTED: Final = "nothing: the fault was injected"
+_TAINTED: Final = "start a burn-in without --inject, which gives a verdict"
 _MOST_AN_HOUR: Final = 1  # Only bounds up to this many errors per hour are shown. No GPU in use makes more
 
 
@@ -74,17 +80,18 @@ def _findings(result: BurnInReport, report: Report) -> Iterator[Finding]:
         "What earlier runs found", "earlier", (f"{who}: {earlier}" for who, earlier in named if earlier)
     )
     yield from _finding("What was injected", "injected", injected(result))
-    yield from _finding("What was checked", "", evidence(result))
+    yield from _finding("What was checked", "", evidence(result, _tested_memory(report)))
     planned = any(gpu.unfinished for gpu in result.gpus)
     untested = Rank.GRAVEST if planned else Rank.TOLD
-    yield from _finding("What was not tested", "not tested", not_tested(result), untested, SHOWN_REASONS)
+    yield from _finding("What was not tested", "not tested", not_tested(result, report), untested, SHOWN_REASONS)
+    yield from _finding("What was not decided", "not decided", not_decided(result, report), Rank.GRAVEST, SHOWN_REASONS)
     yield from _finding("What the rates were judged by", "rates", _warming_up(result))
     yield from _finding("What the health signals say", "health", _health(report))
     yield from _finding("Launches without a result", "launches", _without_result(report))
 
 
 def each_gpu(report: Report) -> Section | None:
-    """Return a finding for each GPU, the gravest first. GPUs that PASS without a remark share a line."""
+    """Return findings by GPU, the gravest first, and one for all GPUs that PASS; None for another kind of run."""
     if report.burn_in is None:
         return None
     ordered = sorted(report.burn_in.gpus, key=lambda gpu: GRAVEST_FIRST.index(gpu.verdict))
@@ -97,7 +104,7 @@ def each_gpu(report: Report) -> Section | None:
 
 
 def _work(gpus: Sequence[GpuBurnIn]) -> str:
-    """Return what these GPUs did, each figure as a range over them."""
+    """Describe what these GPUs did: time, rounds, checks, temperature. Each figure is a range over the GPUs."""
     checks, wrong = (
         [sum(getattr(check, name) for check in gpu.checks) for gpu in gpus] for name in ("checks", "mismatches")
     )
@@ -113,19 +120,29 @@ def _work(gpus: Sequence[GpuBurnIn]) -> str:
 
 
 def _range(values: Sequence[T], shown: Callable[[T], str]) -> str:
-    """Return the least and the most: "9,000 to 9,100"."""
+    """Return the smallest and the largest value as text: "9,000 to 9,100". shown: formats a value."""
     return " to ".join(dict.fromkeys(map(shown, (min(values), max(values)))))
 
 
 def _briefly(gpu: GpuBurnIn, report: Report) -> Finding:
-    more = f" (and {plural(len(gpu.reasons) - 1, 'more reason')})" if len(gpu.reasons) > 1 else ""
+    more = f" (and {plural(len(gpu.reasons) - 1, 'more reason')} for this verdict)" if len(gpu.reasons) > 1 else ""
     evidence = [f"{reason.text}{more}" for reason in gpu.reasons[:1]]
     (device,) = (one for one in report.gpu_info if one.gpu_uuid == gpu.gpu_uuid)
-    board = {"at": device.pci_address, "serial": device.serial}
-    which = ", ".join((str(gpu.action), *(f"{name} {value}" for name, value in board.items() if value)))
-    todo = [f"to do: {which}"] if gpu.action is not Action.NOTHING else []
+    which = ", ".join(filter(None, (device.pci_address, device.serial and f"serial {device.serial}")))
+    todo = [f"to do: {_step(gpu)}{which and f' ({which})'}"] if gpu.action is not Action.NOTHING else []
+    if report.burn_in is not None and report.burn_in.tainted:
+        found = any(fault.found for fault in report.burn_in.injected if fault.gpu_uuid == gpu.gpu_uuid)
+        todo = [f"to do: {_INJECTED if found else _TAINTED}"]
     who = label_of(gpu.gpu_uuid, report)
     return Finding(health.badge(gpu.verdict), f"{who}: {_work([gpu])}", (*evidence, *todo))
+
+
+def _step(gpu: GpuBurnIn) -> str:
+    """Return what to do about a GPU. For a slow GPU it depends on the probable reason of the slowness."""
+    if gpu.action is not Action.SLOW:
+        return gpu.action
+    reasons = [pace.reason for pace in gpu.paces if pace.pace is Pace.SLOWER]
+    return next((NEXT_STEP[reason] for reason in reasons if reason in NEXT_STEP), _SLOW)
 
 
 def _finding(
@@ -137,21 +154,35 @@ def _finding(
 
 
 def answer(report: Report) -> Answer | None:
-    """Return the gravest verdict and its GPUs: "PASS: 3 of 3 GPUs", "FAIL: GPU 1 of 2"."""
+    """Return "PASS: 3 of 3 GPUs", or bad verdicts: "FAIL: GPU 1; WARN (slow): GPU 2"; None for another kind of run."""
     result = report.burn_in
     if result is None:
         return None
-    gravest = {gpu.gpu_uuid for gpu in result.gpus if gpu.verdict is result.verdict}
-    devices = [device for device in report.gpu_info if device.gpu_uuid in gravest]
+    found = _by_verdict(result, report)
     kind = "GPU" if all(device.kind == "cuda" for device in report.gpu_info) else "device"
+    first = next(iter(found), str(result.verdict))
+    devices = found.pop(first, [])
     count = len(result.gpus)
-    who = f"{count} of {plural(count, kind)}" if len(devices) == count else f"{labels(devices)} of {count}"
+    who = f"{count} of {plural(count, kind)}" if len(devices) == count else labels(devices)
+    who += "".join(f"; {title}: {labels(more)}" for title, more in found.items())
+    who += "" if len(devices) == count else f" (of {plural(count, kind)})"
     injected = f". Faults were injected{proven(result)}" if result.tainted else ""
-    return Answer(Badge(f"{result.verdict}: {who}{injected}", health.TONES[result.verdict]), requested_time(result))
+    return Answer(Badge(f"{first}: {who}{injected}", health.TONES[result.verdict]), requested_time(result))
+
+
+def _by_verdict(result: BurnInReport, report: Report) -> dict[str, list[GpuInfo]]:
+    """Map verdict → devices, gravest first; slow ones under "WARN (slow)". PASS only if the whole run has it."""
+    found: dict[str, list[GpuInfo]] = {}
+    for gpu in sorted(result.gpus, key=lambda gpu: GRAVEST_FIRST.index(gpu.verdict)):
+        if gpu.verdict in (HealthVerdict.PASS, HealthVerdict.NOT_APPLICABLE) and gpu.verdict is not result.verdict:
+            continue
+        title = f"{gpu.verdict} (slow)" if gpu.action is Action.SLOW else str(gpu.verdict)
+        found.setdefault(title, []).extend(device for device in report.gpu_info if device.gpu_uuid == gpu.gpu_uuid)
+    return found
 
 
 def profile(report: Report) -> str:
-    """Return the profile of the run, for programs."""
+    """Return the profile of the run in words: "burn-in, level full"."""
     return report.test_configuration.profile if report.burn_in is None else f"burn-in, level {report.burn_in.level}"
 
 
@@ -163,7 +194,7 @@ def injected(result: BurnInReport) -> Iterator[str]:
 
 
 def proven(result: BurnInReport) -> str:
-    """Return how many faults were injected and found, as a suffix of "injected on purpose"."""
+    """Return how many faults were injected and found, as text to append to "Faults were injected on purpose"."""
     total = len(result.injected)
     done = sum(_fate(fault) is not Fate.UNDONE for fault in result.injected)
     found = sum(fault.found for fault in result.injected)
@@ -185,7 +216,7 @@ def _columns_of(result: BurnInReport, report: Report) -> Iterator[tuple[str, ...
 
 
 def meaning(result: BurnInReport) -> str:
-    """Return what the verdicts prove."""
+    """Return a sentence that says what the verdicts prove."""
     if result.tainted:
         return f"Faults were injected on purpose{proven(result)}: the verdicts say nothing about the GPUs."
     return "PASS means that the checks below saw no error. It does not prove that there is none."
@@ -207,14 +238,14 @@ def _row(gpu: GpuBurnIn, report: Report) -> tuple[str, ...]:
 
 
 def requested_time(result: BurnInReport) -> str:
-    """Return the level, the requested time, and the shortest and longest time at work."""
+    """Describe the level, the requested time, and the shortest and longest time that a GPU was at work."""
     served = sorted(gpu.served_seconds for gpu in result.gpus)
     at_work = " to ".join(dict.fromkeys(duration(seconds) for seconds in (*served[:1], *served[-1:])))
     return f"Level {result.level}, {duration(result.duration_seconds)} requested, {at_work} at work"
 
 
 def short(seconds: float) -> str:
-    """Return a duration that fits into a column: "42 s", "1:22 min", "12 min", "7:58 h"."""
+    """Format a duration for a narrow column: "42 s", "1:22 min", "12 min", "7:58 h"."""
     if round(seconds) < 60:
         return f"{seconds:.0f} s"
     if seconds < 600 and round(seconds) % 60:
@@ -224,7 +255,7 @@ def short(seconds: float) -> str:
 
 
 def _who(gpus: Sequence[GpuBurnIn], report: Report) -> str:
-    """Name GPUs and action; for a single GPU also serial and PCI address, as far as there is room."""
+    """Name GPUs and what to do about them; for a single GPU also serial and PCI address, if there is room."""
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     alike = [devices[gpu.gpu_uuid] for gpu in gpus]
     todo = f": {gpus[0].action}" if gpus[0].action is not Action.NOTHING else ""
@@ -244,13 +275,13 @@ def _warming_up(result: BurnInReport) -> Iterator[str]:
     soaks = [gpu.heat_soak for gpu in result.gpus if gpu.heat_soak is not None]
     if not soaks:
         return
-    seconds = sorted(soak.left_out_seconds for soak in soaks if soak.left_out_seconds is not None)
+    seconds = sorted(soak.excluded_seconds for soak in soaks if soak.excluded_seconds is not None)
     spans = dict.fromkeys(short(length) for length in (*seconds[:1], *seconds[-1:]))
     first = ["the first round"] if len(seconds) < len(soaks) else []
     excluded = " and ".join([*([" to ".join(spans)] if spans else []), *first])
     endings = dict.fromkeys(ending for soak in soaks for ending in soak.ended_because)
-    why = ", or ".join("its time limit was over" if ending is Ending.CAP else ending for ending in endings)
-    yield f"warm-up excluded: {excluded}. It ended because {why}"
+    why = ", or ".join(endings)
+    yield f"the warm-up of {excluded} does not count; it ended because {why}"
 
 
 def _health(report: Report) -> Iterator[str]:
@@ -273,21 +304,29 @@ def _without_result(report: Report) -> Iterator[str]:
         yield f"without a result: {failed} (the JSON report has the paths of their logs)"
 
 
-def evidence(result: BurnInReport) -> Iterator[str]:
-    """Describe the checks, over all GPUs, and the rates of the links."""
+def _tested_memory(report: Report) -> str:
+    """Return the memory of which a memory test reports its share."""
+    return "planned memory" if all(device.kind == "cpu" for device in report.gpu_info) else "free memory"
+
+
+def evidence(result: BurnInReport, memory: str = "free memory") -> Iterator[str]:
+    """Yield a line for each kind of check, with its sums over all GPUs, then the rates of the links.
+
+    memory: the memory of which the report has the covered share.
+    """
     for kind in dict.fromkeys(check.check for gpu in result.gpus for check in gpu.checks):
         reports = [check for gpu in result.gpus for check in gpu.checks if check.check == kind]
         wrong = sum(check.mismatches for check in reports)
         transfers = result.wrong_transfers if kind == Workload.LINKS else wrong
         checks = sum(check.checks for check in reports)
         found = f", {wrong:,} wrong" if wrong or transfers else _bound(reports)
-        if transfers != wrong:  # a copy may count against both ends, and a consequence against neither
-            excess = "others are consequences" if transfers > wrong else "a copy may count against both ends"
-            found = f", {plural(transfers, 'wrong transfer')}: {wrong:,} attributed to devices ({excess})"
+        if transfers != wrong:  # a copy may count at both ends, and a consequence at neither
+            excess = "the others follow from these" if transfers > wrong else "a copy may count at both ends"
+            found = f", {plural(transfers, 'wrong transfer')}: {wrong:,} counted as Wrong ({excess})"
         shares = [check.covered_share for check in reports if check.covered_share is not None]
         moved = sum(check.verified_bytes for check in reports) / 1e9
         least = "at least " if len(set(shares)) > 1 else ""
-        covered = f", {moved:,.1f} GB, {least}{100 * min(shares):.0f} % of it covered" if shares else ""
+        covered = f", {moved:,.1f} GB, {least}{100 * min(shares):.0f} % of {memory}" if shares else ""
         # A launch of links is shared by its devices.
         launches = sum(counted.launches for counted in (result.links if kind == Workload.LINKS else reports))
         yield f"{kind}: {checks:,} checks in {plural(launches, 'launch', 'launches')}{covered}{found}"
@@ -295,7 +334,7 @@ def evidence(result: BurnInReport) -> Iterator[str]:
 
 
 def _bound(reports: Sequence[CheckReport]) -> str:
-    """Describe the error rate that the GPU with the fewest checks excludes; per hour only after three hours."""
+    """Describe the error rate that the fewest checks rule out (per hour only after three hours); empty if unknown."""
     each = [check.error_bound for check in reports if check.error_bound is not None]
     hourly = [check.error_bound_per_hour for check in reports if check.error_bound_per_hour is not None]
     if not each:
@@ -304,22 +343,51 @@ def _bound(reports: Sequence[CheckReport]) -> str:
     return f", 0 wrong (error rate below {max(each):.1e} per check{by_the_hour}, 95 % confidence)"
 
 
-def not_tested(result: BurnInReport) -> list[str]:
-    """Return what was not tested and why, planned checks first. Checks with the same reason share a line."""
-    unfinished = {what for gpu in result.gpus for what in gpu.unfinished}
-    alike: dict[tuple[bool, str], set[str]] = {}
-    for gpu in result.gpus:
-        for what, why in gpu.not_tested.items():
-            alike.setdefault((what not in unfinished, why), set()).add(what)
-    lines = sorted((impossible, f"{_joined(sorted(whats))}: {why}") for (impossible, why), whats in alike.items())
+def not_tested(result: BurnInReport, report: Report) -> list[str]:
+    """Return lines: what was not tested and why, planned checks first. Checks with the same reason share a line."""
+    found = _untested(result, report)
+    lines = sorted((not planned, f"{words}: {why}") for planned, words, why in found if not why.startswith(NOT_DECIDED))
     return [words for _, words in lines]
 
 
+def not_decided(result: BurnInReport, report: Report) -> list[str]:
+    """Return the rates that were measured and have no verdict, with the open question."""
+    found = _untested(result, report)
+    return [f"{words}: {why.removeprefix(NOT_DECIDED)}" for _, words, why in found if why.startswith(NOT_DECIDED)]
+
+
+def _untested(result: BurnInReport, report: Report) -> Iterator[tuple[bool, str, str]]:
+    """Yield checks of one reason and the same devices: whether they were planned, their names, and the reason."""
+    unfinished = {what for gpu in result.gpus for what in gpu.unfinished}
+    devices: dict[tuple[str, str], set[str]] = {}
+    for gpu in result.gpus:
+        for what, why in gpu.not_tested.items():
+            devices.setdefault((what, why), set()).add(gpu.gpu_uuid)
+    alike: dict[tuple[bool, str, str], list[str]] = {}
+    for (what, why), uuids in devices.items():
+        named = labels([device for device in report.gpu_info if device.gpu_uuid in uuids])
+        where = f" on {named}" if len(uuids) < len(result.gpus) else ""
+        alike.setdefault((what in unfinished, where, why), []).append(what)
+    for (planned, where, why), whats in alike.items():
+        yield planned, f"{_parts(sorted(whats))}{where}", why
+
+
+def _parts(names: Sequence[str]) -> str:
+    """Write each part once, with its checks: "truth gemm bf16: sign of zero" → "sign of zero (truth gemm bf16)"."""
+    checks: dict[str, list[str]] = {}
+    for check, _, part in (name.rpartition(": ") for name in names):
+        checks.setdefault(part, []).append(check)
+    parts: dict[str, list[str]] = {}
+    for part, names_of_checks in checks.items():
+        parts.setdefault(_joined(names_of_checks), []).append(part)
+    return "; ".join(f"{_joined(of_check)}{f' ({check})' if check else ''}" for check, of_check in parts.items())
+
+
 def _joined(names: Sequence[str]) -> str:
-    """Join names and write their common first words once: "memory: pattern modulo 20, random"."""
+    """Join names and write their common first words once: "pattern modulo 20 and random"."""
     begin = commonprefix(names) if len(names) > 1 else ""  # noqa: RUF071 - cut back to whole words below
     begin = begin[: begin.rfind(" ") + 1]
-    return begin + ", ".join(name.removeprefix(begin) for name in names)
+    return begin + listed((name.removeprefix(begin) for name in names), "and")
 
 
 def _links(result: BurnInReport) -> Iterator[str]:

@@ -15,24 +15,25 @@ from protocol.verification import Mismatch
 
 
 def cell_name(cell: Cell) -> str:
-    """Return the name of a cell, the same on all GPUs."""
+    """Return the name of a cell without its device, so that it is the same on all GPUs."""
     return f"{WORKLOADS[cell.workload].title} of {cell.model} in {cell.precision}"
 
 
 @dataclass(frozen=True)
 class RateVerdict:
-    """Verdict on one kind of rate."""
+    """The verdict on one kind of rate of a GPU: its speed over time, or its speed compared with siblings."""
 
     pace: Pace
     text: str
     why: Why | None = None
     aside: str = ""  # which work was not judged, and why; also part of text
+    undecided: str = ""  # the open question in short, the same for all GPUs that have it
     courses: Mapping[str, Course] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Tally:
-    """Sums of one kind of check on one GPU. operations, verified_bytes: whose results were compared."""
+    """Sums of one kind of check on one GPU. operations, verified_bytes: only work whose results were compared."""
 
     launches: int = 0
     checks: int = 0
@@ -46,7 +47,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Wrong:
-    """A mismatch found by a launch. doubt: why it may be no fault of this GPU, or ""."""
+    """A mismatch found by a launch. doubt: why it may not be the fault of this GPU, or "" if it is."""
 
     workload: Workload
     precision: str
@@ -58,7 +59,7 @@ class Wrong:
 
 @dataclass(frozen=True)
 class Planned:
-    """A planned cell of a GPU and its number of checks."""
+    """A planned cell of a GPU, with the number of checks made and why there are none."""
 
     workload: Workload
     name: str
@@ -78,7 +79,7 @@ class Idle:
 
 @dataclass(frozen=True)
 class Ahead:
-    """What completes a burn-in: `resume`, or a new burn-in."""
+    """What completes an incomplete burn-in: the remaining time for `resume`, and the options of a new burn-in."""
 
     left_s: float  # remaining time, for `resume`
     launch_s: float  # length of its launches
@@ -119,5 +120,5 @@ class Work:
 
     @property
     def mismatches(self) -> int:
-        """All mismatches, with details or without."""
+        """Number of all mismatches, with or without details."""
         return sum(tally.mismatches for tally in self.tallies.values())

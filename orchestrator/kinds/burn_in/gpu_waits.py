@@ -1,7 +1,7 @@
-"""When a device may have waited for others, as far as the journal shows. Pure.
+"""When a device may have waited for other devices, as far as the journal shows. Pure.
 
-It waits while a failed launch is repeated, another process uses a GPU, or memory is not given back, until the GPU is
-given up (state/blocked_gpus.py).
+A device waits while a failed launch is repeated, while another process uses a GPU, or while a GPU's memory is not free.
+The wait ends at the latest when that GPU is quarantined (state/blocked_gpus.py).
 """
 
 import bisect
@@ -25,7 +25,7 @@ _LONGEST_NS: Final = round((PATIENCE_S + TIMEOUT_S) * 1e9)
 
 
 def waits_by_segment(archive: Archive, lost: Iterable[Lost]) -> Mapping[Segment, Sequence[Span]]:
-    """Return the waits on any device, by session. lost: failed launches of the whole run."""
+    """Return by session when a device may have waited for any other device. lost: failed launches of the whole run."""
     waits: dict[Segment, list[Span]] = defaultdict(list)
     again = {(attempt.start.cell, attempt.start.round) for attempt, _, _ in lost}
     for attempt in archive.attempts:
@@ -40,7 +40,7 @@ def waits_by_segment(archive: Archive, lost: Iterable[Lost]) -> Mapping[Segment,
 
 
 def for_links(archive: Archive, uuid: str) -> Iterator[tuple[Segment, Span]]:
-    """Yield waits before a launch on several devices, for the report. They excuse no gap."""
+    """Yield session and time of waits before launches on several devices. They are reported, but explain no gap."""
     several = {cell.id: len(cell.devices) > 1 for cell in archive.stored.plan.cells if uuid in cell.devices}
     for segment in archive.segments:
         attempts = [attempt for attempt in archive.attempts if attempt.segment == segment]
@@ -60,7 +60,7 @@ def for_links(archive: Archive, uuid: str) -> Iterator[tuple[Segment, Span]]:
 
 
 def over_ns(attempt: Attempt) -> int:
-    """Return when a launch ended; its start if it ended in a later session, whose clock may differ."""
+    """Return the end of a launch in monotonic ns; its start if it ended in a later session, whose clock may differ."""
     return attempt.start.at_ns + round((attempt.lasted_ms or 0.0) * 1e6)
 
 
@@ -77,7 +77,7 @@ def _foreign(records: Iterable[Foreign]) -> Iterator[Span]:
 
 
 def _memory(archive: Archive) -> Iterator[tuple[Segment, Span]]:
-    """Spans from a launch that did not give its memory back to the next launch on the device."""
+    """Yield the times from the end of a launch that did not free its memory to the next launch on the device."""
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     launched: dict[tuple[Segment, str], list[Attempt]] = defaultdict(list)
     for attempt in archive.attempts:

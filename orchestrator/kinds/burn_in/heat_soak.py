@@ -1,4 +1,4 @@
-"""The end of a GPU's heat soak, before which its rates are not judged. Pure."""
+"""The end of a GPU's heat soak: the time at the start while it warms up, whose rates are not judged. Pure."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from protocol.cell import Device, DeviceKind
 
 @dataclass(frozen=True)
 class HeatSoak:
-    """The unjudged first part of a GPU's work. Windows are counted as in stats/windows.py."""
+    """The first part of a GPU's work, whose rates are not judged. begin: its first window (see stats/windows.py)."""
 
     begin: int
     until: int | None  # first judged window; None without temperatures, which excludes the first round
@@ -28,17 +28,20 @@ class HeatSoak:
     reached_c: float | None = None
 
     def leaves_out(self, round_: int, at_ns: int) -> bool:
-        """Whether the work of a launch at `at_ns` (monotonic) is excluded. round_: of the launch."""
+        """Whether a launch in round `round_` that worked at `at_ns` (monotonic nanoseconds) is excluded."""
         return round_ == 0 if self.until is None else at_ns < self.until * WINDOW_NS
 
     @property
     def seconds(self) -> float | None:
-        """Duration in seconds, a whole number of windows; None without temperatures."""
+        """Duration in seconds, a multiple of the ten seconds of a window; None without temperatures."""
         return None if self.until is None else (self.until - self.begin) * WINDOW_NS / 1e9
 
 
 def heat_soak(work: Sequence[Climate], begin: int, end: int, requested_s: float, rule: HeatSoakRule) -> HeatSoak:
-    """Return the heat soak of a GPU at work in the windows `begin` to `end`, both included."""
+    """Return the heat soak of a GPU. work: its temperatures. begin, end: numbers of its first and last window at work.
+
+    requested_s: requested duration of the burn-in in seconds.
+    """
     readings = [
         (climate.number, climate.temperature_c)
         for climate in work
@@ -62,7 +65,7 @@ Soaks = Mapping[tuple[str, Segment], HeatSoak]  # Heat soaks by device and sessi
 
 
 def heat_soaks(archive: Archive, evidence: Evidence, terms: BurnIn) -> Soaks:
-    """Return the heat soak of every device and session with a launch."""
+    """Return the heat soak for each device and each session in which the device had a launch."""
     attempts: dict[tuple[str, Segment], list[Attempt]] = defaultdict(list)
     for attempt in archive.attempts:
         attempts[attempt.start.device, attempt.segment].append(attempt)
@@ -76,21 +79,21 @@ def heat_soaks(archive: Archive, evidence: Evidence, terms: BurnIn) -> Soaks:
 
 
 def not_tested(device: Device, evidence: Evidence) -> dict[str, str]:
-    """Report that a GPU without temperature readings cannot be stopped for heat."""
+    """Return "temperature limit" → reason for a GPU without temperature readings, else an empty dict."""
     climates = evidence.devices.get(device.uuid, DeviceEvidence()).climates.values()
     read = any(one.temperature_c is not None for own in climates for one in own)
     return {} if read or device.kind is not DeviceKind.CUDA else {"temperature limit": "no temperature readings"}
 
 
 def reported(device: Device, soaks: Soaks) -> HeatSoakReport | None:
-    """Return the heat soak of a device for the report; None for a CPU device, and without a launch."""
+    """Return the heat soak of a device for the report; None for a CPU device, and for a GPU without a launch."""
     own = [soak for (uuid, _), soak in soaks.items() if uuid == device.uuid]
     if device.kind is not DeviceKind.CUDA or not own:
         return None
     seconds = [soak.seconds for soak in own if soak.seconds is not None]
     reached = [soak.reached_c for soak in own if soak.reached_c is not None]
     return HeatSoakReport(
-        left_out_seconds=sum(seconds) if seconds else None,
+        excluded_seconds=sum(seconds) if seconds else None,
         ended_because=tuple(dict.fromkeys(soak.ending for soak in own)),
         reached_c=max(reached, default=None),
     )

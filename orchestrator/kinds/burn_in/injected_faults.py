@@ -1,4 +1,4 @@
-"""Decide whether each injected fault was found. A slowed GPU shows only beside its siblings. Pure."""
+"""Decide whether each injected fault was found. A slowed GPU is found only by comparison with its siblings. Pure."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
@@ -22,7 +22,10 @@ def injected(
     paces: Mapping[str, Mapping[str, RateVerdict]],
     too_hot: Collection[str],
 ) -> Iterator[InjectedReport]:
-    """Return the outcome of each fault. A launch without a valid result counts only if it found the fault."""
+    """Yield the outcome of each fault. A launch without a valid result counts only if it found the fault.
+
+    paces: verdicts on the speed of each GPU (rate_checks.paces).
+    """
     by_uuid = {device.uuid: device for device in devices}
     for request in faults:
         mine = [launch for launch in good if request.device in launch[1].devices]
@@ -56,7 +59,7 @@ def _flipped(mine: Sequence[Launched], more: int, device: str) -> tuple[Fate, st
 
 
 def _shows(seen: Mapping[str, Verification], device: str) -> bool:
-    """Whether a device found mismatches of its own, or other devices found mismatches in its copies."""
+    """Whether a device found wrong results of its own, or other devices found wrong copies from it. seen: by device."""
     if device in seen and seen[device].mismatches > len(seen[device].kept):
         return True  # mismatches without details
     return any(
@@ -71,7 +74,8 @@ def _slowed(mine: Sequence[Launched], paces: Mapping[str, RateVerdict]) -> tuple
     if not launches:
         return Fate.UNDONE, "the GPU has no result of work on its own"
     outcome = f"injected into {plural(launches, 'launch', 'launches')}"
-    if any(verdict.pace is Pace.SLOWER and kind.startswith(BESIDE) for kind, verdict in paces.items()):
-        return Fate.FOUND, f"{outcome}, found {BESIDE}"
-    why = f"{BESIDE}: {paces[BESIDE].text}" if BESIDE in paces else "the rates of the GPU were not judged"
+    if any(kind in paces and paces[kind].pace is Pace.SLOWER for kind in BESIDE.values()):
+        return Fate.FOUND, f"{outcome}, found by its speed compared with siblings"
+    soak = BESIDE[Workload.SOAK]
+    why = f"{soak}: {paces[soak].text}" if soak in paces else "the rates of the GPU were not judged"
     return Fate.MISSED, f"{outcome}, not found: {why}"

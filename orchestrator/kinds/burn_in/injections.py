@@ -1,7 +1,7 @@
-"""Faults that a burn-in injects into itself to prove that they are found (`--inject`). Pure.
+"""Faults that a burn-in injects into itself to prove that it finds them (`--inject`). Pure.
 
-flip:<gpu>:<round>[:bits]    flips bits (default 1) once in every check of that round, counted from 1
-slow:<gpu>:<percent>         slows down everything that this GPU does by itself
+flip:<gpu>:<round>[:bits]    flips bits (default 1) in every check of that round; rounds are counted from 1
+slow:<gpu>:<percent>         makes all work of this GPU slower, except work on several GPUs together
 hot:<gpu>:<celsius>          replaces the measured temperature of the GPU (gpu/telemetry/sampler.py)
 """
 
@@ -23,7 +23,7 @@ HOTTEST_READ_C = 200  # Beyond the limit of any board, so that every board can b
 
 
 def parse(text: str, devices: Sequence[Device], origin: str = "--inject") -> InjectedFault:
-    """Parse a fault. <gpu>: number or UUID of a device of the run. Raises ConfigError."""
+    """Parse the text of one fault. Its <gpu> is the number or UUID of a device of the run. Raises ConfigError."""
     kind, *words = text.split(":")
     if kind not in FAULTS:
         raise ConfigError(f"{origin} {text}: there is no fault '{kind}'.{did_you_mean(kind, FAULTS)} Use {FORMS}")
@@ -47,7 +47,7 @@ def parse(text: str, devices: Sequence[Device], origin: str = "--inject") -> Inj
 
 
 def require_one_of_each(faults: Sequence[InjectedFault], device: Device, origin: str = "--inject") -> None:
-    """Raise ConfigError for faults of a device that exclude each other: only one would happen."""
+    """Raise ConfigError if several faults of a device exclude each other, so that only one would happen."""
     mine = [fault for fault in faults if fault.device == device.uuid]
     for kind, count in (
         ("slow", sum(fault.slow_percent > 0 for fault in mine)),
@@ -67,7 +67,7 @@ def require_one_of_each(faults: Sequence[InjectedFault], device: Device, origin:
 def describe(fault: InjectedFault, device: Device) -> str:
     """Describe what a fault does to its device."""
     if fault.hot_c is not None:
-        return f"the temperature of {device.label} reads as {fault.hot_c} degrees C all the time"
+        return f"the temperature of {device.label} reads as {fault.hot_c} °C all the time"
     if fault.slow_percent:
         return f"{device.label} takes {fault.slow_percent:g} % longer for all work on its own"
     flipped = f"{plural(fault.flip_bits, 'bit')} of one output"
@@ -75,7 +75,7 @@ def describe(fault: InjectedFault, device: Device) -> str:
 
 
 def for_launch(faults: Sequence[InjectedFault], device: str, round_: int, workload: Workload) -> Injection | None:
-    """Return what a launch injects, or None. Link launches are never slowed: that would slow all GPUs."""
+    """Return what a launch injects; None if nothing. Link launches are never slowed: that would slow all GPUs."""
     mine = [fault for fault in faults if fault.device == device and fault.round in (None, round_)]
     bits = max((fault.flip_bits for fault in mine), default=0)
     slow = max((fault.slow_percent for fault in mine if workload is not Workload.LINKS), default=0.0)
@@ -83,12 +83,12 @@ def for_launch(faults: Sequence[InjectedFault], device: str, round_: int, worklo
 
 
 def hot(faults: Sequence[InjectedFault]) -> dict[str, int]:
-    """Return the injected temperature of each GPU."""
+    """Return the injected temperature in degrees Celsius of each GPU that has one, by UUID."""
     return {fault.device: fault.hot_c for fault in faults if fault.hot_c is not None}
 
 
 def _device(words: Sequence[str], devices: Sequence[Device]) -> tuple[str | None, list[str]]:
-    """Split off the device at the beginning of `words`. Names of CPU devices ("cpu:0") contain a colon."""
+    """Split words into the UUID of the device (None if unknown) and the rest. The device "cpu:0" takes two words."""
     for taken in (2, 1):
         name = ":".join(words[:taken])
         for device in devices:

@@ -1,4 +1,4 @@
-"""The burn-in: rounds of checks until its time is up, and a verdict on each GPU."""
+"""The burn-in as a kind of run: rounds of checks until its time is up, and a verdict on each GPU."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -34,7 +34,7 @@ def plan(configuration: Configuration, devices: Sequence[Device]) -> Plan:
 
 
 def launch_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return the terms of a launch."""
+    """Return the terms of a launch: what its worker has to do, and for how long."""
     burn_in, own = requested(configuration), configuration.deadlines
     cell_s = burn_in.cell_s[device.kind]
     most_s = 2 * cell_s + HANGS_S
@@ -49,13 +49,13 @@ def launch_terms(configuration: Configuration, device: Device, slot: Slot, cell:
 
 
 def telemetry_terms(configuration: Configuration) -> TelemetryTerms:
-    """Return the temperature limit and the injected temperatures."""
+    """Return the temperature limit and the injected temperatures for the telemetry process."""
     burn_in = requested(configuration)
     return TelemetryTerms(TemperatureStop(celsius=burn_in.max_temperature_c), injections.hot(burn_in.injections))
 
 
 def as_reported(stored: StoredRun) -> Configuration:
-    """Return the configuration with the models and batch sizes of its cells."""
+    """Return the configuration with only the models and batch sizes that the planned cells use."""
     cells, models = stored.plan.cells, stored.configuration.by_name
     return msgspec.structs.replace(
         stored.configuration,
@@ -111,11 +111,11 @@ BURN_IN: Final = Kind(
     telemetry_terms=telemetry_terms,
     next_rounds=more_rounds.more,
     remaining=busy_time.remaining,
-    works_around_halts=True,
+    works_around_pauses=True,
     report=ReportTerms(
         health_level="burn-in",
         as_reported=as_reported,
-        short_of_launches="measured at least once, with rounds remaining",
+        short_of_launches="measured at least once, but not in every planned round",
         analyse=analysed,
     ),
     layout=Layout(
@@ -127,6 +127,7 @@ BURN_IN: Final = Kind(
         answer=chapter.answer,
         one_page=True,
         checks=True,
+        judges_gpus=True,
         profile=chapter.profile,
     ),
 )

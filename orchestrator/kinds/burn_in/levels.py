@@ -20,13 +20,16 @@ _SHORTEST_ROUND: Final = 0.5  # Share of even the shortest duration that a round
 
 
 def requested(configuration: Configuration) -> BurnIn:
-    """Return the burn-in of a configuration that has one."""
+    """Return the burn-in part of a configuration that must have one."""
     assert configuration.burn_in is not None
     return configuration.burn_in
 
 
 class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Checks of a round. replay: model → precision by kind of device. links: precisions of the sums."""
+    """The checks of a burn-in round at one level, such as "quick". truth, soak: precisions of their products.
+
+    links: of the sums. replay: kind of device → model → precision. up_to_s: longest duration with this default level.
+    """
 
     truth: tuple[Precision, ...]
     soak: tuple[Precision, ...]
@@ -35,12 +38,12 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     up_to_s: float | None = None
 
     def cells(self, kind: DeviceKind, *, steps: bool) -> int:
-        """Return the most cells of a round on this kind of device, the memory test included."""
+        """Return the largest number of cells of a round on this kind of device. steps: whether load steps are added."""
         return len(self.soak) + len(self.truth) + steps + len(self.replay[kind]) + len(self.links) + 1
 
 
 class OnDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Sizes on one kind of device: side of matrices, batch of training steps, MiB sent to each other device."""
+    """Sizes and lengths of cells on one kind of device; configs/burn_in.yaml explains each."""
 
     side: int
     links_mib: int
@@ -51,7 +54,7 @@ class OnDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HeatSoakRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When a GPU has warmed up; see configs/burn_in.yaml."""
+    """The rule that decides when a GPU has warmed up; see configs/burn_in.yaml."""
 
     rise_c: float
     windows: int
@@ -59,19 +62,19 @@ class HeatSoakRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     most_share: float
 
     def most_windows(self, requested_s: float) -> int:
-        """Return the windows after which a GPU is judged even while it still warms up."""
+        """Return the number of windows (stats/windows.py) after which a GPU is judged even if it still warms up."""
         return math.ceil(min(self.most_s, self.most_share * requested_s) * 1e9 / WINDOW_NS)
 
 
 class StepsRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Seconds of load and of rest under --steps."""
+    """Seconds of load and seconds of rest that alternate under --steps."""
 
     on_s: float
     off_s: float
 
 
 class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole file. At least `least_rounds` rounds must fit into the duration less `starting_s`."""
+    """All of configs/burn_in.yaml. At least `least_rounds` rounds must fit into the duration less `starting_s`."""
 
     levels: dict[str, Level]
     devices: dict[DeviceKind, OnDevice]
@@ -81,14 +84,14 @@ class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     steps: StepsRule
 
     def level_for(self, duration_s: float) -> str:
-        """Return the default level for a duration."""
+        """Return the name of the level for a burn-in of this duration, if the user chooses none."""
         fitting = [
             name for name, level in self.levels.items() if level.up_to_s is not None and duration_s <= level.up_to_s
         ]
         return fitting[0] if fitting else LONGEST
 
     def cell_s(self, duration_s: float, kind: DeviceKind, level: str, *, steps: bool = False) -> float:
-        """Return the seconds of one cell: short enough that a whole round fits."""
+        """Return the seconds of one cell: short enough that a whole round of this level fits into the duration."""
         bounds = self.devices[kind]
         wanted_s = min(max(duration_s * bounds.share, bounds.least_s), bounds.most_s)
         round_s = max((duration_s - self.starting_s) / self.least_rounds, duration_s * _SHORTEST_ROUND)
@@ -97,5 +100,5 @@ class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @functools.cache
 def load(folder: Path | None = None) -> BurnInTable:
-    """Return the shipped table, or that of `folder`. Raises ConfigError for an invalid file."""
+    """Return the table that ships with gpubench, or that of `folder`. Raises ConfigError for an invalid file."""
     return yaml_file.read((folder or configs_folder()) / "burn_in.yaml").convert(BurnInTable)

@@ -1,4 +1,4 @@
-"""Launches on several devices: each device's share in them, and their rates. Pure."""
+"""Launches on several devices: which mismatches count against each device, and the rates of the links. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import median
@@ -18,7 +18,7 @@ from protocol.cell import Cell, Device, Workload
 from protocol.result import SeriesName
 from protocol.verification import Mismatch, Verification
 
-LATER: Final = ": in later rounds"  # Suffix of links that were tested, but not until the end of the burn-in
+LATER: Final = ": later rounds"  # Suffix of links that were tested, but not until the end of the burn-in
 _NONE = "the device has none in this run"
 _SLICE = "a slice of a GPU has no links of its own"
 
@@ -31,7 +31,7 @@ class Accused(NamedTuple):
 
 
 class Attributed(NamedTuple):
-    """What one device of a launch verified, with the mismatches that count against it."""
+    """What one device of a launch verified, with the mismatches that count against this device."""
 
     verification: Verification | None  # None: nothing
     doubts: tuple[str, ...] = ()  # for each mismatch why another device may be at fault, or ""
@@ -50,7 +50,7 @@ def accused(
     deviations: Iterable[Deviation],
     devices: Iterable[Device],
 ) -> Accused:
-    """Return the devices that explain wrong copies. Errors of a device that works alone prove a fault."""
+    """Return the devices that explain wrong copies. Wrong results of a device that works alone prove it faulty."""
     transfers = [seen for cell, seen in launches if cell.workload is Workload.LINKS]
     proven = {one.sample.device for one in deviations}
     for cell, seen in launches:
@@ -68,7 +68,7 @@ def _is_proof(verification: Verification) -> bool:
 def attributed(
     seen: Mapping[str, Verification], cell: Cell, device: str, accused: Accused, *, cut_off: bool = False
 ) -> Attributed:
-    """Return what a launch shows of one device. cut_off: it ended before all devices had a result."""
+    """Return what a launch shows about one device. cut_off: the launch ended before all devices had a result."""
     own = seen.get(device)
     if own is None or len(cell.devices) == 1:
         return Attributed(own, () if own is None else ("",) * len(own.kept))
@@ -81,7 +81,7 @@ def attributed(
 
 
 def count_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> int:
-    """Count wrong copies, sums and own numbers, each once. Each may count against two devices."""
+    """Count the mismatches of link launches, each once, although a mismatch may count against two devices."""
     return sum(
         verification.mismatches
         for cell, seen in launches
@@ -91,7 +91,7 @@ def count_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> 
 
 
 def not_tested(device: Device, run: StoredRun, quarantined: Collection[str]) -> dict[str, str]:
-    """Return why links of a device are not tested, or no longer tested. quarantined: quarantined devices."""
+    """Return link check → why it is not tested, or no longer tested, on a device. quarantined: UUIDs of devices."""
     if not linked(device, run.devices):
         return {Workload.LINKS: _NONE if device.slice_of is None else _SLICE}
     labels = {other.uuid: other.label for other in run.devices}
@@ -100,12 +100,13 @@ def not_tested(device: Device, run: StoredRun, quarantined: Collection[str]) -> 
         out = [labels[uuid] for uuid in cell.devices if uuid in quarantined and uuid != device.uuid]
         if cell.workload is Workload.LINKS and device.uuid in cell.devices and out:
             what = f"{cell.workload} {cell.model} {cell.precision}{LATER}"
-            reasons[what] = f"{' and '.join(out)} quarantined, and this check needs all devices"
+            were = "was" if len(out) == 1 else "were"
+            reasons[what] = f"{' and '.join(out)} {were} quarantined, and this check needs all devices"
     return reasons
 
 
 def rates(good: Sequence[tuple[Cell, LaunchEvidence]]) -> Iterator[LinksReport]:
-    """Return the rates of each link cell: medians over its launches."""
+    """Yield the rates of each link cell: the medians over its launches."""
     cells = {cell.id: cell for cell, _ in good if cell.workload is Workload.LINKS}
     for cell_id, cell in cells.items():
         launches = [evidence for of, evidence in good if of.id == cell_id]

@@ -3,10 +3,10 @@
     hung while at work on the device ────────────────────────────────────▶ UNKNOWN
     failed otherwise ────────────────────────────┬─ not repeated ────────▶ UNKNOWN
                                                  └─ repeated with result ▶ WARN
-    ended with the run or its time ─┬─ long overdue ─────────────────────▶ hung
-                                    └─ in time ──────────────────────────▶ no finding
+    ended because the run or its time ended ─────┬─ long overdue then ───▶ as hung
+                                                 └─ not overdue ─────────▶ no finding
     result file damaged or deleted ──────────────┬─ not repeated ────────▶ UNKNOWN
-    ended by the host or somebody on it ─────────┴─ repeated with result ▶ no finding
+    ended by the host or a user of the host ─────┴─ repeated with result ▶ no finding
 
 A repetition does not excuse a hang, as it does not excuse wrong bits.
 """
@@ -42,15 +42,15 @@ class Lost(NamedTuple):
 
 
 def pauses(archive: Archive) -> Mapping[Segment, tuple[Span, ...]]:
-    """Return when the orchestrator was suspended in each session. No deadline ran meanwhile."""
+    """Return the times at which the orchestrator was suspended, by session. No deadline ran in these times."""
     return {
-        segment: tuple((one.at_ns - round(one.seconds * 1e9), one.at_ns) for one in stood_still)
-        for segment, stood_still in zip(archive.segments, archive.stood_still, strict=True)
+        segment: tuple((one.at_ns - round(one.seconds * 1e9), one.at_ns) for one in suspended)
+        for segment, suspended in zip(archive.segments, archive.suspended, strict=True)
     }
 
 
 def lost(archive: Archive, burn_in: BurnIn, damaged: Mapping[int, str] = MappingProxyType({})) -> tuple[Lost, ...]:
-    """Return all launches that are a finding. damaged: launch → what is wrong with its result file."""
+    """Return the launches without a result that are findings. damaged: launch → what is wrong with its result file."""
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     kinds = {device.uuid: device.kind for device in archive.stored.devices}
     longest_s, halted = _longest_s(archive.attempts, cells), pauses(archive)
@@ -70,7 +70,7 @@ def lost(archive: Archive, burn_in: BurnIn, damaged: Mapping[int, str] = Mapping
 
 
 def cut_off(archive: Archive, launches: Sequence[Lost], device: Device) -> Iterator[Attempt]:
-    """Return the launches of a device that the end of the run or of its time cut off, without the findings."""
+    """Yield a device's launches that the end of the run, or of its time, cut off. launches: findings to exclude."""
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     findings = {one.attempt.start.launch for one in launches}
     for attempt in archive.attempts:
@@ -80,21 +80,21 @@ def cut_off(archive: Archive, launches: Sequence[Lost], device: Device) -> Itera
 
 
 def failures(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
-    """Return the failed launches of a device that were not repeated. done: cells and rounds with a result."""
+    """Describe each failed launch of a device that was not repeated. done: (cell, round) of launches with a result."""
     for launch in _not_repeated(launches, done, device):
         if launch.failure.category is not Category.RESULT_LOST:
             yield _describe(*launch)
 
 
 def lost_results(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
-    """Return the launches of a device whose result file is lost; `resume` measures them again."""
+    """Describe each launch of a device whose result file is lost; `resume` measures such a launch again."""
     for launch in _not_repeated(launches, done, device):
         if launch.failure.category is Category.RESULT_LOST:
             yield _describe(*launch)
 
 
 def repeated(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
-    """Return the failed launches of a device that were repeated, except those blamed on others or on the outside."""
+    """Describe each failed launch that was repeated, unless another device or an outside event made it fail."""
     for launch in launches:
         ours = device.uuid in launch.cell.devices and (launch.failure.device or device.uuid) == device.uuid
         if ours and _is_repeated(launch, done) and not has_trait(launch.failure.category, Trait.FROM_OUTSIDE):

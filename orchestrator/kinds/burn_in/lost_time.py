@@ -1,4 +1,4 @@
-"""Explain when a device of a burn-in was not at work and the time did not count as served. Pure."""
+"""Explain why some time of a burn-in did not count as served: a device was not at work then. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _CUT_OFF: Final = "a launch was cut off, which counts only for the length of a c
 
 @dataclass(frozen=True)
 class Missing:
-    """Uncounted seconds without work, from `at` (seconds since the epoch) on, and the reason."""
+    """Seconds without work that do not count as served. at: their start in seconds since the epoch. why: the reason."""
 
     at: float
     seconds: float
@@ -36,7 +36,7 @@ def describe(
     lost: Sequence[Lost],
     waits: Mapping[Segment, Sequence[Span]],
 ) -> str:
-    """Describe the longest loss of a device and the number of losses; "" without any."""
+    """Describe the longest uncounted time of a device, and how many such times there were; "" if there was none."""
     losses = [
         Missing(attempt.segment.at(begin_ns), (end_ns - begin_ns) / 1e9, f"a worker was paused in {cell_name(cell)}")
         for attempt, cell, stalls in stalled
@@ -65,7 +65,7 @@ def _gaps(
     edges = [(begin_ns, begin_ns), *spans, (end_ns, end_ns)]
     for place, gap in enumerate(served_time.between(edges)):
         counted = {0: served_time.started_s(load), len(spans): 0.0}
-        counted_s = counted[place] if place in counted else served_time.ordinary_s(gap, load.halts)
+        counted_s = counted[place] if place in counted else served_time.ordinary_s(gap, load.suspensions)
         if (seconds := (gap[1] - gap[0]) / 1e9 - counted_s) >= _REPORTED_S:
             ordinary = {0: "the first launch began late", len(spans): "no launch followed"}
             why = _why(gap, failed, waits, load) or ordinary.get(place, "no launch was at work")
@@ -89,7 +89,7 @@ def _why(gap: Span, failed: Sequence[Lost], waits: Sequence[Span], load: Load) -
     for attempt, cell, failure in failed:
         if attempt.start.at_ns < gap[1] and over_ns(attempt) > gap[0]:
             return f"a launch of {cell_name(cell)} failed: {failure.category}"
-    if _any_in(gap, load.halts):
+    if _any_in(gap, load.suspensions):
         return "the orchestrator was suspended"
     if _any_in(gap, load.cut_off):
         return _CUT_OFF

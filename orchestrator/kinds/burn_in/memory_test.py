@@ -1,4 +1,4 @@
-"""The memory test over a whole burn-in: checked share of the memory, and patterns. Pure."""
+"""The memory test over a whole burn-in: the share of the memory that was checked, and its patterns. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ _WHOLE: Final = {
 
 
 def not_tested(launches: Sequence[Verification]) -> dict[str, str]:
-    """Return the speed and the unfinished patterns of a memory test as not tested; empty without a memory test."""
+    """Return check → reason: the speed, which is never judged, and unfinished patterns; empty without a memory test."""
     times_by_pattern = marched(launches)
     speed = {f"{Workload.MEMORY}: speed": SPEED} if times_by_pattern else {}
     return speed | {
@@ -29,7 +29,7 @@ def not_tested(launches: Sequence[Verification]) -> dict[str, str]:
 
 
 def marched(launches: Sequence[Verification]) -> Mapping[str, int]:
-    """Return how often each pattern was marched from end to end."""
+    """Return how often the test went through the whole memory with each pattern, by pattern."""
     found: Counter[str] = Counter()
     for launch in launches:
         found.update(launch.patterns)
@@ -38,7 +38,7 @@ def marched(launches: Sequence[Verification]) -> Mapping[str, int]:
 
 @dataclass(frozen=True)
 class Covered:
-    """The checked share of a device's memory (0 to 1), described. why: the reason why it is not larger."""
+    """The share (0 to 1) of a device's memory that was checked, as number and text. why: why it is not larger."""
 
     share: float
     text: str
@@ -46,7 +46,7 @@ class Covered:
 
 
 def covered(launches: Sequence[Verification], kind: DeviceKind) -> Covered | None:
-    """Return the best coverage by one launch; None if no launch reports any."""
+    """Return the largest share that a single launch checked; None if no launch reports a share."""
     shares = [launch.share for launch in launches if launch.share is not None and launch.share.whole > 0]
     if not shares:
         return None
@@ -58,7 +58,7 @@ def covered(launches: Sequence[Verification], kind: DeviceKind) -> Covered | Non
 
 
 def lacking(best: Covered | None) -> str:
-    """Return why the coverage does not suffice for a PASS, or ""."""
+    """Return why the checked share of the memory is too small for a PASS; "" if it is large enough."""
     if best is None:
         return "the memory test reports no coverage"
     if best.share >= LEAST:

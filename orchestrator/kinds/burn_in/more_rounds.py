@@ -1,6 +1,6 @@
 """Add a round to a burn-in whose planned launches are done before its time is up. Pure.
 
-Devices that share cells get a round together. A round without any result is the last one.
+Devices that share cells get a round together. After a round without any result no round is added.
 """
 
 import random
@@ -36,7 +36,7 @@ def _sharing(state: RunState, uuid: str) -> Sequence[str]:
 
 
 def _round(state: RunState, uuids: Sequence[str], seed: int, fits: Callable[[Cell], bool]) -> Iterable[Slot]:
-    """One more round in the same random order on each device; empty if their last one had no result."""
+    """Return one more round, in the same random order on each device; empty if the last round had no result."""
     queues = [_cells_of(state, uuid, uuids) for uuid in uuids]
     ids = list(dict.fromkeys(cell.id for cells in queues for cell in cells))
     earlier = _so_far(state, ids)

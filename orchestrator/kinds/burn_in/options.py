@@ -12,7 +12,7 @@ HOTTEST_C: Final = 120  # Range of a temperature limit: no GPU at work is colder
 
 
 class BurnInNeed(enum.StrEnum):
-    """What an option needs to have an effect in a burn-in; the value is the message that it is missing."""
+    """What an option needs to have an effect in a burn-in. Each value is the message shown if it is missing."""
 
     STEPS = "it needs --steps"
 
@@ -29,29 +29,28 @@ OPTIONS: Final = (
         "--burn-in DURATION",
         "burn_in.duration",
         Kind.TEXT,
-        "Load and verify every device for this long (10m, 8h, 1h30m); one verdict per device.",
+        "Verify each device under load: 10m, 8h, 1h30m.",
     ),
     Option(
         "--level NAME",
         "burn_in.level",
         Kind.TEXT,
-        "quick, standard or full.",
-        default="up to 10m, up to 1h, longer",
+        "quick, standard, full.",
+        default="by the duration",
         choices=level_names,
     ),
     Option(
         "--inject FAULT",
         "burn_in.inject",
         Kind.WORDS,
-        "Inject a fault, to prove that it is found: flip:<gpu>:<round>[:bits], slow:<gpu>:<percent> or "
-        "hot:<gpu>:<celsius>; such a run cannot pass.",
+        "Inject a fault, as a test: flip:0:1, slow:0:20.",
         separator="",
     ),
     Option(
         "--max-temperature CELSIUS",
         "burn_in.max_temperature",
         Kind.NUMBER,
-        "Stop the load of a GPU that is this hot for 10 s.",
+        "Stop a hotter GPU.",
         default="its slowdown limit",
         needs=Need.GPUS,
         least=COLDEST_C,
@@ -61,7 +60,7 @@ OPTIONS: Final = (
         "--steps",
         "burn_in.steps",
         Kind.SWITCH,
-        "Also step between idle and full load, each GPU at its own time.",
+        "Also step between idle and full load.",
     ),
     Option(
         "--in-phase",

@@ -1,13 +1,14 @@
 """Judge whether a GPU slowed down or is slower than its siblings, and why. Pure.
 
 Rates count after the heat soak. CPU devices share their cores, so they are not judged. The memory test has no rate: its
-patterns differ by a factor of eight, and a launch ends within one.
+patterns differ in speed by a factor of eight, and a launch may end within any pattern.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
+
+import msgspec
 
 from orchestrator.analysis.evidence import DeviceEvidence, LaunchEvidence, kind_of_work
 from orchestrator.config import margins
@@ -26,19 +27,18 @@ from orchestrator.stats.windows import WINDOW_NS, Window
 from orchestrator.store.records import Segment
 from protocol.cell import Cell, Device, DeviceKind, Workload
 
-OVER_TIME: Final = "over time"
-BESIDE: Final = "compared with its siblings"
+OVER_TIME: Final = "speed over time"
 _PACES: Final = {
     drift.DriftVerdict.SLOWING: Pace.SLOWER,
     drift.DriftVerdict.STEADY: Pace.STEADY,
     drift.DriftVerdict.TOO_SHORT: Pace.INCONCLUSIVE,
 }
-BESIDE_BY_WORKLOAD: Final = {
-    Workload.SOAK: BESIDE,
-    Workload.TRUTH: f"{BESIDE} in the check truth",
-    Workload.REPLAY: f"{BESIDE} in training",
+BESIDE: Final = {
+    workload: f"speed in the check {workload}" for workload in (Workload.SOAK, Workload.TRUTH, Workload.REPLAY)
 }
 """Workloads whose rate is the GPU's own. Each is judged separately: steady load would hide noisier training."""
+NOT_DECIDED: Final = "not decided: "
+"""Beginning of the reason why a rate that was measured has no verdict."""
 _WAITED: Final = "the GPU waited for the host, so its rate is the host's"
 _ALL_WAITED: Final = "not judged: the GPU waited for the host in all of its work"
 _FEW: Final = "too few siblings have more than one launch that did not wait for the host"
@@ -49,7 +49,7 @@ Rates = Sequence[tuple[Window, Reading]]  # Windows of one GPU with its readings
 def paces(
     devices: Sequence[Device], good: Sequence[Launched], seen: Mapping[str, DeviceEvidence], soaks: Soaks
 ) -> dict[str, dict[str, RateVerdict]]:
-    """Return the rate verdicts of each device: over time, and compared with its siblings."""
+    """Return device → kind of rate → verdict. Kinds: speed over time; speed in a workload, compared with siblings."""
     found: dict[str, dict[str, RateVerdict]] = defaultdict(dict)
     kinds: dict[str, list[str]] = defaultdict(list)
     margin = margins.load()
@@ -69,23 +69,29 @@ def paces(
             for one in mine
             if not soaks[one[0].start.device, one[0].segment].leaves_out(one[0].start.round, one[0].start.at_ns)
         ]
-        for workload, title in BESIDE_BY_WORKLOAD.items():
+        for workload, title in BESIDE.items():
             for uuid, judged in _beside_siblings([one for one in warm if one[1].workload is workload]).items():
                 found[uuid][title] = judged
     return found
 
 
 def not_tested(verdicts: Mapping[str, RateVerdict]) -> dict[str, str]:
-    """Return which rates of a device were not judged, with the reason."""
-    reasons = {kind: one.text if one.pace is Pace.INCONCLUSIVE else one.aside for kind, one in verdicts.items()}
-    return {f"speed {kind}": words for kind, words in reasons.items() if words}
+    """Return kind of rate → why rates of a device were not judged. verdicts: the device's, by kind of rate."""
+    reasons = {
+        kind: (one.undecided or one.text) if one.pace is Pace.INCONCLUSIVE else one.aside
+        for kind, one in verdicts.items()
+    }
+    return {kind: words for kind, words in reasons.items() if words}
 
 
 # ── windows that count ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _shifts(mine: Sequence[Launched]) -> Mapping[str, int]:
-    """Return by how many windows the windows of each boot are shifted. mine: launches in journal order."""
+    """Map boot id → number to add to the window numbers of its launches, which restart with each boot of the host.
+
+    mine: launches in journal order.
+    """
     # The monotonic clock restarts with the host: the calendar places a later boot, behind the earlier windows.
     segments: dict[str, Segment] = {}
     numbers: dict[str, list[int]] = defaultdict(list)
@@ -128,7 +134,7 @@ def _rates(
                 temperature_c=climate.temperature_c,
                 capped=climate.capped,
             )
-            yield replace(window, number=window.number + shifts[attempt.segment.boot_id]), reading
+            yield msgspec.structs.replace(window, number=window.number + shifts[attempt.segment.boot_id]), reading
 
 
 def _waited(own: Sequence[Launched]) -> bool:
@@ -136,7 +142,7 @@ def _waited(own: Sequence[Launched]) -> bool:
 
 
 def _at_work(own: Sequence[Launched]) -> Sequence[Launched]:
-    """Return the launches that show a GPU's speed. If most waited for the host, return all as a lower limit."""
+    """Return the launches that show a GPU's speed. If most waited for the host, all are returned, as a lower limit."""
     return own if _waited(own) else [one for one in own if not one[2].result.host_bound]
 
 
@@ -180,7 +186,7 @@ def _drift(judged: Drift, rates: Rates, begin: float, own: Sequence[Launched]) -
 
 
 def _why_it_slowed(judged: Drift, rates: Rates) -> Why | None:
-    """Explain a slow-down by the kind of work that lost most, or ran most; None if the GPU itself lost nothing."""
+    """Explain a slow-down by the kind of work that slowed most; None if the GPU itself did not slow down."""
     kinds = judged.kinds if judged.slows_against_siblings else judged.raw_kinds
     slowing = {key: course for key, course in kinds.items() if course.verdict is drift.DriftVerdict.SLOWING}
     lost = {key: course.change.value for key, course in (slowing or kinds).items() if course.change is not None}
@@ -213,7 +219,7 @@ def _beside_siblings(warm: Sequence[Launched]) -> dict[str, RateVerdict]:
         )
         for name, by_gpu in groups.items()
     ]
-    verdicts = siblings.judge(cells, margins.load().shares, judgements=len(BESIDE_BY_WORKLOAD))
+    verdicts = siblings.judge(cells, margins.load().shares, judgements=len(BESIDE))
     return {one.gpu: _sibling(one, groups, [cell for cell in cells if one.gpu in cell.rates]) for one in verdicts}
 
 
@@ -227,7 +233,9 @@ def _sibling(
     if (sibling.verdict.is_finding or sibling.slow_cells) and sibling.gpu not in sibling.faster:
         return RateVerdict(Pace.SLOWER, _joined(sibling.why, aside), _why_it_is_slow(sibling, own), aside)
     pace = Pace.STEADY if sibling.verdict is siblings.SiblingVerdict.OK else Pace.INCONCLUSIVE
-    return RateVerdict(pace, _joined(sibling.why, aside), aside=aside)
+    suspect = sibling.verdict is siblings.SiblingVerdict.SUSPECT
+    undecided = _joined(f"{NOT_DECIDED}{siblings.not_ruled_out(sibling.effects)}", aside) if suspect else ""
+    return RateVerdict(pace, _joined(sibling.why, aside), aside=aside, undecided=undecided)
 
 
 def _why_it_is_slow(sibling: Sibling, groups: Mapping[str, Mapping[str, Sequence[Launched]]]) -> Why | None:

@@ -1,4 +1,4 @@
-"""Whether `resume` or a new burn-in completes an incomplete one, and the length of the new one. Pure."""
+"""Whether `resume` or a new burn-in completes an incomplete burn-in, and how long the new one must be. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
@@ -12,11 +12,14 @@ from orchestrator.kinds.burn_in.settings import LONGEST_S, written
 from orchestrator.state.archive import Archive
 
 LONGER: Final = 2
-"""Factor on the requested time, if the estimates fitted a round but the run did not."""
+"""Factor on the requested time where a round should have fitted by estimate, but did not."""
 
 
 def ahead(archive: Archive, at_work: Mapping[str, busy_time.Work]) -> Mapping[str, Ahead]:
-    """Return by device what completes its burn-in. A finished burn-in with its time served has no time left."""
+    """Return, by device, the time that `resume` still needs, and the options of a long enough new burn-in.
+
+    If the burn-in ended with its time served, no time remains.
+    """
     stored, finished = archive.stored, archive.finished
     burn_in = requested(stored.configuration)
     so_far = busy_time.remaining_of(archive, at_work)
@@ -29,7 +32,7 @@ def ahead(archive: Archive, at_work: Mapping[str, busy_time.Work]) -> Mapping[st
 
 
 def _least(archive: Archive, burn_in: BurnIn) -> str:
-    """Return length and level of a new burn-in as options; without the level if the table no longer has it."""
+    """Return the options of a new burn-in: its length, and its level if the table of levels still has it."""
     stored, table = archive.stored, levels.load()
     longer_s = LONGER * burn_in.duration_s
     if burn_in.level not in table.levels:
@@ -39,10 +42,10 @@ def _least(archive: Archive, burn_in: BurnIn) -> str:
 
 
 def untried(archive: Archive, lost: Iterable[Lost], done: Collection[tuple[str, int]]) -> frozenset[str]:
-    """Return the cells without a failure and without a result. done: cells and rounds with a result."""
+    """Return the cells that neither failed nor have a result. done: (cell, round) of launches with a result."""
     tried = {cell_id for cell_id, _ in done} | {launch.cell.id for launch in lost}
     return frozenset(
         cell.id
         for cell in archive.stored.plan.cells
-        if cell.id not in tried and archive.taken_out.keys().isdisjoint(cell.devices)
+        if cell.id not in tried and archive.quarantined.keys().isdisjoint(cell.devices)
     )

@@ -1,4 +1,4 @@
-"""The length of a burn-in round and the number of rounds that fit, as they are shown. Pure."""
+"""The length of a burn-in round and the number of rounds that fit, rounded as they are shown. Pure."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ _WHOLE_ROUNDS: Final = 10  # From here on rounds are shown without tenths
 
 
 class Rounds(NamedTuple):
-    """Rounds of a device: seconds of each launch of the first round, their sum, and rounds that fit."""
+    """Rounds of a device: seconds of each launch in the first round, their sum, and how many rounds fit."""
 
     launches_s: tuple[float, ...]
     round_s: float
@@ -24,7 +24,7 @@ class Rounds(NamedTuple):
 
 
 def of(plan: Plan, configuration: Configuration, devices: Sequence[Device], device: Device) -> Rounds:
-    """Return the rounds of one of the run's devices."""
+    """Return the length and the possible number of rounds on one device. devices: all devices of the run."""
     burn_in = requested(configuration)
     cells = {cell.id: cell for cell in plan.cells}
     budget = Budget(configuration, devices, burn_in.duration_s, began=0.0)
@@ -35,12 +35,12 @@ def of(plan: Plan, configuration: Configuration, devices: Sequence[Device], devi
 
 
 def format_launch(seconds: float) -> str:
-    """Return the duration of a launch: "1.4 s", "121 s"."""
+    """Format the duration of a launch: "1.4 s", "121 s"."""
     return f"{seconds:.{int(seconds < _WHOLE_S)}f} s"
 
 
 def format_round(seconds: float) -> str:
-    """Return the duration of a round: "13.2 s", "4 min 43 s"."""
+    """Format the duration of a round: "13.2 s", "4 min 43 s"."""
     if seconds < _WHOLE_S:
         return format_launch(seconds)
     minutes, rest_s = divmod(round(seconds), 60)
@@ -48,12 +48,12 @@ def format_round(seconds: float) -> str:
 
 
 def format_count(rounds: float) -> str:
-    """Return a number of rounds: "4.7", "101"."""
+    """Format a number of rounds: "4.7", "101"."""
     return f"{rounds:.{int(rounds < _WHOLE_ROUNDS)}f}"
 
 
 def require_planned(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> None:
-    """Raise ConfigError for a fault in a round that is not planned: it would prove nothing."""
+    """Raise ConfigError if a fault is to be injected in a round that is not planned: it would never be injected."""
     for number, device in _flipped(configuration, devices):
         planned = 1 + max(last for _, last in plan.order[device.uuid])
         if number >= planned:
@@ -65,7 +65,7 @@ def require_planned(plan: Plan, configuration: Configuration, devices: Sequence[
 
 
 def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Iterator[str]:
-    """Warn about faults in planned rounds that probably have no time."""
+    """Yield a warning for each fault in a planned round that the burn-in probably has no time for."""
     for number, device in _flipped(configuration, devices):
         possible = of(plan, configuration, devices, device).possible
         if number + 1 > possible:

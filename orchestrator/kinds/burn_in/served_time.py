@@ -1,8 +1,8 @@
 """The time a device was at work (served time), and unexplained gaps in it. Pure.
 
-    run begins ├─ start ─┤▓▓ launch ▓▓├ gap ┤▓▓ launch ▓▓├──── a long gap ────┤▓▓ launch ▓▓┤  nothing
-               counted as served:    ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓ and at most ORDINARY_S of each gap,
-               but in each session no more gaps than ▓▓▓▓, and nothing while the orchestrator was suspended
+    run begins ├─ start ─┤▓▓ launch ▓▓├ gap ┤▓▓ launch ▓▓├──── a long gap ────┤▓▓ launch ▓▓┤  no launch follows
+    counted as served: all of ▓▓▓▓, and at most ORDINARY_S of the start and of each gap before a launch,
+    but in each session no more seconds of gaps than of ▓▓▓▓, and none while the orchestrator was suspended
 
 A gap takes 1 to 2 s on a GPU, a start up to 20 s. Only the start of the first session counts (state/time_budget.py).
 """
@@ -27,17 +27,17 @@ Span = tuple[int, int]  # Begin and end in monotonic nanoseconds of one session
 
 @dataclass(frozen=True)
 class Load:
-    """Work of a device in one session of a run."""
+    """The work of a device in one session: its launches, their stalls, and when the orchestrator was suspended."""
 
     launches: list[Span] = field(default_factory=list)
     stalls: list[Span] = field(default_factory=list)
-    halts: tuple[Span, ...] = ()  # when the orchestrator was suspended
+    suspensions: tuple[Span, ...] = ()  # when the orchestrator was suspended
     since_ns: int | None = None  # from when on its start counts; None: not at all
     cut_off: list[Span] = field(default_factory=list)  # ended with the run; only their last part is among `launches`
 
 
 class Parts(NamedTuple):
-    """Seconds of a device in a session: in launches, in ordinary gaps between them, before the first."""
+    """Served seconds of a device in a session: in launches, in the gaps between them, and before the first launch."""
 
     worked_s: float
     between_s: float
@@ -45,14 +45,14 @@ class Parts(NamedTuple):
 
 
 def seconds(loads: Iterable[Load]) -> float:
-    """Return the served seconds of all sessions."""
+    """Return the served seconds of all sessions together. loads: one for each session."""
     return sum(found.worked_s + min(found.between_s, found.worked_s) + found.started_s for found in map(parts, loads))
 
 
 def parts(load: Load) -> Parts:
-    """Return the parts of the served seconds."""
+    """Return the parts of the served seconds of one session."""
     gaps = between(joined(load.launches))
-    return Parts(worked_s(load), sum(ordinary_s(gap, load.halts) for gap in gaps), started_s(load))
+    return Parts(worked_s(load), sum(ordinary_s(gap, load.suspensions) for gap in gaps), started_s(load))
 
 
 def worked_s(load: Load) -> float:
@@ -61,25 +61,25 @@ def worked_s(load: Load) -> float:
 
 
 def started_s(load: Load) -> float:
-    """Return the counted seconds before the first launch: at most the seconds of work that followed."""
+    """Return the seconds before the first launch that count: at most as many as the seconds of work after it."""
     if load.since_ns is None or not load.launches:
         return 0.0
     first_ns, _ = min(load.launches)
-    return min(ordinary_s((load.since_ns, first_ns), load.halts), worked_s(load))
+    return min(ordinary_s((load.since_ns, first_ns), load.suspensions), worked_s(load))
 
 
-def ordinary_s(gap: Span, halts: Iterable[Span]) -> float:
-    """Return the counted seconds of a gap, without those in which the orchestrator was suspended."""
-    return min(sum(end - begin for begin, end in without((gap,), halts)) / 1e9, ORDINARY_S)
+def ordinary_s(gap: Span, suspensions: Iterable[Span]) -> float:
+    """Return the seconds of a gap that count, at most ORDINARY_S. suspensions: when the orchestrator was suspended."""
+    return min(sum(end - begin for begin, end in without((gap,), suspensions)) / 1e9, ORDINARY_S)
 
 
 def is_short(served_s: float, requested_s: float, cell_s: float) -> bool:
-    """Whether the served time is too short. cell_s: the longest launch, which may not have fit at the end."""
+    """Whether the served time is too short. cell_s: the longest launch, for which there may be no time at the end."""
     return served_s < SHARE * requested_s - LATE_S - cell_s
 
 
 def without(work: Iterable[Span], stalls: Iterable[Span]) -> Iterator[Span]:
-    """Return `work` without `stalls`."""
+    """Yield the parts of `work` that are not in `stalls`."""
     still = joined(stalls)
     for begin, end in joined(work):
         at = begin
@@ -93,7 +93,7 @@ def without(work: Iterable[Span], stalls: Iterable[Span]) -> Iterator[Span]:
 
 
 def idle(work: Iterable[Span], explained: Iterable[Span]) -> Iterator[tuple[int, float]]:
-    """Return begin and unexplained seconds of each long gap. explained: when an awaited device was not ready."""
+    """Yield begin and unexplained seconds of each long gap. explained: when the device waited for another one."""
     explained_spans = joined(explained)
     for begin, end in between(joined(work)):
         if (unexplained_s := (end - begin - overlap_ns((begin, end), explained_spans)) / 1e9) > LONG_S:
@@ -118,5 +118,5 @@ def joined(spans: Iterable[Span]) -> Sequence[Span]:
 
 
 def between(spans: Sequence[Span]) -> Iterator[Span]:
-    """Return the gaps between merged spans."""
+    """Yield the gaps between spans. spans: in order and merged, as by `joined`."""
     return ((end, later) for (_, end), (later, _) in pairwise(spans))

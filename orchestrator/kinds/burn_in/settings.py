@@ -50,7 +50,7 @@ IN_PHASE: Final = "burn_in.in_phase"
 
 
 def seconds(text: str, origin: str = "--burn-in") -> float:
-    """Parse a duration: "8h", "30m", "90s", "1h30m". Raises ConfigError."""
+    """Parse a duration such as "8h", "30m", "90s" or "1h30m" into seconds. Raises ConfigError."""
     span = f"from {SHORTEST_S:g}s to {LONGEST_S / 86_400:g}d"
     if _DURATION.fullmatch(text) is None:
         meant = "".join(text.lower().split())
@@ -75,7 +75,7 @@ def written(duration_s: float) -> str:
 def of_settings(
     settings: LayeredSettings, configuration: Configuration, catalogue: Catalogue, table: BurnInTable
 ) -> Configuration:
-    """Return the configuration of a burn-in if the settings request one, else unchanged. Raises ConfigError."""
+    """Return the configuration of a burn-in if the settings request one, else `configuration`. Raises ConfigError."""
     duration = settings.find(DURATION, str)
     if duration is None:
         for key in (LEVEL, INJECT, MAX_TEMPERATURE, STEPS, IN_PHASE):
@@ -95,7 +95,7 @@ def of_settings(
 def on_devices(
     settings: LayeredSettings, configuration: Configuration, devices: Sequence[Device], table: BurnInTable
 ) -> Configuration:
-    """Add what depends on the devices: injected faults and load steps. Raises ConfigError."""
+    """Add to a configuration what depends on the devices: injected faults and load steps. Raises ConfigError."""
     if settings.values.get(INJECT):
         faults = [word for word, _ in settings.items(INJECT)]
         configuration = with_injections(configuration, faults, devices, settings.origin(INJECT))
@@ -122,7 +122,7 @@ def configured(
     *,
     origin: str = "--burn-in",
 ) -> Configuration:
-    """Return the configuration of a burn-in of this duration. Raises ConfigError."""
+    """Return the configuration of a burn-in. level: None for the default level of the duration. Raises ConfigError."""
     duration_s = seconds(duration, origin)
     name = level or table.level_for(duration_s)
     if Mode.SOLO in configuration.modes:
@@ -149,7 +149,7 @@ def configured(
 def with_steps(
     configuration: Configuration, devices: Sequence[Device], table: BurnInTable, *, in_phase: bool
 ) -> Configuration:
-    """Add load steps: the devices in turn over a period, or all together. Other cells get shorter."""
+    """Add load steps, which shorten other cells. in_phase: all devices rest at the same time, else in turn."""
     burn_in = configuration.burn_in
     assert burn_in is not None
     rule = table.steps
@@ -163,7 +163,7 @@ def with_steps(
 
 
 def with_temperature_stop(configuration: Configuration, celsius: int) -> Configuration:
-    """Add a temperature limit in degrees Celsius."""
+    """Add a temperature limit to the configuration of a burn-in. celsius: the limit in degrees Celsius."""
     assert configuration.burn_in is not None
     burn_in = msgspec.structs.replace(configuration.burn_in, max_temperature_c=celsius)
     return msgspec.structs.replace(configuration, burn_in=burn_in)
@@ -172,7 +172,7 @@ def with_temperature_stop(configuration: Configuration, celsius: int) -> Configu
 def with_injections(
     configuration: Configuration, texts: Sequence[str], devices: Sequence[Device], origin: str = "--inject"
 ) -> Configuration:
-    """Add injected faults, which taint the run. Raises ConfigError."""
+    """Add injected faults, which mark the run as tainted. texts: one for each fault. Raises ConfigError."""
     assert configuration.burn_in is not None
     parsed = tuple(injections.parse(text, devices, origin) for text in texts)
     names = {device.uuid: device.name for device in devices}

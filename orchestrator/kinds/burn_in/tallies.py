@@ -1,4 +1,4 @@
-"""Sums over all launches of one check on one GPU, and how their outputs were compared. Pure."""
+"""Sums over all launches of one check on one GPU, and how the outputs of these launches were compared. Pure."""
 
 import re
 from collections import Counter, defaultdict
@@ -19,7 +19,7 @@ _SHARE: Final = re.compile(r"[\d.]+ % of the time")
 def tallies(
     good: Iterable[tuple[Cell, LaunchEvidence]], beside: Sequence[Share], kind: DeviceKind
 ) -> dict[Workload, Tally]:
-    """Return the tally of each check. beside: mismatches of launches without a valid result."""
+    """Return the sums of each check on one GPU. beside: mismatches of launches without a valid result."""
     groups: dict[Workload, list[LaunchEvidence]] = defaultdict(list)
     for cell, evidence in good:
         groups[cell.workload].append(evidence)
@@ -46,7 +46,10 @@ def _tally(group: Sequence[LaunchEvidence], more: int, kind: DeviceKind) -> Tall
 
 
 def check(workload: Workload, tally: Tally) -> CheckReport:
-    """Return a tally for the report. With mismatches it has no error bound."""
+    """Convert the sums of a check for the report.
+
+    The bounds on the error rate (verdict.bound) are None if there are mismatches.
+    """
     return CheckReport(
         check=workload,
         launches=tally.launches,
@@ -64,7 +67,7 @@ def check(workload: Workload, tally: Tally) -> CheckReport:
 
 
 def method(launches: Sequence[Verification]) -> str:
-    """Describe how the outputs of one check were compared; for a memory test also how often per pattern."""
+    """Describe how outputs of one check were compared; for a memory test also how often each pattern was completed."""
     ways: dict[str, str] = {}
     for verification in launches:
         ways.setdefault(_way(verification), verification.method)
@@ -74,7 +77,7 @@ def method(launches: Sequence[Verification]) -> str:
 
 
 def not_tested(cells: Mapping[str, Sequence[Verification]]) -> dict[str, str]:
-    """Report cells whose launches compared in several ways. cells: launches by name of the cell."""
+    """Return check → reason for cells whose launches were compared by several methods. cells: launches by cell name."""
     found = {}
     for name, launches in cells.items():
         ways = Counter(map(_way, launches))

@@ -1,4 +1,4 @@
-"""Whether a burn-in has time for a whole round, and the shortest duration that has. Pure."""
+"""Whether a burn-in has time for a whole round, and the shortest duration that has enough. Pure."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ _SHOWN: Final = 3
 
 
 def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> Iterator[str]:
-    """Warn about cells that will be UNKNOWN because the duration is too short."""
+    """Yield a warning that names the cells that will be UNKNOWN because the duration is too short."""
     burn_in = configuration.burn_in
     if burn_in is None:
         return
@@ -39,7 +39,7 @@ def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device], t
 
 
 def least_s(plan: Plan, configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> float:
-    """Return the shortest duration of this level with time for one whole round, in steps of _STEP_S."""
+    """Return the shortest duration in seconds, a multiple of _STEP_S, in which one whole round of this level fits."""
     burn_in = requested(configuration)
 
     def needed_s(device: Device, duration_s: float) -> float:
@@ -65,7 +65,7 @@ def _late(plan: Plan, configuration: Configuration, devices: Sequence[Device], d
 def _lasting(
     plan: Plan, configuration: Configuration, devices: Sequence[Device], device: Device, cell_s: float
 ) -> Iterator[float]:
-    """Seconds of the start of the run, then of each launch of the first round."""
+    """Yield the estimated seconds of the start of the run, then of each launch of the first round."""
     slower, scale = SLOWER[device.kind], SLOWER[device.kind] * estimate.sharing(device, devices)
     yield slower * estimate.shared_start_s(configuration, [device])
     for cell in _first_round(plan, device):

@@ -3,7 +3,7 @@
 FAIL      wrong bits in computing, memory or transfers, or a hardware fault seen by the health checks
 UNKNOWN   too little time at work, contaminated by another process, a planned cell without a check, or wrong bits
           that cannot be attributed to one GPU
-WARN      slower over time or than its siblings, a health warning, or a failed launch that was repeated
+WARN      slower with time or slower than its siblings, a health warning, or a failed launch that was repeated
 PASS      every planned cell was checked for the requested time, and nothing was found
 """
 
@@ -56,7 +56,7 @@ def judge(work: Work) -> Judged:
 
 
 def bound(exposure: float) -> float | None:
-    """Return the error rate excluded with 95 % confidence. exposure: checks or hours without an error; None for 0."""
+    """Return the error rate ruled out with 95 % confidence; None for 0. exposure: checks or hours without error."""
     return 3 / exposure if exposure else None  # rule of three, Hanley and Lippman-Hand 1983
 
 
@@ -123,7 +123,7 @@ def _seen(workload: Workload, mismatch: Mismatch) -> tuple[str, str]:
 
 
 def another_algorithm(mismatch: Mismatch) -> bool:
-    """Whether a mismatch looks like another algorithm: within rounding, many elements, and every time."""
+    """Whether a mismatch looks like another algorithm, not a fault: many small differences, the same every time."""
     every_time = mismatch.wrong_again == mismatch.repeated
     return mismatch.beyond_rounding is False and every_time and mismatch.elements >= ALGORITHM_ELEMENTS
 
@@ -195,8 +195,8 @@ def _makes_up(work: Work) -> tuple[Action, str]:
     if not _has_room(work):
         return Action.AGAIN, f"Not enough time is left. {_anew(work)}"
     if work.idle or work.beside or work.reboots or work.failures:
-        others = "It cannot resolve the other UNKNOWN results"
-        return Action.AGAIN, f"`resume` can add the missing time. {others}. Start a new burn-in"
+        others = "could add the missing time, but not resolve the other UNKNOWN results"
+        return Action.AGAIN, f"Start a new burn-in: `resume` {others}"
     if not _has_room(work, len(work.lost_results)):
         return Action.AGAIN, "`resume` has no time to measure every lost result again. Start a new burn-in"
     return Action.RESUME, "`gpubench-orchestrate resume` adds the missing time"
@@ -235,4 +235,4 @@ def _warnings(work: Work) -> Iterator[Reason]:
     for kind, judged in work.paces.items():
         if judged.pace is Pace.SLOWER:
             because = "" if judged.why is None else f"; {judged.why.words}"
-            yield Reason(HealthVerdict.WARN, f"{kind}: {judged.text}{because}", Action.MONITOR)
+            yield Reason(HealthVerdict.WARN, f"{kind}: {judged.text}{because}", Action.SLOW)

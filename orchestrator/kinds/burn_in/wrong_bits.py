@@ -1,4 +1,4 @@
-"""Wrong bits found by launches, whether their result is valid, withdrawn or missing. Pure."""
+"""Wrong bits found by launches, also by launches whose result was withdrawn or is missing. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from protocol.verification import Verification
 
 @dataclass(frozen=True)
 class Uncounted:
-    """A launch without a valid result, and what it verified, by device."""
+    """A launch without a valid result that nevertheless verified something. seen: what it verified, by device."""
 
     attempt: Attempt
     cell: Cell
@@ -51,7 +51,7 @@ def uncounted(archive: Archive, evidence: Evidence) -> tuple[Uncounted, ...]:
 
 
 def shares(launches: Iterable[Uncounted], device: Device, accused: Accused) -> Iterator[Share]:
-    """Return what counts against a device in each launch. accused: devices accused in the whole burn-in."""
+    """Yield what each launch shows against a device. accused: devices that explain wrong copies in the burn-in."""
     for launch in launches:
         if device.uuid in launch.cell.devices:
             attributed = links.attributed(launch.seen, launch.cell, device.uuid, accused, cut_off=launch.cut_off)
@@ -61,7 +61,7 @@ def shares(launches: Iterable[Uncounted], device: Device, accused: Accused) -> I
 
 
 def wrong(attempt: Attempt, cell: Cell, attributed: Attributed) -> Iterator[Wrong]:
-    """Return the mismatches that count against one device."""
+    """Yield the mismatches of a launch that count against the device that `attributed` is about."""
     kept = () if attributed.verification is None else attributed.verification.kept
     for mismatch, doubt in zip(kept, attributed.doubts, strict=True):
         at = iso(attempt.segment.at(mismatch.at_ns))
@@ -69,7 +69,7 @@ def wrong(attempt: Attempt, cell: Cell, attributed: Attributed) -> Iterator[Wron
 
 
 def unread(launches: Iterable[Uncounted], device: Device) -> Iterator[str]:
-    """Return the launches of a device whose mismatches cannot be read, with the reason."""
+    """Yield a text for each launch of a device whose mismatches cannot be read, with the reason."""
     for launch in launches:
         verification = launch.seen.get(device.uuid)
         if verification is not None and (why := verification.not_tested.get(UNREAD)) and launch.cut_off:
@@ -78,7 +78,7 @@ def unread(launches: Iterable[Uncounted], device: Device) -> Iterator[str]:
 
 
 def samples(launches: Iterable[tuple[Attempt, Cell, Verification | None]]) -> Iterator[Sample]:
-    """Return the bits of launches for comparison. The first of several devices stands for all."""
+    """Yield the digests of launches for comparison. In a launch on several devices the first device stands for all."""
     for attempt, cell, verification in launches:
         if verification is not None:
             start = attempt.start

@@ -1,5 +1,6 @@
 """The gate: measure until a comparison has a verdict on each cell, or its time is up.
 
-planning.py puts both sides into each round, noise.py names a machine that varies too much, sides.py compares the sides,
-undecided.py adds rounds of undecided cells, verdict.py counts the comparison against the run, outcome.py renders it.
+planning.py puts launches of both sides into each round, noise.py warns of a machine that varies too much, sides.py
+compares the sides, undecided.py adds rounds of cells without a verdict, verdict.py turns the comparison into the run's
+verdict, outcome.py renders it.
 """

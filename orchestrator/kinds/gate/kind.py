@@ -1,4 +1,4 @@
-"""The gate as a kind of run: rounds until a comparison is decided, or its time is up."""
+"""The gate as a kind of run: rounds of launches until a comparison is decided, or its time is up."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -7,33 +7,33 @@ from orchestrator.analysis.evidence import Evidence
 from orchestrator.analysis.kind_analysis import ReportTerms
 from orchestrator.config.run_configuration import Configuration, Slot
 from orchestrator.engine.kind import Kind, LaunchTerms, Outcome
+from orchestrator.figures.exit_code import Cause
 from orchestrator.figures.report import Report
-from orchestrator.figures.run_verdict import Cause
 from orchestrator.kinds.gate import noise, planning, sides, undecided, verdict
 from orchestrator.state.archive import Archive
 from protocol.cell import Cell, Device
 
 
 def launch_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return the terms of a launch, with the interpreter of its side."""
+    """Return the terms of a launch, with the interpreter of the side that the cell belongs to."""
     both = planning.requested(configuration).sides
     python = next((side.python for side in both if cell.model in side.models), "")
     return LaunchTerms(configuration.measurement, configuration.deadlines, python=python)
 
 
 def worker_environment(configuration: Configuration) -> Mapping[str, str]:
-    """Return variables that let threads sleep while they wait for each other, if this run measures both sides."""
+    """Return environment variables of workers. If both sides are measured, they let waiting threads sleep."""
     # On two cores beside other work, launches of a small network varied by 24 % so, and by 110 % where threads spun.
     return {"OMP_WAIT_POLICY": "PASSIVE"} if planning.requested(configuration).sides else {}
 
 
 def judge(archive: Archive, evidence: Evidence, report: Report) -> Iterable[Cause]:
-    """Return what the comparison counts against a run that is over."""
+    """Return the causes that the comparison adds to the verdict of a finished run."""
     return () if evidence.goes_on else verdict.causes(sides.compared(archive, evidence, report)[2])
 
 
 def outcome(archive: Archive, evidence: Evidence, report: Report) -> Outcome:
-    """Return the gate's answer."""
+    """Return the gate's comparison and verdict, for output in every format."""
     from orchestrator.kinds.gate.outcome import answer  # imports rich, which --dry-run can do without
 
     return answer(archive, evidence, report)

@@ -1,9 +1,9 @@
-"""How much launches vary in a gate, and what helps. Pure.
+"""How much launches vary in a gate, and advice against it. Pure.
 
     launches of a cell, by side ── standard deviation of the logarithm within a side ── median over cells ── advice
 
-Launches of the same side alone are compared with each other, so that a difference between the sides is no noise.
-planning.py puts launches that show the noise first, so that a TOO_NOISY machine is reported early.
+Launches are compared only with launches of the same side, so that a difference between the sides is not counted as
+noise. planning.py puts launches that show the noise first, so that a noise above TOO_NOISY is reported early.
 """
 
 import math
@@ -21,18 +21,16 @@ from orchestrator.stats import pooled
 TOO_NOISY: Final = 0.1
 """Standard deviation between launches above which a machine is reported: at 3 % it never is [sim, docs/gate.md]."""
 LEAST_DEGREES: Final = 2
-"""Degrees of freedom of a cell: two launches of both sides, or three of one. One difference is too often large."""
-HELP: Final = (
-    "What helps: end other programs, a larger batch (-b), one device at a time (--solo), fixed cores (taskset), "
-    "more time (--time-limit)"
-)
-MORE_BEFORE: Final = ", a baseline with more launches (--launches)"
+"""Least degrees of freedom of a cell: two launches of both sides, or three of one. One difference is often large."""
+HELP: Final = "What helps: end other programs, fixed cores (taskset), more time (--time-limit)"
+_LESS_NOISE: Final = "a larger batch (-b) or one device at a time (--solo)"
+"""Settings that a gate with a baseline takes from the baseline."""
 
 
 def advise(stored: StoredRun, launches_ms: Mapping[str, Sequence[float]]) -> str:
-    """Say that the machine is too noisy so far, and what helps; empty if it is not known to be.
+    """Say that the machine is too noisy so far, and what helps; empty if the noise is small or not known yet.
 
-    launches_ms: planned cell → time of an iteration in each of its launches.
+    launches_ms: planned cell → milliseconds of an iteration in each of its launches.
     """
     gate = planning.requested(stored.configuration)
     cells = {cell.id: cell for cell in stored.plan.cells}
@@ -42,7 +40,7 @@ def advise(stored: StoredRun, launches_ms: Mapping[str, Sequence[float]]) -> str
 
 
 def spread(pairs: Iterable[Sequence[Sequence[float]]]) -> float | None:
-    """Return the median over pairs of cells of their relative standard deviation within a side.
+    """Return the relative standard deviation of launches within a side: the median over pairs of cells.
 
     pairs: times or rates of the launches of each side. None while no pair has LEAST_DEGREES of freedom.
     """
@@ -52,7 +50,7 @@ def spread(pairs: Iterable[Sequence[Sequence[float]]]) -> float | None:
 
 
 def variation(*measured: Side) -> float | None:
-    """Return the spread of the cells of both sides."""
+    """Return how much launches vary within a side (see `spread`), over the cells of both sides; None if unknown."""
     rates: dict[tuple[str, CellKey], list[Sequence[float]]] = defaultdict(list)
     for cell in (cell for side in measured for cell in side.cells):
         rates[cell.gpu_uuid, cell.key].append(cell.rates)
@@ -60,6 +58,7 @@ def variation(*measured: Side) -> float | None:
 
 
 def advice(gate: Gate, varies: float | None) -> str:
-    """Say how the machine varies, where that is known, and what helps against that."""
+    """Say how much the machine varies and what helps against it. varies: see `spread`; None if unknown."""
     variation_text = "" if varies is None else f"this machine varies by {varies:.1%} from launch to launch. "
-    return f"{variation_text}{HELP}{'' if gate.sides else MORE_BEFORE}"
+    more = _LESS_NOISE if gate.sides else f"a new baseline with more launches (--launches), {_LESS_NOISE}"
+    return f"{variation_text}{HELP}, {more}"

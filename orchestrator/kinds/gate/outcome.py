@@ -1,4 +1,4 @@
-"""The answer of a gate: its comparison in every format, with what to do about undecided cells."""
+"""The answer of a gate: its comparison in every format, with advice about undecided cells."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from orchestrator.compare.comparison import FAIL_ON, ComparedCell, Comparison
 from orchestrator.compare.run_figures import Side
 from orchestrator.engine.kind import Outcome
 from orchestrator.figures import keys
+from orchestrator.figures.exit_code import COMPARED, RunVerdict
 from orchestrator.figures.keys import CellKey
 from orchestrator.figures.report import Report
-from orchestrator.figures.run_verdict import COMPARED, RunVerdict
 from orchestrator.kinds.gate import noise, planning, sides, undecided
 from orchestrator.report import markdown, text
 from orchestrator.report.numbers import number
@@ -31,14 +31,14 @@ _Figures = Mapping[str, Mapping[str, tuple[float | None, float | None]]]
 
 @dataclass(frozen=True)
 class Answer(Outcome):
-    """A gate's comparison and verdict. figures: cell → figure → values of the first side and the second."""
+    """A gate's comparison and verdict. figures: cell → figure → its value on the first side and on the second."""
 
     verdict: RunVerdict
     comparison: Comparison
     figures: _Figures
 
     def render(self, kind: str) -> str:
-        """Render in one of FORMATS."""
+        """Return the answer as a string. kind: its format, one of FORMATS."""
         if kind == "json":
             content = {"exit_code": self.verdict.exit_code, "comparison": self.comparison, "figures": self.figures}
             return msgspec.json.format(msgspec.json.encode(content), indent=2).decode()
@@ -48,13 +48,13 @@ class Answer(Outcome):
         return self.text
 
     def junit(self) -> bytes:
-        """Render as JUnit XML."""
+        """Return the answer as JUnit XML."""
         of_run = tuple(cause for cause in self.verdict.causes if cause.kind not in COMPARED)
         return to_junit([self.comparison], FAIL_ON, of_run)
 
 
 def answer(archive: Archive, evidence: Evidence, report: Report) -> Answer:
-    """Return the answer of a gate that is over. Raises UserError."""
+    """Return the answer of a finished gate. Raises UserError."""
     before, after, comparison = sides.compared(archive, evidence, report)
     gate = planning.requested(archive.stored.configuration)
     advice = noise.advice(gate, noise.variation(before, after))
@@ -76,7 +76,7 @@ def _advised(cell: ComparedCell, advice: str) -> ComparedCell:
 def _figures(
     before: Side, after: Side, named: Mapping[CellKey, str]
 ) -> Iterator[tuple[str, Mapping[str, tuple[float | None, float | None]]]]:
-    """Yield the figures of each cell on both sides, with the cell's name, once for each GPU."""
+    """Yield (cell name, figures on both sides) for each GPU. named: names that replace the usual cell names."""
     first = {(cell.gpu_uuid, cell.key): cell for cell in before.cells}
     any_gpu: dict[CellKey, Mapping[str, float]] = {cell.key: cell.figures for cell in before.cells}
     labels = {device.gpu_uuid: device.label for device in after.devices}

@@ -1,7 +1,8 @@
 """Plan a gate: the cells of a baseline, or both sides of each cell, one after the other. Pure.
 
-First: a2 b2, b2 a2, a2 b2. Round 0: a1 b1, a3 b3. Round 1: b3 a3, b1 a1. A drift of the machine meets both sides alike.
-All rounds of one pair come first, because only repeated launches show the noise of a machine (noise.py).
+a and b are the two sides of a cell. Launches of three cells: first a2 b2, b2 a2, a2 b2; then round 0: a1 b1, a3 b3;
+round 1: b3 a3, b1 a1. So a drift of the machine affects both sides alike. All rounds of cell 2 come first, because only
+repeated launches show the noise of a machine (noise.py).
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,13 +27,13 @@ NOISE_S: Final = 60.0
 
 
 def requested(configuration: Configuration) -> Gate:
-    """Return the gate of a run, which must be a gate."""
+    """Return the gate part of a configuration that must have one."""
     assert configuration.gate is not None
     return configuration.gate
 
 
 def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
-    """Return the plan of a gate. Raises ConfigError."""
+    """Return the plan of a gate. Raises ConfigError if the cells cannot be compared."""
     gate = requested(configuration)
     plan = _of_sides(gate.sides, devices) if gate.sides else _of_baseline(gate, configuration, devices)
     if any(cell.batch_size == AUTO for cell in plan.cells):
@@ -43,23 +44,23 @@ def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
 
 
 def shows_noise(cell: Cell) -> bool:
-    """Whether launches of a cell differ by the noise of the machine: loading differs by its page cache."""
+    """Whether launches of a cell differ only by the noise of the machine. Loading also depends on the page cache."""
     return WORKLOADS[cell.workload].sibling_verdict
 
 
 def compared(gate: Gate, plan: Plan) -> tuple[tuple[str, ...], ...]:
-    """Return the cells of this run that are compared as one: a cell and its partner, or a cell of a baseline."""
+    """Return the groups of cells that are compared as one: a cell and its partner, or a cell of a baseline alone."""
     return tuple(partners(gate, plan).items()) if gate.sides else tuple((cell.id,) for cell in plan.cells)
 
 
 def partners(gate: Gate, plan: Plan) -> dict[str, str]:
-    """Map each cell of the first side to its partner on the second."""
+    """Map each cell of the first side to the cell of the second side that it is compared with."""
     first, second = ([cell.id for cell in plan.cells if cell.model in side.models] for side in gate.sides)
     return dict(zip(first, second, strict=True))
 
 
 def key(cell: Cell) -> CellKey:
-    """Return the key of a planned cell, as figures/keys.py makes it of a report."""
+    """Return the key of a planned cell, equal to the key that figures/keys.py derives from a report."""
     probe = cell.workload is Workload.PROBE
     return CellKey(
         phase=cell.workload,
@@ -104,12 +105,12 @@ def _of_sides(sides: Sequence[GateSide], devices: Sequence[Device]) -> Plan:
     return Plan(
         cells=(*first.cells, *second.cells),
         order={uuid: tuple(_alternating(queue, others)) for uuid, queue in first.order.items()},
-        left_out=(*first.left_out, *second.left_out),
+        excluded=(*first.excluded, *second.excluded),
     )
 
 
 def _noise_first(plan: Plan, gate: Gate, configuration: Configuration, device: Device) -> tuple[Slot, ...]:
-    """Return the launches of a device, with all rounds of the first cells that fit into NOISE_S before the others."""
+    """Return the launches of a device, reordered: cells that show the noise first, as many as fit into NOISE_S."""
     queue, cells = plan.order[device.uuid], {cell.id: cell for cell in plan.cells}
     pairs = {cell: pair for pair in compared(gate, plan) for cell in pair}
     first: list[Slot] = []

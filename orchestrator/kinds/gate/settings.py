@@ -1,4 +1,4 @@
-"""Settings of a gate: those of a baseline's cells, or the two sides that the user names."""
+"""Settings of a gate: from the cells of a baseline, or for the two sides that the user names."""
 
 import subprocess
 import sys
@@ -41,7 +41,7 @@ _PATIENCE_S: Final = 120.0
 
 
 class RequestedSide(NamedTuple):
-    """A requested side. changed: parameter of a run → value. python: empty for this interpreter."""
+    """A requested side of a comparison. changed: option of a run → value. python: empty for this interpreter."""
 
     label: str
     changed: dict[str, str]
@@ -49,7 +49,7 @@ class RequestedSide(NamedTuple):
 
 
 def of_baseline(side: Side, origin: str, limit_s: float, options: tuple[Option, ...]) -> Preset:
-    """Return settings whose cells include those of a baseline. Raises ConfigError if it has none."""
+    """Return settings whose cells include those of a baseline. Raises ConfigError if the baseline has no result."""
     keys = [cell.key for cell in side.cells if cell.values]
     if not keys:
         raise ConfigError(f"{origin}: it has no cell with a result")
@@ -73,12 +73,12 @@ def of_baseline(side: Side, origin: str, limit_s: float, options: tuple[Option, 
 
 
 def preset(limit_s: float, settings: LayeredSettings) -> Preset:
-    """Return a gate's preset."""
+    """Return the preset of a gate. limit_s: its time limit."""
     return Preset(NAME, limit_s, settings)
 
 
 def gated(configuration: Configuration, gate: Gate | None, launches: int | None) -> Configuration:
-    """Return the configuration of a gate's run, which writes reports only into its own folder."""
+    """Return the configuration of a gate's run, which writes no report outside its run folder."""
     rounds = planning.FIRST_ROUNDS if launches is None else launches
     isolation = configuration.isolation
     if gate is not None and any(side.python for side in gate.sides):
@@ -90,7 +90,7 @@ def gated(configuration: Configuration, gate: Gate | None, launches: int | None)
 def with_cells(
     configuration: Configuration, baseline: Side, launches: int | None, percent: float | None
 ) -> Configuration:
-    """Return the gate that measures the cells of a baseline."""
+    """Return the configuration of a gate that measures the cells of a baseline. percent: margin of every cell."""
     keys = tuple(dict.fromkeys(planning.stored(cell.key) for cell in baseline.cells if cell.values))
     return gated(configuration, Gate(keys=keys, percent=percent), launches)
 
@@ -98,7 +98,7 @@ def with_cells(
 def sides(
     models: tuple[str, str] | None, settings: Sequence[Sequence[str]], pythons: Sequence[str | None]
 ) -> list[RequestedSide]:
-    """Return the two sides of --ab, --set-a and so on; empty without these options. Raises ConfigError."""
+    """Return the two sides that --ab, --set-a and so on request; empty without these options. Raises ConfigError."""
     if models is None and not any(settings) and not any(pythons):
         return []
     requested = []
@@ -117,7 +117,7 @@ def sides(
 def with_sides(
     words: Sequence[RequestedSide], configurations: Sequence[Configuration], launches: int | None, percent: float | None
 ) -> Configuration:
-    """Return the gate of two sides. Models that both sides have get distinct names."""
+    """Return the configuration of a gate of two sides. Models on both get distinct names. percent: margin of cells."""
     first, second = ({model.name for model in one.models} for one in configurations)
     gate_sides: list[GateSide] = []
     models: list[ModelSpec] = []
@@ -131,7 +131,7 @@ def with_sides(
 
 
 def parse(words: Iterable[str], origin: str) -> dict[str, str]:
-    """Return option name → value of --set-a or --set-b. Raises ConfigError."""
+    """Return option name → value from the words NAME=VALUE of --set-a or --set-b. Raises ConfigError."""
     changed: dict[str, str] = {}
     for word in words:
         name, sign, value = word.partition("=")
@@ -143,7 +143,7 @@ def parse(words: Iterable[str], origin: str) -> dict[str, str]:
 
 
 def interpreter(path: str, origin: str) -> str:
-    """Return the absolute path of an interpreter that can measure. Raises ConfigError."""
+    """Return the absolute path of a Python interpreter after checking that it can measure. Raises ConfigError."""
     place = Path(path).expanduser().absolute()
     try:
         done = subprocess.run([place, "-c", _IMPORTS], capture_output=True, text=True, timeout=_PATIENCE_S, check=False)

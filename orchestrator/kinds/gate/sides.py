@@ -1,6 +1,7 @@
 """The two sides of a gate's run so far, and their comparison. Pure, except for reading the baseline.
 
-Cells of the second side get the keys of their partners. Intended differences are facts of the stack, for the title.
+Cells of the second side get the keys of their partners. The intended differences between the sides become facts of the
+software stack, for the title of the comparison.
 """
 
 from collections.abc import Collection, Iterator
@@ -38,7 +39,7 @@ SIDE: Final = "side"  # The fact of the stack that names a side
 
 
 def compared(archive: Archive, evidence: Evidence, report: Report | None = None) -> tuple[Side, Side, Comparison]:
-    """Return both sides and their comparison. report: of the finished run. Raises UserError."""
+    """Return both sides and their comparison. report: of the finished run; None while it runs. Raises UserError."""
     report = report or report_builder.merge(archive, evidence, ReportTerms())
     gate = planning.requested(archive.stored.configuration)
     if gate.sides:
@@ -53,7 +54,7 @@ def compared(archive: Archive, evidence: Evidence, report: Report | None = None)
 
 
 def common(gate: Gate, cell: Cell) -> CellKey:
-    """Return the key that a cell shares with its partner: the key of the first side's cell."""
+    """Return the key that a cell has in common with its partner: the key of the first side's cell."""
     named = {
         own: model.name
         for side in gate.sides
@@ -63,7 +64,7 @@ def common(gate: Gate, cell: Cell) -> CellKey:
 
 
 def names(archive: Archive) -> dict[CellKey, str]:
-    """Return the names of compared cells, which say what differs between the sides."""
+    """Return the names of the compared cells by key. A name shows how the sides differ."""
     gate, cells = planning.requested(archive.stored.configuration), archive.cells
     pairs = planning.partners(gate, archive.stored.plan) if gate.sides else {}
     both = {common(gate, cells[one]): common(gate, cells[other]) for one, other in pairs.items()}
@@ -103,7 +104,7 @@ def _renamed(cell: SideCell, key: CellKey) -> SideCell:
 
 
 def _versions(evidence: Evidence, cells: Collection[str]) -> Iterator[tuple[str, str]]:
-    launches = [evidence.launches[number] for cell in cells for number in evidence.outcomes[cell].counted]
+    launches = [evidence.launches[number] for cell in cells for number in evidence.outcomes[cell].valid_launches]
     for name, field in _VERSIONS.items():
         seen = dict.fromkeys(getattr(launch.result.environment, field) for launch in launches)
         if words := ", ".join(filter(None, seen)):

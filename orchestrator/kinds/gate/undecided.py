@@ -1,7 +1,7 @@
 """Decide which cells of a gate need another round, and whether there is time for it. Pure.
 
-UNSEEN_PERCENT is the largest slow-down that may stay unseen. A cell is undecided while more launches may resolve
-INCONCLUSIVE, or while a larger slow-down is not excluded.
+UNSEEN_PERCENT is the largest slow-down that may stay unseen. A cell is undecided while its verdict is INCONCLUSIVE and
+more launches may change that, or while a slow-down above UNSEEN_PERCENT is not ruled out.
 """
 
 import math
@@ -66,7 +66,7 @@ def _doubts(archive: Archive, evidence: Evidence, open_: Iterable[ComparedCell])
             compared.batch_size,
         ]
         both = [*ids, *(others[cell] for cell in ids if cell in others)]
-        if len(evidence.outcomes[ids[0]].counted) % 2:
+        if len(evidence.outcomes[ids[0]].valid_launches) % 2:
             both = [*both[len(ids) :], *ids]
         yield Doubt(uuids[compared.gpu_after], tuple(both))
 

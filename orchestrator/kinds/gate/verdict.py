@@ -1,4 +1,4 @@
-"""What a gate's comparison counts against its run: cells that are slower, and cells without a verdict. Pure."""
+"""What a gate's comparison adds to the verdict of its run: cells that are slower, and cells without a verdict. Pure."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from orchestrator.compare import wording
 from orchestrator.compare.comparison import FAIL_ON, UNJUDGED, Comparison
 from orchestrator.config.naming import plural
-from orchestrator.figures.run_verdict import Cause, CauseKind
+from orchestrator.figures.exit_code import Cause, CauseKind
 from orchestrator.stats.two_runs import ChangeVerdict
 
 _COUNTING: Final = tuple(verdict for verdict in wording.GRAVEST_FIRST if verdict in FAIL_ON | UNJUDGED)

@@ -1,8 +1,7 @@
-"""From results of launches to the rows of operators: times, rates, shares of the roofs, grades. Pure."""
+"""From results of launches to the rows of operators: times, rates, percent of the limits of the GPU, grades. Pure."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from statistics import median
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -10,28 +9,24 @@ from msgspec.structs import replace
 from orchestrator.analysis.cell_figures import contaminated, throttled
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.analysis.kind_analysis import KindAnalysis
-from orchestrator.analysis.operator_results import fate, shape_results
+from orchestrator.analysis.operator_results import call_time, fate, is_host_bound, shape_results
 from orchestrator.analysis.results import probes
-from orchestrator.config.naming import plural
+from orchestrator.config.naming import plural, sizes_of
 from orchestrator.figures.cells import ProbeMetrics
+from orchestrator.figures.exit_code import Cause, CauseKind
 from orchestrator.figures.health import HealthReport
 from orchestrator.figures.operators import (
     Grade,
-    IntervalOver,
     OperatorRow,
     OperatorsReport,
     OperatorStatus,
-    OperatorTime,
     TimeName,
 )
 from orchestrator.figures.report import Report
-from orchestrator.figures.run_verdict import Cause, CauseKind
 from orchestrator.kinds.ops.settings import COMPILED, EAGER
 from orchestrator.plan.operator_cells import operator_of
 from orchestrator.report.device_labels import label_of
 from orchestrator.state.archive import Archive
-from orchestrator.stats.launch import half_width, launch_interval
-from protocol import floats
 from protocol.cell import Cell, OperatorShape, Precision, Workload
 from protocol.result import ShapeResult
 
@@ -47,19 +42,21 @@ _HOST_RATIO: Final = 3.0
 """Ratio of a call's time to its device time from which the host decides the time."""
 _NAMED: Final = 3
 """Most implementations that a reason names."""
+_NOISY: Final = 50.0
+"""Half of the 95 % interval of a time in percent, from which the time judges nothing."""
 _NEAR_ROOF: Final = 60.0
 _FAR_FROM_ROOF: Final = 20.0
 
 
 class Roofs(NamedTuple):
-    """What the probes of the run reached on a device: TB/s, and TFLOP/s by precision."""
+    """The limits (roofs) that probes measured on a device: memory in TB/s, and TFLOP/s by precision; None: unknown."""
 
     tb_per_second: float | None
     tflops: Mapping[str, float]
 
 
 def analyse(archive: Archive, evidence: Evidence, health: HealthReport) -> KindAnalysis:
-    """Return the rows, and what is incomplete: shapes that failed in every launch."""
+    """Return a row for each implementation and shape, and which shapes failed in every launch."""
     found = tuple(graded(_rows(archive, evidence)))
     failed = [row for row in found if row.status is OperatorStatus.FAILED and _has_result(row, found)]
     return KindAnalysis(operators=OperatorsReport(rows=found), incomplete=tuple(_incomplete(failed)))
@@ -73,7 +70,7 @@ def _incomplete(failed: Sequence[OperatorRow]) -> Iterator[str]:
 
 
 def judge(archive: Archive, evidence: Evidence, report: Report) -> Iterator[Cause]:
-    """Return a cause for each implementation with a wrong result."""
+    """Yield a cause for each implementation with a wrong result."""
     wrong: dict[str, OperatorRow] = {}
     for row in report.operators.rows if report.operators else ():
         if row.status is OperatorStatus.WRONG:
@@ -83,17 +80,17 @@ def judge(archive: Archive, evidence: Evidence, report: Report) -> Iterator[Caus
 
 
 def title(row: OperatorRow) -> str:
-    """Name a row without its shape and GPU."""
+    """Return the name of a row: operator, implementation and precision."""
     return f"{row.operator}, {row.implementation}, {row.precision}"
 
 
 def place(row: OperatorRow, report: Report) -> str:
-    """Name a row without its shape, with its GPU where the run has several."""
+    """Return the name of a row without its shape, with its GPU if the run has several."""
     return f"{title(row)}, {label_of(row.gpu_uuid, report)}" if len(report.gpu_info) > 1 else title(row)
 
 
 def roofs(measured: Iterable[ProbeMetrics], gpu_uuid: str) -> Roofs:
-    """Return the roofs of a device."""
+    """Return the limits that the probes measured on a device."""
     mine = [probe for probe in measured if probe.gpu_uuid == gpu_uuid]
     rates = [rate for probe in mine for rate in (probe.copy_gb_per_sec, probe.triad_gb_per_sec) if rate]
     products = {probe.precision: probe.sustained_tflops for probe in mine if probe.sustained_tflops}
@@ -101,12 +98,12 @@ def roofs(measured: Iterable[ProbeMetrics], gpu_uuid: str) -> Roofs:
 
 
 def grade(percent: float) -> Grade:
-    """Return the grade of a speed in percent of eager."""
+    """Return the grade of a speed. percent: the speed, where the eager implementation has 100."""
     return next(one for least, one in GRADES if percent >= least)
 
 
 def graded(rows: Iterable[OperatorRow]) -> Iterator[OperatorRow]:
-    """Yield the rows with their speed relative to eager, grade and advice."""
+    """Yield the rows, completed with their speed relative to eager, their grade, and advice."""
     every = tuple(rows)
     eager = {_place(row): row for row in every if row.implementation == EAGER}
     for row in every:
@@ -125,21 +122,23 @@ def graded(rows: Iterable[OperatorRow]) -> Iterator[OperatorRow]:
 
 
 def advice(row: OperatorRow) -> str:
-    """Return what to do about a row, by the first reason that applies; empty for nothing."""
+    """Return advice about a row, by the first reason that applies; empty without one."""
     if row.status is OperatorStatus.WRONG:
-        return "correct it: a wrong result has no speed"
+        return "fix the result: it has no speed while it is wrong"
     pure_ms, real_ms = row.ms(TimeName.PURE), row.ms(TimeName.REAL)
     if row.status is not OperatorStatus.OK or pure_ms is None or real_ms is None:
         return ""
+    if _is_noisy(row, TimeName.PURE):
+        return f"measure it again on an idle machine: the time is uncertain by ±{_NOISY:g} % or more"
     if row.eager_percent is not None and row.eager_percent < GRADES[0][0]:
-        return "use eager here"
+        return "use the eager implementation"
     if row.graphed and real_ms > _HOST_RATIO * pure_ms:
-        return "fuse it with its neighbours or use a CUDA graph: the host decides"
+        return "fuse the operator with its neighbours or use a CUDA graph: the host limits its speed"
     if row.roof_percent is None or row.roof_percent >= _NEAR_ROOF:
         return ""
     if row.roof_percent < _FAR_FROM_ROOF:
         limit = "the memory" if (row.memory_percent or 0.0) > (row.compute_percent or 0.0) else "the arithmetic"
-        return f"look for another layout or kernel: far below the roof of {limit}"
+        return f"try another layout or kernel: the speed is far below the roof of {limit}"
     return ""
 
 
@@ -148,12 +147,18 @@ def _place(row: OperatorRow) -> tuple[str, ...]:
 
 
 def _percent(reference: OperatorRow, row: OperatorRow, name: TimeName) -> float | None:
+    if _is_noisy(reference, name) or _is_noisy(row, name):
+        return None
     reference_ms, own_ms = reference.ms(name), row.ms(name)
     return 100 * reference_ms / own_ms if reference_ms and own_ms else None
 
 
+def _is_noisy(row: OperatorRow, name: TimeName) -> bool:
+    return name in row.times and (row.times[name].interval_percent or 0.0) >= _NOISY
+
+
 def _has_result(row: OperatorRow, rows: Sequence[OperatorRow]) -> bool:
-    """Whether another shape of the cell has a result: a cell without any counts as failed already."""
+    """Whether any shape of the row's cell has a result. A cell without one already counts as failed."""
     alike = (row.gpu_uuid, title(row))
     return any((one.gpu_uuid, title(one)) == alike and one.status is not OperatorStatus.FAILED for one in rows)
 
@@ -168,7 +173,7 @@ def _rows(archive: Archive, evidence: Evidence) -> Iterator[OperatorRow]:
 def _of_cell(cell: Cell, archive: Archive, evidence: Evidence, limits: Roofs) -> Iterator[OperatorRow]:
     model, device = archive.stored.configuration.by_name[cell.model], archive.devices[cell.devices[0]]
     operator = operator_of(model)
-    launches = [evidence.launches[number] for number in evidence.outcomes[cell.id].counted]
+    launches = [evidence.launches[number] for number in evidence.outcomes[cell.id].valid_launches]
     implementation = model.name.rpartition("=")[0] if model.own else COMPILED if cell.compiles else EAGER
     for shape in operator.shapes[device.kind]:
         found = shape_results(cell, shape, evidence)
@@ -183,7 +188,7 @@ def _of_cell(cell: Cell, archive: Archive, evidence: Evidence, limits: Roofs) ->
             precision=cell.precision,
             mode=cell.mode,
             shape=shape.name,
-            sizes=" ".join(f"{name}={size}" for name, size in shape.sizes.items()),
+            sizes=sizes_of(shape.sizes),
             status=status,
             reason=reason,
             deviation=max(deviations, default=None),
@@ -197,39 +202,23 @@ def _of_cell(cell: Cell, archive: Archive, evidence: Evidence, limits: Roofs) ->
 
 
 def _timed(row: OperatorRow, shape: OperatorShape, found: Sequence[ShapeResult], limits: Roofs) -> OperatorRow:
-    times = {name: time for name in TimeName if (time := _time(name, found)) is not None}
+    times = {name: time for name in TimeName if (time := call_time(name, found)) is not None}
     if TimeName.PURE not in times:
         return replace(row, status=OperatorStatus.FAILED, reason="its times are zero")
     pure = times[TimeName.PURE].call_ms
     gb_per_second, tflops = shape.moved[Precision(row.precision)] / pure / 1e6, shape.flops / pure / 1e9
     memory_percent = gb_per_second / limits.tb_per_second / 10 if limits.tb_per_second else None
+    graphed = all(one.graphed for one in found if not one.error) if row.gpu_uuid[:3] != "cpu" else None
     peak = limits.tflops.get(row.precision)
     compute_percent = 100 * tflops / peak if peak and tflops else None
     return replace(
         row,
         times=times,
-        graphed=all(one.graphed for one in found if not one.error) if row.gpu_uuid[:3] != "cpu" else None,
+        graphed=graphed,
+        host_bound=is_host_bound(found, graphed=graphed),
         gb_per_second=gb_per_second,
         tflops=tflops or None,
         memory_percent=memory_percent,
         compute_percent=compute_percent,
         roof_percent=max((one for one in (memory_percent, compute_percent) if one is not None), default=None),
-    )
-
-
-def _time(name: TimeName, found: Sequence[ShapeResult]) -> OperatorTime | None:
-    """Return a time over all launches that measured it, None if none did."""
-    unpacked = (floats.unpack(one.series[name]) for one in found if name in one.series)
-    launches = [times for times in unpacked if times and median(times) > 0]
-    if not launches:
-        return None
-    values = tuple(median(times) for times in launches)
-    over_launches = launch_interval(values)
-    within = [width for times in launches if (width := half_width(times)) is not None]
-    share = over_launches if over_launches is not None else median(within) if within else None
-    return OperatorTime(
-        call_ms=median(values),
-        launch_values=values,
-        interval_percent=None if share is None else 100 * share,
-        interval_over=IntervalOver.CALLS if over_launches is None else IntervalOver.LAUNCHES,
     )

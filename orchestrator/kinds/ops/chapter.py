@@ -1,4 +1,4 @@
-"""The chapter of operators: wrong results first, categories with grades, best and worst, every row, a roofline."""
+"""The chapter of operators: wrong results, then categories with grades, best and worst rows, all rows, a roofline."""
 
 import itertools
 import math
@@ -17,8 +17,10 @@ from orchestrator.report.charts import Kind, Roof, Roofline, RoofPoint
 from orchestrator.report.device_labels import label_of
 from orchestrator.report.layout import Answer
 from orchestrator.report.numbers import number, share, unit
+from orchestrator.report.remarks import HOST_LIMITED, HOST_MARK
 from orchestrator.report.sections import Badge, Chart, Finding, Section, Table, Tone, drawn, numbers, table, texts
 
+_EACH: Final = "(operator, implementation, precision, shape)"
 _SHOWN: Final = 5
 _BRIEFLY_SHOWN: Final = 3
 _SPEEDLESS: Final = {
@@ -32,7 +34,7 @@ _POINTS: Final = "large"
 
 
 def operators(report: Report) -> Section | None:
-    """Return the whole chapter; None for another kind of run."""
+    """Return the whole chapter on operators; None for another kind of run."""
     rows = _rows(report)
     if not rows:
         return None
@@ -49,7 +51,7 @@ def operators(report: Report) -> Section | None:
 
 
 def briefly(report: Report) -> Section | None:
-    """Return what a terminal shows after a run, in some thirty lines. The verdict above it names wrong results."""
+    """Return the short chapter for a terminal, without wrong results, which the verdict names; None without rows."""
     rows = _rows(report)
     if not rows:
         return None
@@ -65,7 +67,7 @@ def briefly(report: Report) -> Section | None:
 
 
 def answer(report: Report) -> Answer | None:
-    """Return WRONG with the first implementation and the number of others; None where all are right."""
+    """Return "WRONG", the first wrong implementation and how many others there are; None if all are right."""
     rows = _rows(report)
     wrong = dict.fromkeys(place(row, report) for row in rows if row.status is OperatorStatus.WRONG)
     return Answer(Badge(f"WRONG: {' '.join(_first(wrong, 1))}", Tone.BAD), _success(rows)) if wrong else None
@@ -89,18 +91,18 @@ def _success(rows: Sequence[OperatorRow]) -> str:
     counts = Counter(row.status for row in rows)
     others = [f"{counts[one]} {one}" for one in OperatorStatus if one is not OperatorStatus.OK and counts[one]]
     good = counts[OperatorStatus.OK]
-    rate = f"{good} of {plural(len(rows), 'shape')} right and measured ({100 * good / len(rows):.0f} %)"
+    rate = f"{good} of {plural(len(rows), 'measurement')} {_EACH} right ({100 * good / len(rows):.0f} %)"
     return f"{', '.join((rate, *others))}."
 
 
 def _to_do(rows: Sequence[OperatorRow]) -> Iterator[str]:
-    """Each advice with the number of its shapes, the most frequent first."""
+    """Yield each advice with the number of measurements it is about, the most frequent first."""
     for advice, count in Counter(row.advice for row in rows if row.advice).most_common():
-        yield f"{advice[:1].upper()}{advice[1:]} ({plural(count, 'shape')})"
+        yield f"{plural(count, 'measurement')}: {advice}"
 
 
 def _categories(rows: Sequence[OperatorRow], *, together: bool = False) -> Table:
-    """A table of right results, speeds and grades by category. together: one row for all its implementations."""
+    """Return a table of right results, speeds and grades by category. together: one row for all implementations."""
     found: dict[tuple[str, ...], list[OperatorRow]] = {}
     for row in rows:
         found.setdefault((row.category,) if together else (row.category, _name(row)), []).append(row)
@@ -126,7 +128,7 @@ def _categories(rows: Sequence[OperatorRow], *, together: bool = False) -> Table
 
 
 def _slowest(rows: Sequence[OperatorRow], report: Report, most: int) -> Table:
-    """The shapes that are slowest against eager, with the intervals of their times."""
+    """Return a table of the shapes that are slowest relative to eager. most: the largest number of rows."""
     several = len(report.gpu_info) > 1
     slow = [row for row in _compared(rows) if row.grade is not Grade.EXCELLENT]
     entries = [
@@ -136,8 +138,8 @@ def _slowest(rows: Sequence[OperatorRow], report: Report, most: int) -> Table:
             _name(row),
             row.precision,
             row.shape,
-            _share(row.eager_percent),
-            _ms(row.ms(TimeName.PURE)),
+            _speed(row),
+            _pure(row),
             _interval(row, TimeName.PURE),
             _ms(row.ms(TimeName.REAL)),
             _interval(row, TimeName.REAL),
@@ -147,16 +149,19 @@ def _slowest(rows: Sequence[OperatorRow], report: Report, most: int) -> Table:
     columns = (
         *(texts("GPU") if several else ()),
         *texts("Operator", "Impl.", "Prec.", "Shape"),
-        *numbers("Speed", "Pure ms", "+/-"),
-        *numbers("Real ms", "+/-", priority=1),
+        *numbers("Speed", "Pure ms"),
+        *numbers("+/-", priority=1),
+        *numbers("Real ms", priority=2),
+        *numbers("+/-", priority=3),
     )
     over = dict.fromkeys(row.times[TimeName.PURE].interval_over for row in slow[:most])
     words = f"Speed: relative to eager. +/-: half of the 95 % interval, over the {' or '.join(over)}."
-    return replace(table("Slowest against eager", columns, entries, words, name="slowest"), framed=False)
+    made = table("Slowest compared with eager", columns, entries, words, name="slowest")
+    return replace(made, framed=False, continued=False, remarks=_limited(slow[:most]))
 
 
 def _compared(rows: Iterable[OperatorRow]) -> list[OperatorRow]:
-    """Rows with a speed relative to eager, slowest first."""
+    """Return the rows that have a speed relative to eager, slowest first."""
     return sorted((row for row in rows if row.eager_percent is not None), key=lambda row: row.eager_percent or 0.0)
 
 
@@ -165,7 +170,7 @@ def _interval(row: OperatorRow, name: TimeName) -> str:
 
 
 def _every(rows: Sequence[OperatorRow], report: Report) -> Table:
-    """A table of every shape that was tried."""
+    """Return a table of every shape that was measured or failed."""
     several = len(report.gpu_info) > 1
     entries = [
         (
@@ -174,8 +179,8 @@ def _every(rows: Sequence[OperatorRow], report: Report) -> Table:
             _name(row),
             row.precision,
             row.shape,
-            _ms(row.ms(TimeName.PURE)) if row.status is OperatorStatus.OK else Badge(row.status, Tone.BAD),
-            _share(row.eager_percent),
+            _pure(row) if row.status is OperatorStatus.OK else Badge(row.status, Tone.BAD),
+            _speed(row),
             _ms(row.ms(TimeName.REAL)),
             _share(row.memory_percent),
             _share(row.compute_percent),
@@ -205,13 +210,14 @@ def _every(rows: Sequence[OperatorRow], report: Report) -> Table:
     )
     missing = sum(row.status is OperatorStatus.MISSING for row in rows)
     words += f" Not listed: {plural(missing, 'shape')} not measured." if missing else ""
-    return table("Every operator", columns, entries, words, name="operators")
+    made = table("Every operator", columns, entries, words, name="operators")
+    return replace(made, framed=False, continued=False, remarks=_limited(rows))
 
 
 def _without_speed(
     rows: Sequence[OperatorRow], report: Report, statuses: Iterable[OperatorStatus] = tuple(_SPEEDLESS)
 ) -> Iterator[Finding]:
-    """Wrong results and failed shapes, in a line for each implementation."""
+    """Yield findings about wrong results and failed shapes, with a line for each implementation."""
     for status in statuses:
         tone, words = _SPEEDLESS[status]
         found: dict[str, list[OperatorRow]] = {}
@@ -226,11 +232,11 @@ def _without_speed(
 
 
 def _extremes(rows: Sequence[OperatorRow], report: Report) -> Iterator[Finding]:
-    """The fastest implementations, and the eager operators farthest from their roof."""
+    """Yield findings: the fastest implementations, and the eager operators farthest below the limits of the GPU."""
     faster = [row for row in _compared(rows) if (row.eager_percent or 0.0) > _SAME]
     if faster:
         best = tuple(
-            f"{_shape(row, report)}: {_share(row.eager_percent)} of eager's speed ({_ms(row.ms(TimeName.PURE))} ms)"
+            f"{_shape(row, report)}: {_speed(row)} of eager's speed ({_pure(row)} ms)"
             for row in reversed(faster[-_SHOWN:])
         )
         yield Finding(None, "Fastest against eager", best, opened=True, listed=True)
@@ -247,12 +253,25 @@ def _extremes(rows: Sequence[OperatorRow], report: Report) -> Iterator[Finding]:
 
 
 def _name(row: OperatorRow) -> str:
-    """The name of an implementation: a file without its folder."""
+    """Return the name of an implementation; for a file of the user without its folder."""
     return row.implementation.rpartition("/")[2]
 
 
 def _shape(row: OperatorRow, report: Report) -> str:
     return f"{place(row, report)}, {row.shape}"
+
+
+def _pure(row: OperatorRow) -> str:
+    return f"{_ms(row.ms(TimeName.PURE))}{HOST_MARK if row.host_bound else ''}"
+
+
+def _speed(row: OperatorRow) -> str:
+    return f"{_share(row.eager_percent)}{HOST_MARK if row.host_bound and row.eager_percent else ''}"
+
+
+def _limited(rows: Iterable[OperatorRow]) -> tuple[str, ...]:
+    """Return the remark that explains the mark of host-bound rows; empty if there is no such row."""
+    return (HOST_LIMITED,) if any(row.host_bound for row in rows) else ()
 
 
 def _ms(value: float | None) -> str:
@@ -268,7 +287,7 @@ def _share(value: float | None) -> str:
 
 
 def _roofline(report: Report, rows: Sequence[OperatorRow]) -> tuple[Chart, Table]:
-    """One plot for each device, of the large shapes in eager."""
+    """Return a chart with one plot for each device, of the large shapes in eager, and its table."""
     plots, entries = [], []
     for device in report.gpu_info:
         limits = roofs(report.probes, device.gpu_uuid)

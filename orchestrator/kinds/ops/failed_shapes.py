@@ -17,7 +17,7 @@ def look(archive: Archive, evidence: Evidence) -> Look:
 
 
 def _failed(cell: Cell, evidence: Evidence) -> bool:
-    """Whether a shape failed in every launch with a result."""
-    launches = [evidence.launches[number].result.shapes for number in evidence.outcomes[cell.id].counted]
+    """Whether any shape of a cell failed in every launch that has a result."""
+    launches = [evidence.launches[number].result.shapes for number in evidence.outcomes[cell.id].valid_launches]
     names = {one.shape for shapes in launches for one in shapes}
     return bool(names - {one.shape for shapes in launches for one in shapes if not one.error})

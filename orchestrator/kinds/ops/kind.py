@@ -1,4 +1,4 @@
-"""Operators: each in several implementations, verified and compared with eager."""
+"""The run of operators: each operator in several implementations, verified and compared with eager."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from orchestrator.config.run_configuration import Configuration, Slot
 from orchestrator.engine.kind import Kind, LaunchTerms
 from orchestrator.kinds.ops import chapter, failed_shapes, planning, settings
 from orchestrator.kinds.ops.analysis import analyse, judge
-from orchestrator.report.chapters.brief import probes, warnings
+from orchestrator.report.chapters.brief import next_steps, probes, warnings
 from orchestrator.report.chapters.devices import described, devices
 from orchestrator.report.chapters.excluded import not_measured
 from orchestrator.report.chapters.failures import failures
@@ -23,7 +23,7 @@ MEASURE_S: Final = 600.0
 
 
 def launch_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return the terms of a launch, with time to compile."""
+    """Return the terms of a launch, with enough time to compile."""
     own = configuration.deadlines
     return LaunchTerms(configuration.measurement, replace(own, measure=max(own.measure, MEASURE_S)))
 
@@ -38,7 +38,7 @@ OPERATORS: Final = Kind(
     report=ReportTerms(analyse=analyse, judge=judge),
     layout=Layout(
         text=(described, _PAGE, health, failures, not_measured),
-        brief=(chapter.briefly, warnings, probes),
+        brief=(chapter.briefly, warnings, probes, next_steps),
         markdown=(_PAGE,),
         html=(chapter.operators, devices),
         title="Operators",

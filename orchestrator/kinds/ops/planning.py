@@ -1,4 +1,4 @@
-"""The plan of a run of operators: each in every implementation and precision, and the probes of its roofs. Pure."""
+"""Plan a run of operators: each in every implementation and precision, and probes of the GPU's limits. Pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,7 @@ from protocol.cell import Cell, Device, Precision, Workload
 
 
 def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
-    """Return the plan. Raises ConfigError where no operator has a requested precision."""
+    """Return the plan. Raises ConfigError if no operator supports a requested precision."""
     return planned(configuration, devices, _cells)
 
 

@@ -1,4 +1,4 @@
-"""From the words of the command to the configuration of a run of operators."""
+"""Turn the arguments of the `ops` command into the configuration of a run of operators."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -20,7 +20,7 @@ IMPLEMENTATIONS: Final = (EAGER, COMPILED)
 
 
 def chosen(categories: Sequence[str], names: Sequence[str]) -> tuple[OperatorSpec, ...]:
-    """Return the operators of these categories and names; empty means all. Raises ConfigError."""
+    """Return the operators that have one of these categories and one of these names; empty: any. Raises ConfigError."""
     known = catalogue.load()
     for category in categories:
         require_known(category, "--category", {one.category for one in known.values()}, "category")
@@ -37,7 +37,7 @@ def chosen(categories: Sequence[str], names: Sequence[str]) -> tuple[OperatorSpe
 
 
 def own(words: Sequence[str], search: Search) -> tuple[ModelSpec, ...]:
-    """Return the implementations of --against, "kernels.py:my_softmax=softmax". Raises ConfigError."""
+    """Return an entry for each word of --against, such as "kernels.py:my_softmax=softmax". Raises ConfigError."""
     known, found = catalogue.load(), []
     for word in words:
         target, sign, name = word.rpartition("=")
@@ -58,7 +58,7 @@ def with_operators(
     *,
     fast: bool,
 ) -> Configuration:
-    """Return the configuration of the run. Raises ConfigError for an unknown implementation."""
+    """Return the run's configuration. mine: entries of --against. Raises ConfigError for an unknown implementation."""
     for one in implementations:
         require_known(one, "--implementations", IMPLEMENTATIONS, "implementation")
     entries = (*(entry(one, one.name) for one in operators), *mine)

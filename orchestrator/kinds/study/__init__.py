@@ -1,4 +1,4 @@
-"""Studies as a kind of run: a grid of operations, implementations, sizes and precisions, one cell for each point.
+"""Studies as a kind of run: a grid of operations, implementations, sizes and precisions, with one cell for each point.
 
 grid (the YAML file) ─▶ planning ─▶ analysis ─▶ chapter
 """

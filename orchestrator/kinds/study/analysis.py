@@ -1,26 +1,27 @@
-"""From results of launches to the rows of a study. Pure."""
+"""From results of launches to the rows of a study: one row for each cell. Pure."""
 
 from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
+from orchestrator.analysis.cell_figures import contaminated, throttled
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.analysis.kind_analysis import KindAnalysis
-from orchestrator.analysis.operator_results import fate, median_ms, shape_results
+from orchestrator.analysis.operator_results import call_time, fate, is_host_bound, median_ms, shape_results
+from orchestrator.config.naming import sizes_of
+from orchestrator.figures.exit_code import Cause, CauseKind
 from orchestrator.figures.health import HealthReport
 from orchestrator.figures.operators import OperatorStatus
 from orchestrator.figures.report import Report
-from orchestrator.figures.run_verdict import Cause, CauseKind
 from orchestrator.figures.studies import StudyOperation, StudyReport, StudyRow
-from orchestrator.kinds.study.grid import sizes_of
 from orchestrator.plan.operator_cells import operator_of
 from orchestrator.state.archive import Archive
-from protocol.cell import Cell
+from protocol.cell import JAX, Cell
 from protocol.result import CallProfile, ShapeResult
 
 
 def analyse(archive: Archive, evidence: Evidence, health: HealthReport) -> KindAnalysis:
-    """Return the rows of the grid, point by point."""
+    """Return the rows of the study. Rows with the same operation, sizes and precision follow each other."""
     configuration = archive.stored.configuration
     rows = [_row(cell, archive, evidence) for cell in archive.stored.plan.cells]
     sizes = [row.sizes for row in rows]
@@ -32,7 +33,7 @@ def analyse(archive: Archive, evidence: Evidence, health: HealthReport) -> KindA
 
 
 def judge(archive: Archive, evidence: Evidence, report: Report) -> Iterator[Cause]:
-    """Return a cause for each implementation with a wrong result."""
+    """Yield a cause for each implementation with a wrong result."""
     wrong: dict[str, StudyRow] = {}
     for row in report.study.rows if report.study else ():
         if row.status is OperatorStatus.WRONG:
@@ -42,17 +43,17 @@ def judge(archive: Archive, evidence: Evidence, report: Report) -> Iterator[Caus
 
 
 def title(row: StudyRow) -> str:
-    """Name a row without its sizes and GPU."""
+    """Return the name of a row: operation, implementation and precision."""
     return f"{row.operation}, {row.implementation}, {row.precision}"
 
 
 def point(row: StudyRow) -> tuple[object, ...]:
-    """Return the key of rows with the same work on the same device."""
+    """Return what rows have in common that differ only in the implementation: device, operation, sizes, precision."""
     return row.gpu_uuid, row.operation, tuple(row.sizes.items()), row.precision
 
 
 def _compared(rows: Sequence[StudyRow]) -> Iterator[StudyRow]:
-    """Yield the rows by point, with their speed relative to the first implementation of the study."""
+    """Yield the rows in the order of their points, with their speed relative to the study's first implementation."""
     first = rows[0].implementation
     base = {point(row): row.device_ms for row in rows if row.implementation == first}
     places = {place: number for number, place in enumerate(dict.fromkeys(map(point, rows)))}
@@ -69,36 +70,46 @@ def _row(cell: Cell, archive: Archive, evidence: Evidence) -> StudyRow:
     status, reason = fate(found, cell, evidence)
     deviations = [one.deviation for one in found if one.deviation is not None]
     compared = status in {OperatorStatus.OK, OperatorStatus.WRONG}
+    launches = [evidence.launches[number] for number in evidence.outcomes[cell.id].valid_launches]
     row = StudyRow(
+        cell=cell.id,
         gpu_uuid=device.uuid,
         operation=operator.name,
         implementation=operator.implementation,
         sizes=shape.sizes,
         precision=cell.precision,
+        mode=cell.mode,
+        compile_mode=JAX if operator.variant == JAX else cell.compile_mode,
         status=status,
         reason=reason,
         shape_ok=all(one.compared for one in found) if compared else None,
         values_ok=status is OperatorStatus.OK if compared and all(one.compared for one in found) else None,
         deviation=max(deviations, default=None),
         tolerance=operator.tolerance[cell.precision],
+        throttled=throttled(launches),
+        contaminated=contaminated(device, launches),
     )
     return _measured(row, found) if status is OperatorStatus.OK else row
 
 
 def _measured(row: StudyRow, found: Sequence[ShapeResult]) -> StudyRow:
-    device_ms = median_ms(found, "pure")
-    if not device_ms:
+    device = call_time("pure", found)
+    if device is None:
         return replace(row, status=OperatorStatus.FAILED, reason="its times are zero")
     profiles = [one.profile for one in found if one.profile is not None]
     last = profiles[-1] if profiles else CallProfile()
+    graphed = all(one.graphed for one in found if not one.error) if row.gpu_uuid[:3] != "cpu" else None
     return replace(
         row,
-        device_ms=device_ms,
+        device_ms=device.call_ms,
+        launch_values=device.launch_values,
+        interval_percent=device.interval_percent,
         host_ms=median_ms(found, "host"),
         total_ms=median_ms(found, "real"),
         compile_ms=max((one.compile_ms for one in profiles if one.compile_ms is not None), default=None),
         peak_bytes=max((one.peak_bytes for one in profiles if one.peak_bytes is not None), default=None),
         kernels=last.kernels,
         operations=tuple(StudyOperation(name=one.name, calls=one.calls, time_ms=one.time_ms) for one in last.top),
-        graphed=all(one.graphed for one in found if not one.error) if row.gpu_uuid[:3] != "cpu" else None,
+        graphed=graphed,
+        host_bound=is_host_bound(found, graphed=graphed),
     )

@@ -13,6 +13,7 @@ from orchestrator.figures.studies import StudyReport, StudyRow
 from orchestrator.kinds.study.analysis import point, title
 from orchestrator.report.device_labels import label_of
 from orchestrator.report.layout import Answer
+from orchestrator.report.remarks import HOST_LIMITED, HOST_MARK
 from orchestrator.report.sections import Badge, Entry, Finding, Section, Table, Tone, numbers, table, texts
 
 _MIB: Final = 2**20
@@ -33,7 +34,7 @@ _WORDS: Final = (
 
 
 def study(report: Report) -> Section | None:
-    """Return the whole chapter; None for another kind of run."""
+    """Return the whole chapter on a study; None for another kind of run."""
     if report.study is None:
         return None
     rows = report.study.rows
@@ -47,7 +48,7 @@ def study(report: Report) -> Section | None:
 
 
 def answer(report: Report) -> Answer | None:
-    """Return WRONG with the names of implementations; None where all are right, so that the verdict stands."""
+    """Return "WRONG" with the wrong implementations; None if all are right, so that the usual verdict is shown."""
     rows = report.study.rows if report.study else ()
     wrong = dict.fromkeys(title(row) for row in rows if row.status is OperatorStatus.WRONG)
     return Answer(Badge(f"WRONG: {'; '.join(wrong)}", Tone.BAD), _success(rows)) if wrong else None
@@ -61,12 +62,12 @@ def _success(rows: Sequence[StudyRow]) -> str:
 
 
 def _figures(report: Report, found: StudyReport) -> Table:
-    label = _labels(report, found)
+    label, mark = _labels(report, found), _marks(found.rows)
     entries = [
         (
             label(row),
             str(row.status) if row.status is OperatorStatus.OK else Badge(row.status, _TONES[row.status]),
-            _ms(row.device_ms),
+            _device(row),
             _ms(row.host_ms),
             _ms(row.total_ms),
             "" if row.compile_ms is None else f"{row.compile_ms / 1000:.2f}",
@@ -74,7 +75,7 @@ def _figures(report: Report, found: StudyReport) -> Table:
             "" if row.kernels is None else f"{row.kernels}",
             _CHECKS[row.shape_ok],
             _CHECKS[row.values_ok],
-            "" if row.relative_speed is None else f"{row.relative_speed:.2f}",
+            "" if row.relative_speed is None else f"{row.relative_speed:.2f}{mark(row)}",
         )
         for row in found.rows
     ]
@@ -89,7 +90,9 @@ def _figures(report: Report, found: StudyReport) -> Table:
         *numbers("Speed"),
     )
     words = f"{_WORDS} Speed: relative to {found.rows[0].implementation}, by device time."
-    return replace(table("Cells of the study", columns, entries, words, name="study"), framed=False)
+    remarks = (HOST_LIMITED,) if any(map(mark, found.rows)) else ()
+    made = table("Cells of the study", columns, entries, words, name="study")
+    return replace(made, framed=False, remarks=remarks)
 
 
 def _operations(report: Report, found: StudyReport) -> Table:
@@ -103,7 +106,7 @@ def _operations(report: Report, found: StudyReport) -> Table:
 
 
 def _labels(report: Report, found: StudyReport) -> Callable[[StudyRow], str]:
-    """Name cells by what differs between them: "attention t=512 bf16 flash"."""
+    """Return a function that names a row by what differs between the rows: "attention t=512 bf16 flash"."""
 
     def words(row: StudyRow) -> tuple[str, ...]:
         return label_of(row.gpu_uuid, report), row.operation, _sizes(row, found.varied), row.precision
@@ -125,7 +128,7 @@ def _findings(rows: Sequence[StudyRow], varied: Sequence[str]) -> Iterator[Findi
 
 
 def _by_reason(rows: Sequence[StudyRow], varied: Sequence[str]) -> Iterator[str]:
-    """Yield a line for each implementation and reason, with the sizes that it is about."""
+    """Yield a line for each implementation and reason, with the sizes it concerns. varied: names of sizes to show."""
     found: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         found.setdefault((title(row), row.reason), []).append(_sizes(row, varied))
@@ -139,12 +142,23 @@ def _fastest(rows: Sequence[StudyRow], varied: Sequence[str]) -> Iterator[str]:
     for row in rows:
         if row.device_ms is not None:
             points.setdefault(point(row), []).append(row)
+    mark = _marks(rows)
     for some in points.values():
         best = min(some, key=lambda row: row.device_ms or 0.0)
         if len(some) > 1:
             where = " ".join(filter(None, (best.operation, _sizes(best, varied), best.precision)))
-            speed = "" if best.relative_speed is None else f", speed {best.relative_speed:.2f}"
-            yield f"{where}: {best.implementation} ({_ms(best.device_ms)} ms{speed})"
+            speed = "" if best.relative_speed is None else f", speed {best.relative_speed:.2f}{mark(best)}"
+            yield f"{where}: {best.implementation} ({_device(best)} ms{speed})"
+
+
+def _marks(rows: Sequence[StudyRow]) -> Callable[[StudyRow], str]:
+    """Return a function that marks a relative speed if the host limits the row or the row that it is compared with."""
+    bound = {point(row) for row in rows if row.host_bound and row.implementation == rows[0].implementation}
+    return lambda row: HOST_MARK if row.device_ms and (row.host_bound or point(row) in bound) else ""
+
+
+def _device(row: StudyRow) -> str:
+    return f"{_ms(row.device_ms)}{HOST_MARK if row.host_bound else ''}"
 
 
 def _sizes(row: StudyRow, varied: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""The YAML file of a study, and the entries that its cells measure.
+"""The YAML file of a study, and the model entries that its cells measure.
 
 operations, sizes, implementations ─▶ an entry for each combination, named "conv2d im2col b=2 c=4 o=8 h=32 k=3"
 """
@@ -14,6 +14,7 @@ import msgspec
 
 from orchestrator.config import operators, yaml_file
 from orchestrator.config.catalogue import configs_folder
+from orchestrator.config.naming import sizes_of
 from orchestrator.config.operator_runs import entry
 from orchestrator.config.own_code import Search, is_own
 from orchestrator.config.yaml_schema import listed, require_known
@@ -37,7 +38,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
-    """A study as read. base: folder of its code. origin: its name in messages. sizes: by dimension."""
+    """The contents of a study's file. base: folder of its code. origin: its name in messages. sizes: by dimension."""
 
     name: str
     base: Path
@@ -49,12 +50,12 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def names() -> list[str]:
-    """Return the studies that ship."""
+    """Return the names of the studies that ship with gpubench."""
     return sorted(path.stem for path in (configs_folder() / "studies").glob("*.yaml"))
 
 
 def read(word: str, current: Path) -> Grid:
-    """Read a study that ships, or a file. Raises ConfigError."""
+    """Read a study. word: name of one that ships with gpubench, or a path relative to `current`. Raises ConfigError."""
     own = "/" in word or word.endswith((".yaml", ".yml"))
     name = word if own else require_known(word, "study", names(), "study")
     path = current / Path(word).expanduser() if own else configs_folder() / "studies" / f"{name}.yaml"
@@ -81,7 +82,7 @@ def read(word: str, current: Path) -> Grid:
 
 
 def narrowed(grid: Grid, implementations: Collection[str], sizes: Sequence[str]) -> Grid:
-    """Return the grid with only these implementations (empty: all) and sizes ("h=32,64"). Raises ConfigError."""
+    """Return the grid with only these implementations (empty: all) and these sizes ("h=32,64"). Raises ConfigError."""
     for one in implementations:
         require_known(one, "--implementations", grid.implementations, "implementation")
     chosen = dict(grid.sizes)
@@ -97,7 +98,7 @@ def narrowed(grid: Grid, implementations: Collection[str], sizes: Sequence[str])
 
 
 def entries(grid: Grid, search: Search) -> tuple[ModelSpec, ...]:
-    """Return an entry for each operation at each point in each implementation. Raises ConfigError."""
+    """Return a model entry for each combination of operation, sizes and implementation. Raises ConfigError."""
     axes = (*grid.sizes.values(), grid.operations, grid.implementations, grid.precisions)
     number = math.prod(map(len, axes))
     if number > _MOST_CELLS:
@@ -112,13 +113,8 @@ def entries(grid: Grid, search: Search) -> tuple[ModelSpec, ...]:
     )
 
 
-def sizes_of(sizes: Mapping[str, int]) -> str:
-    """Write sizes as "h=32 k=3"."""
-    return " ".join(f"{name}={size}" for name, size in sizes.items())
-
-
 def base_of(implementation: str) -> str:
-    """Return the implementation without its compilation: "im2col" of "im2col+compiled", "eager" of "compiled"."""
+    """Return an implementation without compilation: "im2col" for "im2col+compiled", "eager" for "compiled"."""
     return EAGER if implementation == COMPILED else implementation.removesuffix(f"+{COMPILED}")
 
 
@@ -142,7 +138,7 @@ def _entry(
 
 
 def _located(implementation: str, grid: Grid, search: Search) -> OwnModel | None:
-    """Return the user's function, None for an implementation of ours. Raises ConfigError."""
+    """Return the user's function of an implementation; None for one of gpubench. Raises ConfigError."""
     base = base_of(implementation)
     if is_own(base):
         return search.locate(base, grid.origin)

@@ -9,7 +9,7 @@ from orchestrator.config.run_configuration import Configuration, Slot
 from orchestrator.engine.kind import Kind, LaunchTerms
 from orchestrator.kinds.study import chapter, planning
 from orchestrator.kinds.study.analysis import analyse, judge
-from orchestrator.report.chapters.brief import warnings
+from orchestrator.report.chapters.brief import next_steps, warnings
 from orchestrator.report.chapters.devices import described, devices
 from orchestrator.report.chapters.excluded import not_measured
 from orchestrator.report.chapters.failures import failures
@@ -24,7 +24,7 @@ MEASURE_S: Final = 600.0
 
 
 def launch_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return the terms of a launch, with time to compile."""
+    """Return the terms of a launch, with enough time to compile."""
     own = configuration.deadlines
     return LaunchTerms(configuration.measurement, replace(own, measure=max(own.measure, MEASURE_S)))
 
@@ -37,7 +37,7 @@ STUDY: Final = Kind(
     report=ReportTerms(analyse=analyse, judge=judge),
     layout=Layout(
         text=(described, chapter.study, health, failures, not_measured),
-        brief=(shown(chapter.study, tables=("study",)), warnings),
+        brief=(shown(chapter.study, tables=("study",)), warnings, next_steps),
         markdown=(chapter.study,),
         html=(chapter.study, devices),
         title="Study",

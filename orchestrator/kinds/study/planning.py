@@ -9,7 +9,7 @@ from protocol.cell import Cell, Device, Workload
 
 
 def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
-    """Return the plan. Raises ConfigError where no operation has a requested precision."""
+    """Return the plan. Raises ConfigError if no operation supports a requested precision."""
     return planned(configuration, devices, _cells)
 
 

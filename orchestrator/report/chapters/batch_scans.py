@@ -1,4 +1,4 @@
-"""Batch scans: a table of throughput and memory by batch size for each scan."""
+"""The chapter of batch scans: for each scan a table of throughput and memory by batch size."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ BAR: Final = 20
 
 
 def batch_scans(report: Report) -> Section | None:
-    """A table for each scan, with its device where there are several."""
+    """Return a table for each scan, with the device's name where the run has several; None if the run made no scan."""
     if not report.batch_scans:
         return None
     several = len(report.gpu_info) > 1

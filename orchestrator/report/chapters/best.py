@@ -1,10 +1,11 @@
 """The best configuration of each model and phase: a line for each model, medians over identical GPUs.
 
-Model      inference/s  batch  prec.  x fp32  GEMM  smp/J   training/s  batch  …
-resnet50        7764.3     32   bf16    2.8x   41%   12.1       1694.3     32
+Model    infer/s bs prec   x  % smp/J train/s bs prec   x  % smp/J
+resnet50  7764.3 32 bf16 2.8 41  12.1  1694.3 32 bf16 2.1 33   4.1
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import Final, NamedTuple
@@ -24,22 +25,23 @@ from protocol.cell import CompileMode, Mode, Precision, Workload
 
 LONGEST_NAME: Final = 20
 _RATES: Final = {
-    Workload.INFERENCE: "inference/s",
-    Workload.TRAINING: "training/s",
-    Workload.GENERATION: "tokens/s",
+    Workload.INFERENCE: ("inference/s", "infer/s"),
+    Workload.TRAINING: ("training/s", "train/s"),
+    Workload.GENERATION: ("tokens/s", ""),
 }
+"""Phase → title of its rate, and the title on a terminal."""
 _ENERGY: Final = {
     Workload.INFERENCE: ("smp/J", BY_FIELD["energy_per_sample_j"]),
     Workload.TRAINING: ("smp/J", BY_FIELD["energy_per_sample_j"]),
     Workload.GENERATION: ("tok/J", BY_FIELD["energy_per_token_j"]),
 }
 _FACTS: Final = (
-    *numbers("batch"),
-    *texts("prec.", priority=1),
-    *numbers("x fp32", priority=2),
-    *numbers("GEMM", priority=3),
+    Column("batch", number=True, short="bs"),
+    Column("prec.", short="prec"),
+    Column("x fp32", number=True, short="x"),
+    Column("% GEMM", number=True, short="%"),
 )
-_EXPLAINED: Final = {"x fp32": "x fp32: speed-up over fp32", "GEMM": "GEMM: share of matrix rate"}
+_EXPLAINED: Final = {"x fp32": "x: speed-up over fp32", "% GEMM": "%: of the matrix rate (GEMM)"}
 
 
 class _Shape(NamedTuple):
@@ -50,7 +52,7 @@ class _Shape(NamedTuple):
 
     @property
     def format(self) -> str:
-        """Precision, and how the model is compiled."""
+        """The precision, and the compile mode if the model is compiled: "bf16 default"."""
         return self.precision if self.compile_mode == CompileMode.EAGER else f"{self.precision} {self.compile_mode}"
 
 
@@ -60,16 +62,25 @@ class _Rate(NamedTuple):
     metrics: Sequence[Measured]
 
 
+_Models = dict[str, dict[Workload, dict[_Shape, list[Measured]]]]
+"""Metrics by model, phase and shape."""
+
+
 def best(report: Report) -> Section | None:
-    """A table for each group of identical devices; None without a rate."""
-    tables = [
-        replace(made, caption=f"{group.shown.gpu_name}, {labels(group.devices)}" if len(groups(report)) > 1 else "")
-        for group in groups(report)
-        if (made := _table(report, {device.gpu_uuid for device in group.devices})).rows
-    ]
+    """Return the best results of each group of identical devices, the fastest group first; None without a rate."""
+    tables: dict[str, Table] = {}
+    rates: dict[str, Mapping[tuple[str, Workload], float]] = {}
+    for group in groups(report):
+        models = _found(report, {device.gpu_uuid for device in group.devices})
+        made, name = _table(models), f"{group.shown.gpu_name}, {labels(group.devices)}"
+        if made.rows:
+            tables[name] = replace(made, caption=name if len(groups(report)) > 1 else "")
+            rates[name] = _tops(models)
     if not tables:
         return None
-    titles = {column.title for table in tables for column in table.columns}
+    won = _won(rates)
+    ordered = tuple(tables[name] for name in sorted(tables, key=lambda name: -won[name]))
+    titles = {column.title for table in ordered for column in table.columns}
     several = any(len(group.devices) > 1 for group in groups(report))
     sizes = sorted(
         {
@@ -78,17 +89,36 @@ def best(report: Report) -> Section | None:
             if measurement.metric.batch_size and measurement.key.phase in _RATES
         }
     )
-    legend = [f"{'batches' if len(sizes) > 1 else 'batch'} {', '.join(map(str, sizes))}"]
+    legend = [f"batch size{'s' if len(sizes) > 1 else ''} (bs) tested: {', '.join(map(str, sizes))}"]
     legend += ["medians of GPUs"] if several else []
     legend += [words for column, words in _EXPLAINED.items() if column in titles]
-    marks = remarks.legend(str(entry) for table in tables for row in table.rows for entry in row[1:])
-    return Section("best", "Best", ("; ".join((*legend, *marks)),), tables=tuple(tables))
+    marks = remarks.legend(str(entry) for table in ordered for row in table.rows for entry in row[1:])
+    counts = "; in ".join(f"{count}: {name}" for name, count in won.items())
+    fastest = (f"of {won.total()} models and phases, fastest in {counts}",) if won else ()
+    return Section("best", "Best", (*fastest, "; ".join((*legend, *marks))), tables=ordered)
 
 
-def _table(report: Report, uuids: set[str]) -> Table:
+def _won(rates: Mapping[str, Mapping[tuple[str, Workload], float]]) -> Counter[str]:
+    """Count the models and phases in which each kind of device is fastest. Only those count that all kinds measured."""
+    one, *others = rates.values()
+    common = [each for each in one if all(each in other for other in others)] if others else []
+    won = Counter(max(rates, key=lambda name: rates[name][each]) for each in common)
+    return Counter(dict(won.most_common()))
+
+
+def _tops(models: _Models) -> dict[tuple[str, Workload], float]:
+    return {
+        (model, phase): max(one.rate for one in rates)
+        for model, phases in models.items()
+        for phase, by_shape in phases.items()
+        if (rates := list(_rates(phase, by_shape)))
+    }
+
+
+def _found(report: Report, uuids: set[str]) -> _Models:
     of_group = structs.replace(report, results=tuple(one for one in report.results if one.gpu_uuid in uuids))
     loaded = any(result.mode == Mode.LOADED for result in of_group.results)
-    found: dict[str, dict[Workload, dict[_Shape, list[Measured]]]] = {}
+    found: _Models = {}
     for one in measurements(of_group):
         batch = one.metric.batch_size
         if one.key.phase in _RATES and batch is not None and (one.key.mode == Mode.LOADED) is loaded:
@@ -96,10 +126,14 @@ def _table(report: Report, uuids: set[str]) -> Table:
             phases = found.setdefault(shortened(model, LONGEST_NAME), {})
             shape = _Shape(one.key.precision, batch, one.key.input_size, one.key.compile_mode)
             phases.setdefault(one.key.phase, {}).setdefault(shape, []).append(one.metric)
+    return found
+
+
+def _table(models: _Models) -> Table:
     columns = [*texts("Model"), *(column for phase in _RATES for column in _columns(phase))]
     rows = [
         (model, *(entry for phase in _RATES for entry in _entries(phase, phases.get(phase, {}))))
-        for model, phases in found.items()
+        for model, phases in models.items()
     ]
     known = [place for place in range(len(columns)) if any(row[place] for row in rows)]
     kept: tuple[Column, ...] = tuple(columns[place] for place in known)
@@ -108,7 +142,9 @@ def _table(report: Report, uuids: set[str]) -> Table:
 
 
 def _columns(phase: Workload) -> tuple[Column, ...]:
-    return (*numbers(_RATES[phase]), *_FACTS, *numbers(_ENERGY[phase][0], priority=4))
+    title, short = _RATES[phase]
+    columns = (Column(title, number=True, short=short), *_FACTS, *numbers(_ENERGY[phase][0]))
+    return tuple(replace(column, block=phase) for column in columns)
 
 
 def _entries(phase: Workload, by_shape: dict[_Shape, list[Measured]]) -> tuple[str, ...]:
@@ -126,7 +162,7 @@ def _entries(phase: Workload, by_shape: dict[_Shape, list[Measured]]) -> tuple[s
         str(top.shape.batch),
         top.shape.format,
         gain,
-        "" if share is None else f"{share:.0f}%",
+        "" if share is None else f"{share:.0f}",
         "" if not joule else number(1 / joule),
     )
 
@@ -135,7 +171,7 @@ def _rates(phase: Workload, by_shape: dict[_Shape, list[Measured]]) -> Iterator[
     figure = main_figure(phase, "")
     for shape, metrics in by_shape.items():
         rate = _median([figure.number(metric) for metric in metrics])
-        if rate is not None:
+        if rate is not None and not any(metric.wrong for metric in metrics):
             yield _Rate(shape, rate, metrics)
 
 

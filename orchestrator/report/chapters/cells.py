@@ -39,7 +39,7 @@ COLUMNS: Final = (
     *texts("Remarks"),
 )
 CONSTANT: Final = ("Mode", "Attempts")
-"""Columns that are left out where all cells have the same entry."""
+"""Columns that are hidden if all cells have the same entry."""
 _FILTERED: Final = (0, 2, 7)
 """Device, phase and status."""
 _CHECKS: Final = (
@@ -52,7 +52,7 @@ _FILTERED_CHECKS: Final = (0, 2, 4)
 
 
 def cells(report: Report, layout: Layout) -> Cells:
-    """Every planned cell with its figures, in columns that can be sorted."""
+    """Return a table of every planned cell with its figures, whose columns can be sorted."""
     columns, narrowed = (_CHECKS, _FILTERED_CHECKS) if layout.checks else (COLUMNS, _FILTERED)
     names = by_uuid(report)
     row = _check if layout.checks else _row
@@ -98,7 +98,7 @@ def _row(device: str, line: Line) -> tuple[Entry, ...]:
 
 
 def listed(report: Report) -> Section | None:
-    """Every planned cell, with its name in one column."""
+    """Return a table of every planned cell, with the whole name of a cell in one column; None without cells."""
     if not report.cells:
         return None
     counts = report.summary.cells
@@ -158,7 +158,7 @@ def _remark(text: str) -> str:
 
 
 def batch(phase: str, size: int) -> str:
-    """The batch size; empty for phases without one."""
+    """Format the batch size; empty for a phase without one."""
     return "" if phase in WITHOUT_BATCH else str(size)
 
 

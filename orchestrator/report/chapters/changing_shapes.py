@@ -1,4 +1,4 @@
-"""Input sizes that change: tables of the chapter "Compiled and eager", and what made torch compile again."""
+"""Input sizes that change between calls: tables for the chapter "Compiled and eager", and reasons of recompilations."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -16,7 +16,7 @@ _LIMITED = "torch reached its limit of compiled forms: later sizes ran eager"
 
 
 class ShapeRow(NamedTuple):
-    """A compiled cell that met changing sizes in one way (static, dynamic, padded). name: cell and mode."""
+    """A compiled cell that ran with changing input sizes in one way: static, dynamic or padded. name: cell and mode."""
 
     name: str
     model: str
@@ -24,7 +24,7 @@ class ShapeRow(NamedTuple):
 
 
 def tables(rows: Sequence[ShapeRow]) -> Iterator[Table]:
-    """A table that compares the ways, then one of the times of each size."""
+    """Yield a table that compares the ways (static, dynamic, padded), then a table of times by input size."""
     if not rows:
         return
     columns = (
@@ -43,7 +43,7 @@ def tables(rows: Sequence[ShapeRow]) -> Iterator[Table]:
 
 
 def findings(rows: Sequence[ShapeRow]) -> Iterator[Finding]:
-    """Findings about ways without figures, and reasons of recompilations; each once."""
+    """Yield findings: ways (static, dynamic, padded) without figures, and reasons of recompilations, each once."""
     lacking = [words for row in rows if (words := _remark(row))]
     again = [f"{row.model}, {row.figures.way}: {why}" for row in rows for why in row.figures.reasons]
     for title, lines in (
@@ -69,7 +69,7 @@ def _entries(row: ShapeRow) -> tuple[Entry, ...]:
 
 
 def _remark(row: ShapeRow) -> str:
-    """Why a way has no figures, or worse ones; an error that all ways share is one remark."""
+    """Return why a cell has no figures, or why some calls ran eager; empty if neither."""
     if row.figures.error:
         return f"{row.name}: {row.figures.error}"
     return f"{row.name}, {row.figures.way}: {_LIMITED}" if row.figures.limited else ""

@@ -1,11 +1,12 @@
-"""Comparisons of the run: thresholds, a baseline, a price. Each chapter only if requested."""
+"""Chapters that compare the run with thresholds, a baseline or a price. Each appears only if it was requested."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from orchestrator.config.naming import plural
 from orchestrator.figures import keys
-from orchestrator.figures.comparisons import Cost, Met, ThresholdResult
+from orchestrator.figures.comparisons import BaselineComparison, Cost, Met, ThresholdResult
+from orchestrator.figures.quality import LIMIT_PERCENT
 from orchestrator.figures.report import Report
 from orchestrator.report.chapters.models import reasons
 from orchestrator.report.charts import Bars, Kind, Series
@@ -15,20 +16,22 @@ from orchestrator.report.sections import Badge, Chart, Column, Finding, Section,
 
 LEAST_AXES: Final = 3
 """Least axes of a radar chart: with fewer models it would be a line."""
+_OVERALL: Final = "overall"
+_SLOWEST: Final = 3
 _MOST: Final = 40
 _MET: Final = {Met.MET: Tone.GOOD, Met.MISSED: Tone.BAD, Met.NOT_MEASURED: Tone.WARN}
 _GRAVEST_FIRST: Final = (Met.MISSED, Met.NOT_MEASURED, Met.MET)
 
 
 class _Names(NamedTuple):
-    """Names of cells by id, and of devices by UUID. No device names for a single device."""
+    """Names of cells by id, and of devices by UUID. `devices` is empty if the run has a single device."""
 
     cells: Mapping[str, str]
     devices: Mapping[str, str]
 
 
 def thresholds(report: Report) -> Section | None:
-    """A table for each threshold, the gravest first, with a row for each cell it applies to."""
+    """Return a table for each threshold, missed ones first, with a row for each of its cells; None without any."""
     if not report.thresholds:
         return None
     called = _names(report)
@@ -63,15 +66,26 @@ def _cell(row: ThresholdResult | Cost, called: _Names) -> str:
     return " ".join(filter(None, (called.devices.get(row.gpu_uuid), name)))
 
 
+def slowest(found: BaselineComparison) -> str:
+    """Return the models that are slower than the baseline by LIMIT_PERCENT or more, slowest first; "" if none is."""
+    percents = {name.removesuffix("_throughput"): change for name, change in found.improvement_percent.items()}
+    slower = sorted(
+        (change, name) for name, change in percents.items() if name != _OVERALL and change <= -LIMIT_PERCENT
+    )
+    more = f", and {len(slower) - _SLOWEST} more" if len(slower) > _SLOWEST else ""
+    named = ", ".join(f"{name} {difference(change)}" for change, name in slower[:_SLOWEST])
+    return f"slowest: {named}{more}" if slower else ""
+
+
 def baseline(report: Report) -> Section | None:
-    """The run compared with its baseline by model; None without a baseline."""
+    """Return how each model compares with the baseline; None without a baseline."""
     found = report.baseline_comparison
     says = "Throughput of each model, where the baseline has 100: further out is faster."
     if found is None:
         return None
     against = f"{found.baseline} ({found.baseline_gpu}, {found.baseline_date})"
     percents = {
-        "Overall" if name == "overall" else name.removesuffix("_throughput"): percent
+        "Overall" if name == _OVERALL else name.removesuffix("_throughput"): percent
         for name, percent in found.improvement_percent.items()
     }
     ratios = {name: 100 + percent for name, percent in percents.items() if name != "Overall"}
@@ -100,7 +114,7 @@ def baseline(report: Report) -> Section | None:
 
 
 def costs(report: Report) -> Section | None:
-    """Price and energy of a million samples or tokens on each device."""
+    """Return the price and energy of a million samples or tokens on each device; None without a price."""
     if not report.costs:
         return None
     called = _names(report)

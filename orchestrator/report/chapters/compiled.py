@@ -1,4 +1,4 @@
-"""Compiled and eager: what torch.compile gains in each cell, what it costs, and which mode to choose."""
+"""The chapter "Compiled and eager": what torch.compile gains in each cell, its cost, and which mode to choose."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _SUMMARY = (
 
 @dataclass(frozen=True)
 class _Row:
-    """A compiled cell. group: cells that differ only in the mode."""
+    """A compiled cell. group: name that all cells have which differ only in the compile mode."""
 
     group: str
     mode: str
@@ -32,7 +32,7 @@ class _Row:
 
 
 def compiled(report: Report) -> Section | None:
-    """A row for each compiled cell, and the best mode of each model and batch size."""
+    """Return a row for each compiled cell, and the best mode of each model and batch size; None if none is compiled."""
     found = [*_rows(report)]
     if not found:
         return None
@@ -108,7 +108,7 @@ def _entries(row: _Row) -> tuple[Entry, ...]:
         row.group,
         row.mode,
         number(row.metric.total_iteration_time_ms),
-        _times(figures.speed_up),
+        Badge("WRONG", Tone.BAD) if row.metric.wrong else _times(figures.speed_up),
         _interval(figures),
         _seconds(figures.cold_compile_ms),
         _seconds(figures.cached_compile_ms),
@@ -146,7 +146,7 @@ def _error(figures: CompilationFigures) -> str:
 def _advice(found: list[_Row]) -> Iterator[Finding]:
     groups: dict[str, list[_Row]] = {}
     for row in found:
-        if row.figures.speed_up is not None:
+        if row.figures.speed_up is not None or row.metric.wrong:
             groups.setdefault(row.group, []).append(row)
     said = tuple(f"{group}: {_best(rows)}" for group, rows in groups.items())
     if said:
@@ -154,15 +154,12 @@ def _advice(found: list[_Row]) -> Iterator[Finding]:
 
 
 def _best(rows: list[_Row]) -> str:
-    """Return the fastest mode with a certain gain and right outputs, with the evidence; else eager."""
+    """Describe the fastest compile mode whose outputs are right and whose gain is certain; eager if there is none."""
+    right = [row for row in rows if not row.metric.wrong]
     sure = [
-        row
-        for row in rows
-        if row.figures.within_tolerance is not False
-        and row.figures.pays_after_iterations is not None
-        and (row.figures.speed_up_low or 0.0) > 1
+        row for row in right if row.figures.pays_after_iterations is not None and (row.figures.speed_up_low or 0.0) > 1
     ]
-    if not sure and any(row.figures.speed_up_low is None for row in rows):
+    if not sure and any(row.figures.speed_up_low is None for row in right):
         return "undecided. The speed-up has no interval: measure longer (--profile standard)."
     if not sure:
         return "eager. No mode is certainly faster."
@@ -173,11 +170,11 @@ def _best(rows: list[_Row]) -> str:
 
 def _wrong(found: list[_Row]) -> Iterator[Finding]:
     for row in found:
-        if row.figures.within_tolerance is False:
+        if row.metric.wrong:
             yield Finding(
                 Badge("WRONG", Tone.BAD),
                 f"{row.group} {row.mode}",
-                (f"{row.group} {row.mode}: compiled outputs differ from eager ones by {_error(row.figures)}.",),
+                (f"{row.group} {row.mode}: {row.metric.wrong}.",),
             )
 
 

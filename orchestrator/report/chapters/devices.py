@@ -1,4 +1,4 @@
-"""The devices of the run: facts that identical ones share, then those in which they differ."""
+"""The devices of the run: facts that identical devices share, then those in which they differ."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -14,14 +14,14 @@ _READINGS: Final = "power, temperature, clocks and utilisation of the whole GPU,
 
 
 def devices(report: Report) -> Section:
-    """A table of verdicts, where health was judged, and a table of facts."""
+    """Return a table of health verdicts, if health was judged, and a table of facts."""
     judged = report.health.verdict is not HealthVerdict.NOT_APPLICABLE
     tables = (*((health.verdicts(report),) if judged else ()), _facts(report))
     return Section("devices", "Devices and their health" if judged else "Devices", tables=tables)
 
 
 def described(report: Report) -> Section:
-    """Every device, group by group, as in the requirements document."""
+    """Return the facts of every device, by group of identical devices, as in the requirements document."""
     of_groups = [group.devices for group in groups(report)]
     if len(report.gpu_info) == 1:
         part = Section("gpus", "GPU Information:", tuple(_lines(report.gpu_info)))
@@ -78,7 +78,7 @@ def _facts_of(device: GpuInfo) -> Mapping[str, str | None]:
         "PCIe": pcie,
         "Power Limit": None if limit is None else unit(limit, "W", digits=0),
         "Busy": device.busy_with,
-        "Quarantined": device.taken_out,
+        "Quarantined": device.quarantined,
         "Slice of": device.slice_of,
         "Readings": _READINGS if device.slice_of else None,
         "GPU": "shared with another slice of it in this run" if device.shared_gpu else None,

@@ -10,9 +10,9 @@ from orchestrator.report.sections import Badge, Finding, Section, Tone
 
 
 def not_measured(report: Report) -> Section | None:
-    """Return excluded combinations and dropped cells; None if there are none."""
+    """Return excluded combinations and dropped cells, with reasons; None if there are neither."""
     dropped = [entry for entry in report.cells if entry.status is Status.DROPPED]
-    if not report.left_out and not dropped:
+    if not report.excluded and not dropped:
         return None
     by_cause: dict[str, list[CellEntry]] = {}  # the reason without the seconds of each cell
     for cell in dropped:
@@ -25,8 +25,8 @@ def not_measured(report: Report) -> Section | None:
 
 
 def exclusions(report: Report) -> Iterator[str]:
-    """Yield each reason once, with its models, and with its devices unless it concerns all devices."""
-    rows = ((one.reason, one.model_name, one.gpu_uuid) for one in report.left_out)
+    """Yield each reason for an exclusion once, with its models, and its devices unless it concerns all devices."""
+    rows = ((one.reason, one.model_name, one.gpu_uuid) for one in report.excluded)
     for reason, models, uuids in by_reason(rows):
         concerned = [device for device in report.gpu_info if device.gpu_uuid in uuids]
         where = "" if len(concerned) == len(report.gpu_info) else f" ({labels(concerned)})"
@@ -34,7 +34,7 @@ def exclusions(report: Report) -> Iterator[str]:
 
 
 def input_sizes(report: Report) -> dict[tuple[str, str], set[int | None]]:
-    """The input sizes of the run by model and workload."""
+    """Return the input sizes that the run planned, by model and workload. None in a set: no input size."""
     found: dict[tuple[str, str], set[int | None]] = {}
     for cell in report.cells:
         found.setdefault((cell.model_name, cell.workload), set()).add(cell.input_size)

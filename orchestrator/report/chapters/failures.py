@@ -1,10 +1,11 @@
-"""Launches without a result: the root cause with its evidence first, then the others, each failure once."""
+"""Launches without a result: the gravest failure first, with its evidence, then the others, equal ones grouped."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from orchestrator.analysis.root_cause import kind, out_of_time, root
+from orchestrator.analysis.root_cause import explains, kind, out_of_time, root
 from orchestrator.config.naming import plural, sized
+from orchestrator.figures.cells import Status
 from orchestrator.figures.quality import quality
 from orchestrator.figures.report import FailureReport, Report
 from orchestrator.report.chapters.cells import badge
@@ -21,6 +22,8 @@ MOST_LINES: Final = 40
 """Most lines of one log."""
 _SKIPPED: Final = ("the model is skipped", "the cell is skipped")
 """Beginnings of reasons (analysis/outcomes.py) of cells that were not tried because of an earlier failure."""
+_MEASURED: Final = "lost launch of a measured cell"
+ROOT_CAUSE: Final = Badge("root cause", Tone.BAD)
 FACTS: Final = {
     "fault": "At fault",
     "exit": "Exit",
@@ -39,7 +42,7 @@ FILES: Final = {"stderr": ("End of stderr", True), "stacks": ("Stacks", False)}
 
 
 def failures(report: Report) -> Section | None:
-    """Every failure of a launch without a result, up to MOST_FAILURES, the root cause first."""
+    """Return a finding for each kind of failure, at most MOST_FAILURES, the gravest first; None without a failure."""
     if not report.failures:
         return None
     first = root(report.failures)
@@ -57,31 +60,33 @@ def failures(report: Report) -> Section | None:
         "Launches without a result",
         tuple(summary),
         findings=tuple(
-            _finding(alike, report, root_cause=alike[0] is first) for alike in [*distinct.values()][:MOST_FAILURES]
+            _finding(alike, report, gravest=alike[0] is first) for alike in [*distinct.values()][:MOST_FAILURES]
         ),
         notes=(f"{more} more are in report.json.",) if more > 0 else (),
         most=SHOWN_FAILURES,
     )
 
 
-def _finding(alike: Sequence[FailureReport], report: Report, *, root_cause: bool) -> Finding:
-    """Describe launches that failed alike: the first one in full, the others by name."""
+def _finding(alike: Sequence[FailureReport], report: Report, *, gravest: bool) -> Finding:
+    """Describe launches that failed in the same way: the first launch in full, the others by name."""
     one, *others = alike
     named = list(dict.fromkeys(f"{what(other, report)}, attempt {other.attempt}" for other in others))
     more = f" and {len(named) - SHOWN_ALIKE} more" if len(named) > SHOWN_ALIKE else ""
     same = [
-        f"The same in {plural(len(others), 'more launch', 'more launches')}: {', '.join(named[:SHOWN_ALIKE])}{more}"
+        f"The same in {plural(len(others), 'more launch', 'more launches')}: {'; '.join(named[:SHOWN_ALIKE])}{more}"
     ]
     status = one.status.replace("_", " ")
     ended_as = [f"Ended as: {one.evidence['ended_as']}"] if "ended_as" in one.evidence else []
-    ended = f"At {one.at}. In the end the cell was: {status}. Logs: {one.folder}"
+    ended = f"At {one.at}. Final status of the cell: {status}. Logs: {one.folder}"
+    of_cell = badge(quality(one.status, None))
+    words = _MEASURED if one.status is Status.OK else f"cell {of_cell.text}"
     return Finding(
-        Badge("root cause", Tone.BAD) if root_cause else badge(quality(one.status, None)),
+        ROOT_CAUSE if gravest and explains(one, report.failures) else Badge(words, of_cell.tone),
         f"{what(one, report)}, attempt {one.attempt}: {kind(one)}",
         (one.message, *ended_as, *(same if others else ()), ended),
-        (*_evidence(one), *(_consequences(one, report) if root_cause else ())),
+        (*_evidence(one), *(_consequences(one, report) if gravest else ())),
         tuple(_logs(one)),
-        opened=root_cause,
+        opened=gravest,
     )
 
 
@@ -96,8 +101,8 @@ def _consequences(failure: FailureReport, report: Report) -> Iterator[str]:
     if failure.category is not None:
         yield f"What to do: {POLICY[Category(failure.category)].advice}"
     for device in report.gpu_info:
-        if device.taken_out:
-            yield f"{label(device)} was quarantined: {device.taken_out}"
+        if device.quarantined:
+            yield f"{label(device)} was quarantined: {device.quarantined}"
     skipped = (f"{cell.model_name}: {cell.reason}" for cell in report.cells if cell.reason.startswith(_SKIPPED))
     yield from dict.fromkeys(skipped)
 
@@ -114,7 +119,7 @@ def _gib(count: str) -> str:
 
 
 def what(failure: FailureReport, report: Report) -> str:
-    """The launch of a failure, by device and cell."""
+    """Return the name of a failed launch: device, cell and batch size."""
     device = label_of(failure.gpu_uuid, report)
     cell = next(cell for cell in report.cells if cell.cell == failure.cell)
     name = sized(cell.model_name, cell.input_size, input_sizes(report)[cell.model_name, cell.workload])

@@ -21,5 +21,7 @@ def glance(report: Report) -> Section | None:
         else []
     )
     if found and models:
-        models[-1] = replace(models[-1], words=f"{'; '.join(found.summary)}.")
+        *fastest, legend = (f"{words[0].upper()}{words[1:]}." for words in found.summary)
+        models[0] = replace(models[0], words=" ".join(fastest))
+        models[-1] = replace(models[-1], words=" ".join(filter(None, (models[-1].words, legend))))
     return Section("glance", "At a glance", charts=charts, tables=(*models, *tables)) if charts or models else None

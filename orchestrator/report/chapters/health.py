@@ -5,12 +5,13 @@ from typing import Final
 
 from orchestrator.figures.health import DeviceHealth, NodeHealth, SignalReport
 from orchestrator.figures.report import GpuInfo, Report
-from orchestrator.gpu.health.judges import State
+from orchestrator.gpu.health.judges import Action, State
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.report.device_labels import by_uuid, label
 from orchestrator.report.sections import Badge, Entry, Finding, Section, Table, Tone, table, texts
 
 SHOWN_XIDS: Final = 5
+_NO_COUNTER: Final = "no error counter applies"
 TONES: Final = {
     HealthVerdict.PASS: Tone.GOOD,
     HealthVerdict.WARN: Tone.WARN,
@@ -21,7 +22,7 @@ TONES: Final = {
 
 
 def health(report: Report) -> Section | None:
-    """Findings for each device and the machine; None where no device has signals and the machine is healthy."""
+    """Return findings on each device and the machine; None if the machine is healthy and no device has signals."""
     slices = {device.gpu_uuid for device in report.gpu_info if device.slice_of}
     signalled = [
         device
@@ -46,13 +47,18 @@ def health(report: Report) -> Section | None:
 
 
 def verdict_text(judged: DeviceHealth | NodeHealth) -> str:
-    """The verdict, with the number of applicable signals that were read."""
-    read = f" ({judged.readable} of {judged.applicable} applicable signals were read)" if judged.applicable else ""
-    return f"{judged.verdict}{read}"
+    """Return the verdict, and how many of the applicable health signals were read."""
+    if not judged.applicable:
+        return str(judged.verdict)
+    if judged.verdict is HealthVerdict.NOT_APPLICABLE:
+        return f"{judged.verdict} ({_NO_COUNTER})"
+    proven = judged.verdict in {HealthVerdict.PASS, HealthVerdict.WARN}  # so every required signal was read
+    rest = "; the others are not required" if proven and judged.readable < judged.applicable else ""
+    return f"{judged.verdict} ({judged.readable} of {judged.applicable} applicable signals were read{rest})"
 
 
 def findings(signals: Sequence[SignalReport]) -> Iterator[str]:
-    """Signals that explain a verdict, and messages of others."""
+    """Yield the health signals that explain a verdict, and passed signals that have a message."""
     for signal in signals:
         if signal.state in {State.WARN, State.FAIL}:
             yield f"{signal.state.upper()}: {signal.words}"
@@ -67,6 +73,8 @@ def findings(signals: Sequence[SignalReport]) -> Iterator[str]:
 def _lines(device: DeviceHealth) -> Iterator[str]:
     yield from filter(None, (device.note, f"earlier: {device.earlier}" if device.earlier else ""))
     yield from findings(device.signals)
+    if len({signal.action for signal in device.signals} - {Action.NOTHING}) > 1:
+        yield f"to do: {device.action}, the gravest of these steps"
     xids = list(_xids(device))
     yield from xids[:SHOWN_XIDS]
     if len(xids) > SHOWN_XIDS:
@@ -78,7 +86,7 @@ def _xids(device: DeviceHealth) -> Iterator[str]:
 
 
 def verdicts(report: Report) -> Table:
-    """A row for each device, and one for the machine."""
+    """Return a table with a row for each device and one for the machine."""
     judged = {gpu.gpu_uuid: gpu for gpu in report.health.gpus}
     rows = [(label(device), *_judged(judged.get(device.gpu_uuid), device)) for device in report.gpu_info]
     node = report.health.node
@@ -87,19 +95,23 @@ def verdicts(report: Report) -> Table:
 
 
 def _judged(judged: DeviceHealth | None, device: GpuInfo) -> tuple[Entry, ...]:
-    taken_out = f"quarantined: {device.taken_out}" if device.taken_out else ""
+    quarantined = f"quarantined: {device.quarantined}" if device.quarantined else ""
     busy = f"busy when the run began: {device.busy_with}" if device.busy_with else ""
     if judged is None:
-        return (badge(HealthVerdict.NOT_APPLICABLE), "", "; ".join(filter(None, (taken_out, busy))))
+        return (badge(HealthVerdict.NOT_APPLICABLE), "", "; ".join(filter(None, (quarantined, busy))))
     earlier = f"earlier: {judged.earlier}" if judged.earlier else ""
-    notes = (taken_out, busy, judged.note, earlier, *findings(judged.signals), *_xids(judged))
+    notes = (quarantined, busy, judged.note, earlier, *findings(judged.signals), *_xids(judged))
     return (badge(judged.verdict), _signals(judged), "; ".join(filter(None, notes)) or "nothing")
 
 
 def _signals(judged: DeviceHealth | NodeHealth) -> str:
-    return f"{judged.readable} of {judged.applicable}" if judged.applicable else "none apply"
+    if not judged.applicable:
+        return "none apply"
+    if judged.verdict is HealthVerdict.NOT_APPLICABLE:
+        return _NO_COUNTER
+    return f"{judged.readable} of {judged.applicable}"
 
 
 def badge(verdict: HealthVerdict) -> Badge:
-    """The badge of a health verdict."""
+    """Return the badge of a health verdict."""
     return Badge(verdict, TONES[verdict])

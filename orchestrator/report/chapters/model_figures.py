@@ -1,8 +1,8 @@
 """Figures of models for charts: by choice, model and batch size, as medians over identical devices. Pure.
 
-choice   "inference, fp32", with mode and kind of device where the run has several
-model    its name, with input size and memory format where the run has several
-batch    the size that ran, which may be smaller than the requested one
+choice   what a chart shows at once: "inference, fp32"; with mode and kind of device where the run has several
+model    name of the model, with input size and memory format where the run has several
+batch    the batch size that ran, which may be smaller than the requested one
 """
 
 from collections import defaultdict
@@ -28,7 +28,7 @@ Figures = Mapping[str, Mapping[str, Mapping[int, float]]]
 
 
 class Measurement(NamedTuple):
-    """A measurement of a model. where: mode and kind of device; empty if the run has only one of each."""
+    """A measurement of a model. where: mode and kind of device, as text; empty if the run has only one of each."""
 
     where: str
     model: str
@@ -38,12 +38,12 @@ class Measurement(NamedTuple):
 
     @property
     def choice(self) -> str:
-        """Phase, precision, and `where`, as text."""
+        """Phase, precision and `where`, joined to one text."""
         return ", ".join(filter(None, (self.key.phase, self.key.precision, self.where)))
 
 
 class _Shape(NamedTuple):
-    """What distinguishes measurements of a model in one phase, apart from batch size, precision, mode and device."""
+    """What may differ between measurements of one model and phase, except batch size, precision, mode and device."""
 
     model: str
     phase: Workload
@@ -54,7 +54,7 @@ class _Shape(NamedTuple):
 
 
 def measurements(report: Report) -> Iterator[Measurement]:
-    """Every measurement of a model, in the order of the report."""
+    """Yield every measurement of a model, in the order of the report."""
     kinds = _kinds(report)
     names = _names(report)
     modes = _modes(report)
@@ -65,7 +65,7 @@ def measurements(report: Report) -> Iterator[Measurement]:
 
 
 def figures(report: Report, read: Callable[[Measured], float | None], *phases: Workload) -> Figures:
-    """A figure by batch size. Choices without values are missing."""
+    """Return choice ("inference, fp32") → model → batch size → figure. read: gets the figure, or None."""
     found = medians(report, read, phases, lambda one: one.choice, lambda one: one.metric.batch_size or 0)
     return {
         choice: {model: dict(sorted(batches.items())) for model, batches in models.items()}
@@ -80,7 +80,10 @@ def medians(
     choice: Callable[[Measurement], Choice],
     column: Callable[[Measurement], Column],
 ) -> Mapping[Choice, Mapping[str, Mapping[Column, float]]]:
-    """A figure of every model that ran, as medians over identical devices."""
+    """Return choice → model → column → median of a figure over identical devices.
+
+    read: gets the figure, or None. choice, column: get the place of a measurement in the returned mapping.
+    """
     values: dict[Choice, dict[str, dict[Column, list[float]]]] = {}
     for one in measurements(report):
         value = read(one.metric)
@@ -94,7 +97,7 @@ def medians(
 
 
 def scans(report: Report) -> Figures:
-    """Throughput in samples/s of each batch size of each scan, separately for each device."""
+    """Return choice (a scan on one device) → model → batch size → throughput in samples/s."""
     names, modes = _names(report), _modes(report)
     devices = by_uuid(report)
     values: dict[str, dict[str, dict[int, float]]] = {}
@@ -113,7 +116,7 @@ def scans(report: Report) -> Figures:
 
 
 def caveats(report: Report) -> str:
-    """Describe how to read a chart's values: medians over devices, and reduced batch sizes."""
+    """Return a note below charts: which values are medians, and that some batch sizes were reduced; may be empty."""
     words = []
     alike = [group for group in groups(report) if len(group.devices) > 1]
     if alike:
@@ -124,7 +127,7 @@ def caveats(report: Report) -> str:
 
 
 def _kinds(report: Report) -> dict[str, str]:
-    """The kind of each device by UUID; empty if all are alike."""
+    """Return the name of each device's kind by UUID; empty names if all devices are identical."""
     several = groups(report)
     if len(several) == 1:
         return dict.fromkeys((device.gpu_uuid for device in report.gpu_info), "")

@@ -1,4 +1,4 @@
-"""An overview of all models of one GPU: a line for each model, precision and input size.
+"""An overview of all models on one GPU: a line for each model, precision and input size.
 
 Model            Prec.   Batch 1  Inference/s @B   Training/s @B   Tokens/s
 resnet50         fp32    4.00 ms     2727.1 @32       750.2 @32
@@ -19,7 +19,7 @@ _HEAD: Final = ("Prec.", "Batch 1", "Inference/s @B", "Training/s @B", "Tokens/s
 
 
 class _Key(NamedTuple):
-    """Identity of a line. Generation joins the line of inference, whatever its prompt length."""
+    """The key of a table row. Generation is in the row of inference, whatever the length of its prompt."""
 
     model: str
     precision: str
@@ -35,7 +35,7 @@ class _Line:
 
 
 def overview(results: Sequence[ModelResult]) -> Table:
-    """The table, without rows if there is only one line."""
+    """Return the table; without rows if it would have only one line."""
     lines = _lines(results)
     drawn = [(_name(key, lines), *_entries(key, line)) for key, line in lines.items()] if len(lines) > 1 else []
     shown = [place for place in range(1, len(_HEAD) + 1) if any(row[place] for row in drawn)]

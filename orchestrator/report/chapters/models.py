@@ -1,4 +1,4 @@
-"""Results of one GPU of each kind: a table for each phase, precision and input size, batch sizes as columns."""
+"""Results of one GPU of each kind: a table for each phase, precision and input size, with batch sizes as columns."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from orchestrator.report.chapters.model_overview import overview
 from orchestrator.report.chapters.probes import probes
 from orchestrator.report.device_labels import Group, groups, label, labels
 from orchestrator.report.numbers import NOT_AVAILABLE, count, interval, interval_percent, number, share, unit
-from orchestrator.report.remarks import DOUBTS, counted, remark
+from orchestrator.report.remarks import DOUBTS, remark, summaries
 from orchestrator.report.sections import Column, Section, Table
 from protocol.cell import CompileMode, Workload
 
@@ -29,7 +29,7 @@ COLUMNS: Final = 3
 """Batch sizes side by side: more do not fit into 80 columns with throughputs of six digits."""
 LEAST: Final = (16, 11)
 """Widths in the requirements document: of the first column, and of the others."""
-_SECONDS: Final = re.compile(r", this took [0-9.]+ s")
+_SECONDS: Final = re.compile(r", (and the measurement|this) took [0-9.]+ s")  # "this": of earlier versions
 """The part that differs between notes with the same reason."""
 _MODES: Final = {"solo": "Alone at work on the node", "loaded": "With all devices at work"}
 
@@ -94,7 +94,7 @@ def _milli(value: float | None) -> float | None:
 
 
 def models(report: Report) -> Section | None:
-    """Results of one device of each kind, model by model, after its probes and the overview."""
+    """Return results of one device of each kind: probes, an overview, then model by model; None without results."""
     if not report.results and not report.probes:
         return None
     parts = [part for group in groups(report) for part in _group(report, group)]
@@ -105,7 +105,7 @@ def _group(report: Report, group: Group) -> Iterator[Section]:
     results = [result for result in report.results if result.gpu_uuid == group.shown.gpu_uuid]
     own_probes = [probe for probe in report.probes if probe.gpu_uuid == group.shown.gpu_uuid]
     if len(report.gpu_info) > 1:
-        alike = f"Identical to it: {labels(group.others)}. The spread below says where they differ."
+        alike = f"Identical devices: {labels(group.others)}. The spread below shows where they differ."
         yield Section("device", f"{label(group.shown)}: {group.shown.gpu_name}", (alike,) if group.others else ())
     modes = dict.fromkeys([*(one.mode for one in own_probes), *(one.mode for one in results)])
     for mode in modes:
@@ -116,10 +116,12 @@ def _group(report: Report, group: Group) -> Iterator[Section]:
         yield from (Section("glance", "", tables=(one,)) for one in glance if one.rows)
         for name in dict.fromkeys(result.model_name for result in of_mode):
             yield _model([result for result in of_mode if result.model_name == name])
-    if remarks := tuple(counted(_named(results))):
-        yield Section("remarks", DOUBTS, remarks)
+    if remarks := tuple(summaries(_with_names(results))):
+        of = f" of {label(group.shown)}" if len(report.gpu_info) > 1 else ""
+        without = " (those about loading are above)" if any(one.load_metrics for one in results) else ""
+        yield Section("remarks", f"{DOUBTS}{of}{without}", remarks)
     if found := reasons(_lacking(results)):
-        yield Section("readings", "", (f"Why GPU Utilization or Power Draw is missing: {found}.",))
+        yield Section("readings", "", (f"Why GPU Utilization or Power Draw is missing in some tables: {found}.",))
 
 
 def _model(results: Sequence[ModelResult]) -> Section:
@@ -140,7 +142,7 @@ def _model(results: Sequence[ModelResult]) -> Section:
 
 
 def _lacking(results: Sequence[ModelResult]) -> Iterator[Measured]:
-    """Cells without utilisation or power. Their reason is printed once for a device."""
+    """Yield the measurements without utilisation or power. The report prints the reason once for each device."""
     for result in results:
         phases = (result.inference_metrics, result.training_metrics, result.generation_metrics)
         for metric in (metric for of_phase in phases for metric in of_phase.values()):
@@ -149,7 +151,7 @@ def _lacking(results: Sequence[ModelResult]) -> Iterator[Measured]:
 
 
 def reasons(lacking: Iterable[Measured]) -> str:
-    """Distinct reasons for missing readings; empty if unknown."""
+    """Return the distinct reasons for missing readings; empty if unknown. lacking: measurements without a reading."""
     notes = [_SECONDS.sub("", metric.telemetry_note) for metric in lacking if metric.telemetry_note]
     return "; ".join(dict.fromkeys(reason for note in notes for reason in note.split("; ")))
 
@@ -188,7 +190,7 @@ def _phase(title: str, result: ModelResult, metrics: Mapping[str, M], own: Seque
 
 
 def _shape(result: ModelResult) -> str:
-    """Precision, sizes, and a memory format other than torch's default."""
+    """Return the precision, compile mode and sizes of a result, and its memory format unless it is contiguous."""
     words = [result.precision]
     if result.compile_mode != CompileMode.EAGER:
         words.append(f"compiled: {result.compile_mode}")
@@ -210,8 +212,8 @@ def _rows(columns: Sequence[M], own: Sequence[Row[M]]) -> list[tuple[str, ...]]:
     return known
 
 
-def _named(results: Sequence[ModelResult]) -> Iterator[tuple[str, Measured]]:
-    """The measurements of one device with their names. Loading has its remarks in its own line."""
+def _with_names(results: Sequence[ModelResult]) -> Iterator[tuple[str, Measured]]:
+    """Yield (name, measurement) for one device, without loading, whose remarks are in its own line."""
     found = {key: metric for result in results for key, metric in keys.of_model(result) if key.phase != Workload.LOAD}
     names = keys.names(found)
     return ((names[key], metric) for key, metric in found.items())

@@ -1,7 +1,6 @@
-"""The first and last chapters: verdict with reasons, key figures, software stack, command."""
+"""The first and last chapters of a report: verdict with reasons, key figures, software versions, command."""
 
 import datetime
-from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -9,6 +8,7 @@ from orchestrator.config.naming import plural
 from orchestrator.figures.report import BestThroughput, CellCounts, ConfigurationReport, GpuInfo, Metadata, Report
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.report.chapters import health, stragglers
+from orchestrator.report.chapters.comparisons import slowest
 from orchestrator.report.device_labels import groups, label_of, labels
 from orchestrator.report.layout import Layout
 from orchestrator.report.numbers import duration, number, share, unit
@@ -25,7 +25,7 @@ _RUN: Final = {
 
 
 def head(report: Report, layout: Layout) -> Section:
-    """The run, its stack and its notices."""
+    """Return the head of the text report: facts of the run, software versions, and notices about all figures."""
     answer = layout.answer(report)
     first = [] if answer is None else [f"{layout.title}: {answer.badge}"]
     facts_of = (f"{name}: {fact}" for name, fact in facts(report, layout))
@@ -33,7 +33,7 @@ def head(report: Report, layout: Layout) -> Section:
 
 
 def ticket(report: Report, layout: Layout) -> Section:
-    """The verdict with its reasons, then the run and its stack."""
+    """Return the head of the Markdown report: the verdict with its reasons, then facts of the run."""
     answer = layout.answer(report)
     code = f"(exit code {report.verdict.exit_code})"
     title = f"gpubench: {verdict(report, layout)} {code}"
@@ -45,7 +45,7 @@ def ticket(report: Report, layout: Layout) -> Section:
 
 
 def facts(report: Report, layout: Layout) -> Iterator[tuple[str, str]]:
-    """The run, and the stack it used."""
+    """Yield (name, text) of facts about the run and its software."""
     data = report.metadata
     yield "Test Date", f"{_date(data):%Y-%m-%d %H:%M:%S} UTC"
     yield "Duration", duration(data.test_duration_seconds)
@@ -67,7 +67,7 @@ def facts(report: Report, layout: Layout) -> Iterator[tuple[str, str]]:
 
 
 def more_facts(report: Report) -> Iterator[tuple[str, str]]:
-    """Further versions, and the command."""
+    """Yield (name, text) of further versions, and the command."""
     data = report.metadata
     versions = {"Driver": data.driver_version, "cuDNN": data.cudnn_version, "transformers": data.transformers_version}
     yield from ((name, version) for name, version in versions.items() if version)
@@ -91,12 +91,12 @@ def _measured(setup: ConfigurationReport) -> str:
 
 
 def notices(report: Report) -> Iterator[str]:
-    """Caveats about all figures."""
+    """Yield caveats that concern all figures of the run."""
     if report.metadata.running:
         yield "The run still goes on: what has no result here has not been measured yet."
     if report.test_configuration.allow_busy:
         yield "Busy GPUs were allowed: other processes may have slowed what was measured."
-    for note in filter(None, (_mixed_stack(report.metadata), report.metadata.stood_still)):
+    for note in filter(None, (_mixed_stack(report.metadata), report.metadata.suspended)):
         yield f"Note: {note}."
     for one in report.metadata.settings:
         yield f"Changed by the environment: {one.name}={one.value}: {one.effect}"
@@ -122,7 +122,7 @@ def _mixed_stack(data: Metadata) -> str:
 
 
 def summary(report: Report) -> Section:
-    """Key figures of the run, as in the requirements document, without unknown ones."""
+    """Return key figures of the run, as in the requirements document, without unknown ones."""
     one = report.summary
     figures = {
         "Overall Performance Score": None if one.overall_score is None else number(one.overall_score),
@@ -143,22 +143,22 @@ def _best(report: Report, best: BestThroughput) -> str:
 
 
 def _without(cells: CellCounts, *, rounds: bool = False) -> Iterator[str]:
-    """Counts of the planned cells that are not ok, without zeros. rounds: count cells with remaining rounds."""
+    """Yield counts of the planned cells that are not ok, by status. rounds: also count cells with remaining rounds."""
     found = {
         "degraded (measured at a smaller batch size)": cells.degraded,
         "referred (measured as another planned batch size)": cells.referred,
         "too large for the device's memory": cells.does_not_fit,
         "unsupported on this machine": cells.unsupported,
         "failed": cells.failed,
-        "dropped for want of time": cells.dropped,
+        "dropped for lack of time": cells.dropped,
         "missing": cells.missing,
-        "with rounds still to be done": cells.short_of_launches if rounds else 0,
+        "with remaining rounds": cells.short_of_launches if rounds else 0,
     }
     return (f"{count} {word}" for word, count in found.items() if count)
 
 
 def ended(report: Report, layout: Layout) -> Section:
-    """The verdict, the meaning of its exit code, and every reason."""
+    """Return the verdict, the meaning of the exit code, and the reasons."""
     code = f"Exit code {report.verdict.exit_code}: {report.verdict.meaning}"
     must = Finding(None, f"Verdict: {verdict(report, layout).text}", (code,), ranks=(Rank.MUST, Rank.MUST))
     most = SHOWN_REASONS if layout.one_page else MOST_ROWS
@@ -167,7 +167,7 @@ def ended(report: Report, layout: Layout) -> Section:
 
 
 def verdict(report: Report, layout: Layout) -> Badge:
-    """The answer of the run, else its verdict with the findings against GPUs, in the tone of the gravest."""
+    """Return the answer of this kind of run, or else the verdict and the findings against GPUs, in the gravest tone."""
     if (answer := layout.answer(report)) is not None:
         return answer.badge
     ended = Badge(report.verdict.word.upper(), _RUN.get(ExitCode(report.verdict.exit_code), Tone.BAD))
@@ -176,53 +176,57 @@ def verdict(report: Report, layout: Layout) -> Badge:
 
 
 def _against_gpus(report: Report) -> Iterator[Badge]:
-    """Yield how many GPUs are slow or in doubt; if none is, a warning about their health."""
+    """Yield a badge for faulty, slow and doubtful GPUs. If no GPU is slow or doubtful, yield a warning about health."""
+    devices = {device.gpu_uuid: device for device in report.gpu_info}
+    if faulty := [devices[one.gpu_uuid] for one in report.health.gpus if one.verdict is HealthVerdict.FAIL]:
+        yield Badge(f"{labels(faulty)} faulty", Tone.BAD)
     tones = {
         standing.gpu_uuid: stragglers.badge(standing).tone
         for standing in report.stragglers
         if stragglers.is_found(standing)
     }
-    words = {
-        one.gpu_uuid: "slow" if tones[one.gpu_uuid] is Tone.BAD else one.word.lower()
-        for one in report.stragglers
-        if one.gpu_uuid in tones
-    }
-    for word, count in Counter(words.values()).items():
-        yield Badge(f"{plural(count, 'GPU')} {word}", Tone.BAD if word == "slow" else Tone.WARN)
-    if not words and report.health.verdict is HealthVerdict.WARN:
+    alike: dict[str, list[GpuInfo]] = {}
+    for one in report.stragglers:
+        if one.gpu_uuid in tones:
+            word = "slow" if tones[one.gpu_uuid] is Tone.BAD else one.word.lower()
+            alike.setdefault(word, []).append(devices[one.gpu_uuid])
+    for word, gpus in alike.items():
+        yield Badge(f"{labels(gpus)} {word}", Tone.BAD if word == "slow" else Tone.WARN)
+    if not alike and report.health.verdict is HealthVerdict.WARN:
         yield Badge(f"health {HealthVerdict.WARN}", Tone.WARN)
 
 
 def heading(report: Report, layout: Layout) -> str:
-    """The devices and the host: "8 x NVIDIA H200 on node-01"."""
+    """Return the number and name of the devices, and the host: "8 x NVIDIA H200 on node-01"."""
     kinds = [f"{len(group.devices)} x {group.shown.gpu_name}" for group in groups(report)]
     what = f"{layout.title} of " if layout.title else ""
     return f"{what}{' and '.join(kinds)} on {report.metadata.hostname}"
 
 
 def preset(report: Report, layout: Layout) -> str:
-    """The preset that the user gave, else the profile."""
+    """Return the preset that the user gave, or the profile if none was given."""
     return report.test_configuration.preset or layout.profile(report)
 
 
 def meaning(report: Report, layout: Layout) -> str:
-    """Return the meaning of the verdict, preceded by the part of the run that supports the answer."""
+    """Return the meaning of the exit code. An answer is preceded by how much of the run supports it."""
     answer = layout.answer(report)
     ended = f"Exit code {report.verdict.exit_code}: {report.verdict.meaning}"
     return ended if answer is None else f"{answer.reach}. {ended}"
 
 
 def cards(report: Report, layout: Layout) -> Iterator[Card]:
-    """The run in a few figures, without unknown ones."""
+    """Yield cards with a few key figures of the run, without unknown ones."""
     summary, cells, data = report.summary, report.summary.cells, report.metadata
     words = ", ".join(_without(cells, rounds=layout.checks)) or "every one with a result"
     worst = Tone.BAD if cells.failed else Tone.WARN if cells.missing else Tone.GOOD
     yield Card("Cells", f"{cells.ok} of {cells.planned}", words, worst)
     judged = report.health.verdict
-    if judged is not HealthVerdict.NOT_APPLICABLE:
+    if judged is not HealthVerdict.NOT_APPLICABLE and not layout.judges_gpus:
         yield Card("Health", judged, "of the worst GPU, or the machine", health.TONES[judged])
     if summary.overall_score is not None:
-        yield Card("Score", number(summary.overall_score), summary.score_note)
+        slower = "" if report.baseline_comparison is None else slowest(report.baseline_comparison)
+        yield Card("Score", number(summary.overall_score), slower or summary.score_note)
     launches = plural(report.test_configuration.launches, "launch", "launches")
     yield Card("Measured", preset(report, layout), f"{launches} a cell, {duration(data.test_duration_seconds)}")
     for group in groups(report):

@@ -25,7 +25,7 @@ _OF_SCANS: Final = "smp/s"
 """A scan counts whole sequences, also of generation."""
 _MEANS: Final = SHORT | {
     Status.OK: ("", "without a figure"),
-    Status.DEGRADED: ("less", "ran at a smaller batch size for want of memory"),
+    Status.DEGRADED: ("less", "ran at a smaller batch size for lack of memory"),
 }
 _PARTS: Final = {"forward": "forward_time_ms", "backward": "backward_time_ms", "optimizer": "optimize_step_time_ms"}
 
@@ -36,7 +36,7 @@ Drawn = tuple[Chart, Table]
 
 
 class Rates(NamedTuple):
-    """Throughputs of models under one choice: model → batch size → value."""
+    """Throughputs that a chart shows at once. choice: such as "inference, fp32". models: model → batch → value."""
 
     choice: str
     unit: str
@@ -44,7 +44,7 @@ class Rates(NamedTuple):
 
 
 def performance(report: Report) -> Section | None:
-    """All charts of models that have something to draw, and the probes; None without any."""
+    """Return the charts of models that have data, and a table of the probes; None without any."""
     caveats = measured.caveats(report)
     rates = [
         Rates(choice, MAIN[phase][0].unit, models)
@@ -64,7 +64,7 @@ def performance(report: Report) -> Section | None:
 
 
 def _throughput(report: Report, phase: Workload, caveats: str) -> Drawn:
-    """The precisions of each model side by side, the largest batch first."""
+    """Return a chart of a phase: throughput of each model by precision, at each batch size, the largest first."""
     figure = MAIN[phase][0]
     found = measured.medians(report, figure.number, (phase,), _size_and_place, lambda one: one.key.precision)
     order = sorted(found)
@@ -72,10 +72,10 @@ def _throughput(report: Report, phase: Workload, caveats: str) -> Drawn:
     for choice in order:
         models = dict(list(found[choice].items())[:MOST_MODELS])
         series = (Series(name, tuple(of.get(name) for of in models.values())) for name in _columns(models))
-        plots.append(Bars(_named(choice), figure.unit, tuple(models), tuple(series)))
+        plots.append(Bars(_choice_name(choice), figure.unit, tuple(models), tuple(series)))
     precisions = list(_columns({(choice, model): of for choice in order for model, of in found[choice].items()}))
     rows = [
-        (_named(choice), model, *(number(of[name]) if name in of else "" for name in precisions))
+        (_choice_name(choice), model, *(number(of[name]) if name in of else "" for name in precisions))
         for choice in order
         for model, of in found[choice].items()
     ]
@@ -88,7 +88,7 @@ def _throughput(report: Report, phase: Workload, caveats: str) -> Drawn:
         tuple(plots),
         name,
         "Batch",
-        _exclusions({_named(choice): len(found[choice]) for choice in order}),
+        _exclusions({_choice_name(choice): len(found[choice]) for choice in order}),
     )
     header = (*texts("Batch", "Model"), *numbers(*(f"{one} {figure.unit}" for one in precisions)))
     return chart, table(chart.title, header, rows, name=name)
@@ -98,7 +98,7 @@ def _size_and_place(measurement: measured.Measurement) -> tuple[int, str]:
     return -(measurement.metric.batch_size or 0), measurement.where
 
 
-def _named(choice: tuple[int, str]) -> str:
+def _choice_name(choice: tuple[int, str]) -> str:
     size, where = choice
     return f"batch {-size}, {where}" if where else f"batch {-size}"
 
@@ -108,7 +108,7 @@ def _columns(rows: Mapping[Key, Mapping[str, float]]) -> dict[str, None]:
 
 
 def _exclusions(counts: Mapping[str, int]) -> str:
-    """Describe the models that a chart does not draw. counts: number of models by choice."""
+    """Describe how many models a chart does not draw; empty if it draws all. counts: number of models by choice."""
     more = [f"{count - MOST_MODELS} more of {name}" for name, count in counts.items() if count > MOST_MODELS]
     return f"The first {MOST_MODELS} models are drawn. Not drawn: {'; '.join(more)}." if more else ""
 
@@ -196,7 +196,7 @@ def _without(report: Report) -> Mapping[str, Mapping[str, Mapping[int, Status]]]
 
 
 def _box(column: int, row: int, what: str, figure: float | Status | None) -> Box:
-    """A field of the heat map. figure: or the status of a cell without one; None if no cell was planned."""
+    """Return a field of the heat map. figure: MB, or the status of a cell without MB; None if no cell was planned."""
     match figure:
         case Status():
             short, meaning = _MEANS[figure]

@@ -1,4 +1,4 @@
-"""Probes: rates of matrix products, device memory and host transfers."""
+"""Tables of the probes: rates of matrix products, device memory and transfers to and from the host."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ from orchestrator.report.sections import Table, numbers, table, texts
 
 
 def probes(found: Sequence[ProbeMetrics], where: str = "", *, with_mode: bool = False) -> Table:
-    """A row for each rate of one device's probes. where: appended to the caption."""
+    """Return a table with a row for each rate of one device's probes. where: text appended to the caption."""
     rows = [
         (f"{name}, {probe.mode}" if with_mode else name, *figures) for probe in found for name, *figures in rates(probe)
     ]
@@ -23,7 +23,7 @@ def probes(found: Sequence[ProbeMetrics], where: str = "", *, with_mode: bool = 
 
 
 def rates(probe: ProbeMetrics) -> Iterator[tuple[str, str, str]]:
-    """A row for each rate, or the status of a probe without a result."""
+    """Yield (name, sustained rate, best rate) for each rate of a probe, or its status if it has no result."""
     if probe.sustained_tflops is not None:
         yield _name(probe), unit(probe.sustained_tflops, "TFLOP/s"), unit(probe.best_tflops, "TFLOP/s")
     found = {", copy": probe.copy_gb_per_sec, ", triad": probe.triad_gb_per_sec, "": probe.transfer_gb_per_sec}

@@ -1,4 +1,4 @@
-"""The roofline: each model below the limits of its GPU, as the probes of the same run measured them."""
+"""The roofline: the speed of each model below the limits of its GPU, which the probes of the same run measured."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +14,7 @@ from orchestrator.report.sections import Chart, Table, numbers, table, texts
 
 
 def roofline(report: Report) -> tuple[Chart, Table]:
-    """One plot for each phase, on one device of each kind. Without probes or counted operations there is none."""
+    """Return a chart with a plot for each phase, on one device of each kind, and its table; no plot without probes."""
     shown = {group.shown.gpu_uuid for group in groups(report)}
     several = len(report.gpu_info) > 1
     plots: dict[str, Roofline] = {}

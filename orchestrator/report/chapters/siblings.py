@@ -1,11 +1,13 @@
-"""One small chart that compares GPUs: by their verdicts, or by the cells that can judge all of them."""
+"""A small chart that compares GPUs: by their verdicts, or by the cells that can judge all of these GPUs."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from orchestrator.config import margins
 from orchestrator.figures.comparisons import Standing
 from orchestrator.figures.report import Report
-from orchestrator.report.chapters import brief
+from orchestrator.gpu.health.verdict import HealthVerdict
+from orchestrator.report.chapters import brief, health
 from orchestrator.report.chapters.stragglers import TONES
 from orchestrator.report.charts import Kind, Ratio, Ratios
 from orchestrator.report.device_labels import label
@@ -16,13 +18,13 @@ from orchestrator.stats.siblings import SiblingVerdict
 
 
 def against_each_other(report: Report) -> tuple[Chart, Table]:
-    """A plot for each group of identical GPUs; none where nothing can compare them."""
+    """Return a chart with a plot for each group of identical GPUs that can be compared, and its table."""
     plots, says, rows = [], [], []
     for one in differences(report):
         plot = Ratios(f"{one.group.shown.gpu_name}, {len(one.group.devices)} GPUs", tuple(_ratios(report, one)))
         if plot.rows:
             plots.append(plot)
-            words = brief.describe(one)
+            words = _found(plot) or brief.describe(one)
             says.append(f"{words[0].upper()}{words[1:]}.")
             rows += [(row.name, row.word, *map(_percent, (row.ratio, row.low, row.high))) for row in plot.rows]
     chart = Chart(
@@ -38,16 +40,33 @@ def against_each_other(report: Report) -> tuple[Chart, Table]:
     return chart, table("GPUs against each other", header, rows, name="siblings")
 
 
+def _found(plot: Ratios) -> str:
+    """Return the GPUs with a verdict against them, slowest first: "GPU 5 -10.0% (STRAGGLER)"; "" if there is none."""
+    slow = sorted((row for row in plot.rows if row.tone is not Tone.PLAIN), key=lambda row: row.ratio)
+    return ", ".join(f"{row.name} {_percent(row.ratio)} ({row.word})" for row in slow)
+
+
 def _ratios(report: Report, against: Differences) -> Iterator[Ratio]:
+    """Yield the speed of each GPU with its verdict. A faulty GPU looks faulty at any speed."""
+    faulty = {one.gpu_uuid: one for one in report.health.gpus if one.verdict is HealthVerdict.FAIL}
+    for uuid, ratio in _speeds(report, against):
+        if uuid in faulty and ratio.tone is Tone.PLAIN:
+            says = (f"hardware health {HealthVerdict.FAIL}", *health.findings(faulty[uuid].signals), *ratio.says)
+            yield replace(ratio, word=HealthVerdict.FAIL, tone=Tone.BAD, says=says)
+        else:
+            yield ratio
+
+
+def _speeds(report: Report, against: Differences) -> Iterator[tuple[str, Ratio]]:
     standings = {one.gpu_uuid: one for one in report.stragglers}
     for device in against.group.devices:
         standing, percent = standings.get(device.gpu_uuid), against.percent.get(device.gpu_uuid)
         if standing is not None and standing.percent is not None:
-            yield _judged(label(device), standing, standing.percent)
+            yield device.gpu_uuid, _judged(label(device), standing, standing.percent)
         elif percent is not None:
             word, why = (SiblingVerdict.NONE, "") if standing is None else (standing.word, standing.why)
             band, says = _band(margins.load().siblings.clock.share), (difference(percent), *filter(None, (why,)))
-            yield Ratio(label(device), word, Tone.PLAIN, 1 + percent / 100, None, None, *band, says)
+            yield device.gpu_uuid, Ratio(label(device), word, Tone.PLAIN, 1 + percent / 100, None, None, *band, says)
 
 
 def _judged(name: str, standing: Standing, percent: float) -> Ratio:

@@ -1,4 +1,4 @@
-"""Identical devices compared: the spread of each cell, then the devices that differ from the median.
+"""Identical devices compared: how much each cell differs between devices, then the devices that differ from the median.
 
 Cell                     GPU 0 GPU 1 GPU 2 GPU 3        percent of the median speed, "." within 1 % of it
 resnet50 train fp32 b8       .     .  96.1     .
@@ -36,7 +36,7 @@ _FREQUENT: Final = "not steady"
 
 
 class _Row(NamedTuple):
-    """A cell, and by device UUID the reason why the cell cannot judge the device."""
+    """A cell with its values by device. doubts: device UUID → why the cell cannot judge that device."""
 
     cell: str
     one: Spread
@@ -44,7 +44,7 @@ class _Row(NamedTuple):
 
 
 def spread(report: Report) -> Section | None:
-    """Tables "spread" and "differing" for each group of identical devices, and "percent", the chart's, for all."""
+    """Return a chart, its table "percent", and tables "spread" and "differing" for each group; None without a group."""
     if not report.cross_gpu:
         return None
     names = by_uuid(report)
@@ -84,14 +84,14 @@ def spread(report: Report) -> Section | None:
 
 
 def slow_devices(report: Report) -> dict[str, str]:
-    """The verdict of each device that is slow or faulty."""
+    """Return the verdict of each device that is slow or faulty, by UUID."""
     found = {standing.gpu_uuid: standing.verdict.value for standing in report.stragglers if standing.verdict.is_finding}
     faulty = [gpu.gpu_uuid for gpu in report.health.gpus if gpu.verdict is HealthVerdict.FAIL]
     return dict.fromkeys(faulty, HealthVerdict.FAIL.value) | found
 
 
 def _qualities(report: Report) -> Mapping[tuple[object, ...], Quality]:
-    """Qualities by device and cell, without loading, which is the work of the host."""
+    """Return the quality of each result by (device, cell). Loading counts as host-bound: the host does this work."""
     return {
         (line.entry.gpu_uuid, *line.cell): Quality.HOST_BOUND if line.entry.workload == Workload.LOAD else line.quality
         for line in lines(report)
@@ -104,7 +104,10 @@ def _identity(spread: Spread) -> tuple[object, ...]:
 
 
 def _of_devices(spread: Spread, qualities: Mapping[tuple[object, ...], Quality]) -> Mapping[str, Quality]:
-    """Return by device why a cell cannot judge it. A cell that can judge at most half of its devices judges none."""
+    """Return UUID → why the cell cannot judge this device. qualities: by UUID and `_identity` of the cell.
+
+    A cell that can judge at most half of its devices judges none. The others then get the most common reason.
+    """
     cell = _identity(spread)
     own = {value.gpu_uuid: qualities.get((value.gpu_uuid, *cell), Quality.OK) for value in spread.values}
     found = {uuid: each for uuid, each in own.items() if not each.judges_gpu}
@@ -114,7 +117,7 @@ def _of_devices(spread: Spread, qualities: Mapping[tuple[object, ...], Quality])
 
 
 def _place(row: _Row) -> tuple[bool, float]:
-    """Sort key: cells that can judge come first, and among them those with the largest deviation."""
+    """Return the sort key of a row: first the cells that can judge a device, those with the largest deviation first."""
     speeds = [speed_percent(row.one, value) for value in row.one.values if value.gpu_uuid not in row.doubts]
     away = [abs(speed - 100) for speed in speeds if speed is not None]
     return not away, -max(away, default=row.one.spread_percent or 0.0)
@@ -151,7 +154,7 @@ def _row(spread: Spread, names: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def speed_percent(spread: Spread, value: SpreadValue) -> float | None:
-    """Percent of the median speed, None if unknown. The longest load time is the slowest."""
+    """Return a device's speed in percent of the median; None if unknown. In loading the longest time is the slowest."""
     percent = value.percent_of_median
     if not percent:
         return None
@@ -164,9 +167,9 @@ def _differing(cells: Mapping[str, Spread], names: Mapping[str, str]) -> Table:
     rows = [row for row in entered if {*row[1:]} != {"."}]
     entries = {entry for row in rows for entry in row[1:]}
     legend = (f"{short}: {meaning}" for short, meaning in (*SHORT.values(), NOT_COMPARABLE) if short in entries)
-    left_out = len(cells) - len(rows)
+    unseen = len(cells) - len(rows)
     near = f"within {SIMILAR_PERCENT:g}%"
-    hidden = f"; {plural(left_out, 'cell')} not shown, because all devices are {near}" if left_out else ""
+    hidden = f"; {plural(unseen, 'cell')} not shown, because all devices are {near}" if unseen else ""
     caption = f'Percent of the median speed (below 100 is slower, "." is {near}{hidden})'
     columns = (*texts("Cell"), *numbers(*(names[uuid] for uuid in uuids)))
     return Table(caption, columns, tuple(rows), "; ".join(legend), name="differing", framed=False)
@@ -188,7 +191,7 @@ def _cell_names(spreads: Sequence[Spread]) -> Iterator[str]:
 
 
 def _notes(cells: Mapping[str, Spread]) -> Iterator[str]:
-    """Each note once with its cells: first those about every cell, then by number of cells, rarest first."""
+    """Yield each note once with its cells: first notes about every cell, then those about the fewest cells."""
     about: dict[str, list[str]] = {}
     for cell, one in cells.items():
         for note in one.notes:
@@ -239,7 +242,7 @@ def _percents(cell: str, spread: Spread, names: Mapping[str, str]) -> tuple[str,
 
 
 def cell_name(cell: Spread | FullNode) -> str:
-    """A cell in short: "resnet50 train fp32 b8"."""
+    """Return the short name of a cell: "resnet50 train fp32 b8"."""
     batch = "" if cell.phase in ("load", "probe") else f" b{cell.batch_size_requested}"
     phase = "" if cell.phase == "probe" else f" {_PHASES.get(cell.phase, cell.phase)}"
     return f"{cell.model_name}{phase} {cell.precision}{batch}"

@@ -1,7 +1,7 @@
-"""Stragglers: GPUs slower than their siblings, with reasons and next steps; then the losses of a full node."""
+"""Stragglers: GPUs slower than their siblings, with reasons and next steps; then what cells lose on a full node."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import geometric_mean
 from typing import Final
 
@@ -18,7 +18,7 @@ from orchestrator.stats.siblings import SiblingVerdict
 SHOWN_CELLS: Final = 3
 SHOWN_LOSSES: Final = 12
 MEANS_OF_LAUNCHES: Final = (
-    "These rates are geometric means over the launches, and differ a little from the medians in other tables."
+    "These rates are geometric means over the launches, so they differ a little from the medians in other tables."
 )
 TONES: Final = {
     SiblingVerdict.OK: Tone.GOOD,
@@ -42,13 +42,13 @@ _BY_RATE: Final = (SiblingVerdict.STRAGGLER, SiblingVerdict.SUSPECT)
 
 
 def stragglers(report: Report) -> Section | None:
-    """The comparison of each device with its siblings; None for a single device that is not slow."""
+    """Return how each device compares with its siblings; None for a single device that is not slow."""
     judged = len(report.gpu_info) > 1 or any(standing.verdict.is_finding for standing in report.stragglers)
     return answer(report) if judged else None
 
 
 def answer(report: Report) -> Section | None:
-    """The comparison with siblings. For a single device: why there is no comparison."""
+    """Return how each device compares with its siblings. For a single device it says why there is no comparison."""
     if not report.stragglers:
         return None
     devices = {device.gpu_uuid: device for device in report.gpu_info}
@@ -58,7 +58,7 @@ def answer(report: Report) -> Section | None:
     )
     others = list(_alike(report.stragglers, devices))
     if any(one.verdict.is_finding for one in report.stragglers):
-        others.append("A GPU that is slow changes no exit code (1 with --strict).")
+        others.append("A slow GPU does not change the exit code (with --strict: 1).")
     columns = (
         *texts("GPU", "Verdict"),
         *numbers("Of its siblings", "90% interval"),
@@ -68,7 +68,7 @@ def answer(report: Report) -> Section | None:
     return Section(
         "stragglers",
         f"Which {'device' if any(device.kind == 'cpu' for device in report.gpu_info) else 'GPU'} is slow",
-        tables=(table("Who is slower than its identical siblings", columns, rows, name="stragglers"),),
+        tables=(table("Each device compared with its siblings", columns, rows, name="stragglers"),),
         findings=(
             *_splits(report.stragglers, devices),
             *(_finding(one, devices[one.gpu_uuid]) for one in found),
@@ -78,7 +78,7 @@ def answer(report: Report) -> Section | None:
 
 
 def badge(standing: Standing) -> Badge:
-    """The verdict in its tone."""
+    """Return the verdict on a GPU, in the colour of its gravity."""
     return Badge(standing.word, Tone.WARN if standing.slowed else TONES[standing.verdict])
 
 
@@ -98,27 +98,41 @@ def _finding(standing: Standing, device: GpuInfo) -> Finding:
 
 
 def is_found(standing: Standing) -> bool:
-    """Whether something was found against the GPU, or it is SUSPECT."""
+    """Whether the GPU has a bad verdict or is SUSPECT."""
     return standing.word in _FOUND or standing.verdict is SiblingVerdict.SPLIT
 
 
-def brief_findings(report: Report, *, every: bool = False) -> Iterator[Finding]:
-    """Each GPU with a finding in three lines: verdict, evidence, what to do. every: the other GPUs too, in a line."""
+def where(device: GpuInfo) -> str:
+    """Return a GPU's name and PCI address: "GPU 5 at 00000000:1D:00.0"."""
+    return f"{label(device)} at {device.pci_address}" if device.pci_address else label(device)
+
+
+def brief_findings(report: Report) -> Iterator[Finding]:
+    """Yield a finding of three lines for each GPU with a bad verdict: verdict, evidence, what to do."""
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     for one in sorted(filter(is_found, report.stragglers), key=lambda one: one.percent or 0.0):
         device = devices[one.gpu_uuid]
-        where = f"{label(device)} at {device.pci_address}" if device.pci_address else label(device)
         probably = f"probably {one.reason}: {one.reason_text}" if one.reason is not None else ""
         wanted = f"--launches {one.launches_wanted} settles it" if one.launches_wanted is not None else ""
-        rate = f"{share(one.percent)} of its siblings' rate ({share(one.low_percent)} to {share(one.high_percent)})"
+        rate = _rate(one)
         evidence = "; ".join(filter(None, (rate if one.verdict in _BY_RATE else one.why, probably)))
         step = "; ".join(filter(None, (one.next_step, wanted)))
-        yield Finding(badge(one), where, (evidence, *([f"to do: {step}"] if step else [])))
-    if every:
-        yield from _without_finding([standing for standing in report.stragglers if not is_found(standing)], devices)
+        yield Finding(badge(one), where(device), (evidence, *([f"to do: {step}"] if step else [])))
 
 
-def _without_finding(standings: Sequence[Standing], devices: Mapping[str, GpuInfo]) -> Iterator[Finding]:
+def _rate(one: Standing) -> str:
+    ends = (one.percent, one.low_percent, one.high_percent)
+    if one.verdict is SiblingVerdict.STRAGGLER and None not in ends:
+        by, most, least = (share(100 - end) for end in ends if end is not None)
+        return f"{by} slower than its siblings ({least} to {most})"
+    of, low, high = map(share, ends)
+    return f"{of} of its siblings' rate ({low} to {high})"
+
+
+def without_finding(report: Report, elsewhere: Collection[str]) -> Iterator[Finding]:
+    """Yield a line for each verdict that needs no action, with its GPUs. elsewhere: UUIDs of GPUs to skip."""
+    devices = {device.gpu_uuid: device for device in report.gpu_info}
+    standings = [one for one in report.stragglers if not is_found(one) and one.gpu_uuid not in elsewhere]
     alike: dict[tuple[SiblingVerdict, str], list[Standing]] = {}
     for one in standings:
         alike.setdefault((one.verdict, "" if one.verdict is SiblingVerdict.OK else one.why), []).append(one)
@@ -166,7 +180,7 @@ def _cell(effect: SiblingEffect) -> str:
 
 
 def _alike(standings: Sequence[Standing], devices: Mapping[str, GpuInfo]) -> Iterator[str]:
-    """A line for all devices that are OK, and one for each reason without a verdict."""
+    """Yield a line for all devices that are OK, and one for each reason why devices have no verdict."""
     alike_by_line: dict[str, list[GpuInfo]] = {}
     for one in standings:
         if one.slowed:
@@ -181,7 +195,7 @@ def _alike(standings: Sequence[Standing], devices: Mapping[str, GpuInfo]) -> Ite
 
 
 def full_node(report: Report) -> Section | None:
-    """The loss of each cell when all devices work, as means and by device; None for a run of one mode."""
+    """Return what each cell loses when all devices work, as means and by device; None if the run had one mode only."""
     if not report.full_node:
         return None
     names = by_uuid(report)
@@ -192,7 +206,7 @@ def full_node(report: Report) -> Section | None:
         "",
         (*texts("Cell"), *numbers("Alone", "Full", "Lost"), *texts("Most lost on")),
         [row for _, row in means[:SHOWN_LOSSES]],
-        f"{MEANS_OF_LAUNCHES} They are geometric means over the devices, too."
+        f"{MEANS_OF_LAUNCHES} Over the devices they are geometric means, too."
         + (f" {more}" if len(means) > SHOWN_LOSSES else ""),
         name="means",
     )
@@ -223,7 +237,7 @@ def _by_cell(compared: Sequence[FullNode]) -> Mapping[tuple[str, str], list[Full
 
 
 def _mean_row(cell: str, several: Sequence[FullNode], names: Mapping[str, str]) -> tuple[float, tuple[str, ...]]:
-    """The loss to sort by, and the row: geometric means over the devices, and the device that loses most."""
+    """Return the loss to sort by, and the row: geometric means over the devices, and the device that loses most."""
     lost = {one.gpu_uuid: one.lost_percent or 0.0 for one in several}
     most = max(lost, key=lost.__getitem__)
     alone, together = (_mean(side) for side in zip(*((one.solo, one.loaded) for one in several), strict=True))

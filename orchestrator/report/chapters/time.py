@@ -1,4 +1,4 @@
-"""Time that launches take in addition to measuring."""
+"""The time that launches take in addition to measuring."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
@@ -16,7 +16,7 @@ Ledgers = Mapping[str, Sequence[LaunchLedger]]
 
 
 def time(report: Report) -> Section | None:
-    """Parts of a launch's time; None where nothing was measured."""
+    """Return the parts of a launch's time: start-up, warm-up and so on; None if nothing was measured."""
     found = _ledgers_of(report)
     if not found:
         return None
@@ -51,8 +51,9 @@ def _words(name: str) -> str:
 
 def _launch_cost(ledgers: Ledgers) -> str:
     medians = {phase: median(ledger.overhead_ms for ledger in found) for phase, found in ledgers.items()}
-    words = [f"{number(medians[phase])} ms ({phase})" for phase in sorted(medians, key=lambda phase: medians[phase])]
-    return words[0] if len(words) == 1 else f"from {words[0]} to {words[-1]}"
+    phases = sorted(medians, key=lambda phase: medians[phase])
+    least, most = (f"{number(medians[phase])} ms" for phase in (phases[0], phases[-1]))
+    return least if least == most else f"from {least} ({phases[0]}) to {most} ({phases[-1]})"
 
 
 def _zygote(report: Report) -> Iterator[str]:
@@ -61,7 +62,8 @@ def _zygote(report: Report) -> Iterator[str]:
         return
     pays = overhead.pays_from_launches
     when = "saves no time in a run" if pays is None else f"saves time from {pays} launches on"
-    yield f"The zygote took {number(overhead.zygote_start_ms)} ms to start, and {when} ({overhead.note})."
+    took = f"It took {number(overhead.zygote_start_ms / 1000)} s to start, and {when} ({overhead.note})."
+    yield f"Launches are forked from the zygote, a process that has already imported torch. {took}"
 
 
 def _ledgers_of(report: Report) -> dict[str, list[LaunchLedger]]:

@@ -1,4 +1,4 @@
-"""The timeline: readings of each GPU over the run, and the launches on all devices."""
+"""The timeline: sensor readings of each GPU during the run, and the launches on all devices."""
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
@@ -26,7 +26,7 @@ Point = tuple[float, float | None, float | None, float | None]
 
 
 def course(report: Report, timeline: Timeline, layout: Layout) -> Section | None:
-    """All launches over time, and the readings of each GPU; None where neither was kept."""
+    """Return charts of all launches over time, and of the readings of each GPU; None without either."""
     names = by_uuid(report)
     known = [device for device in timeline.devices if device.gpu_uuid in names]
     charts, tables = drawn(_launches(layout, timeline, known, names), _readings(timeline, known, names))
@@ -120,6 +120,6 @@ def _summary(reading: Reading) -> tuple[str, str, str]:
 
 
 def _clock(seconds: float) -> str:
-    """Time since the start of the run: 0:07:42."""
+    """Format the time since the start of the run: "0:07:42"."""
     whole = round(max(0.0, seconds))
     return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"

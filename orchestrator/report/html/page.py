@@ -8,10 +8,10 @@ from orchestrator.report.chapters import overview
 from orchestrator.report.chapters.cells import cells
 from orchestrator.report.chapters.excluded import not_measured
 from orchestrator.report.chapters.failures import failures
+from orchestrator.report.chapters.findings import findings
 from orchestrator.report.chapters.glance import glance
 from orchestrator.report.chapters.time import time
 from orchestrator.report.chapters.timeline import course
-from orchestrator.report.chapters.worst import worst
 from orchestrator.report.default_layout import DEFAULT
 from orchestrator.report.html.render import Page
 from orchestrator.report.html.size_limit import fitted
@@ -25,17 +25,17 @@ FOOTER: Final = (
 
 
 def to_html(report: Report, timeline: Timeline, layout: Layout = DEFAULT) -> bytes:
-    """The report as an HTML file."""
+    """Return the report as the bytes of an HTML file."""
     return fitted(page(report, timeline, layout))
 
 
 def page(report: Report, timeline: Timeline, layout: Layout = DEFAULT) -> Page:
-    """The contents of the page: chapters of the layout, then the timeline, failures, and what was not measured."""
+    """Return the page's contents: chapters of the layout, the timeline, failures, and what was not measured."""
     first = (chapter(report) for chapter in layout.html)
     last = (chapter(report) for chapter in (failures, not_measured, time))
     sections = (*first, course(report, timeline, layout), *last)
-    found = worst(report, layout)
-    reasons = (reason for reason in report.verdict.reasons if found is None or reason not in found.title)
+    found = findings(report, layout)
+    reasons = (reason for reason in report.verdict.reasons if not any(reason in one.title for one in found))
     verdict, heading = overview.verdict(report, layout), overview.heading(report, layout)
     return Page(
         title=f"{verdict.text}: {heading}",
@@ -47,7 +47,7 @@ def page(report: Report, timeline: Timeline, layout: Layout = DEFAULT) -> Page:
         elsewhere="report.json",
         facts_title=FACTS,
         facts=(*overview.facts(report, layout), *overview.more_facts(report)),
-        worst=found,
+        findings=tuple(found),
         cards=tuple(overview.cards(report, layout)),
         glance=glance(report),
         sections=tuple(section for section in sections if section is not None),

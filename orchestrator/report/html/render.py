@@ -1,9 +1,9 @@
-"""Renders a page as one self-contained file. Reads the files of this folder.
+"""Renders a page as one HTML file that needs no other file.
 
     Page ──           templates/page.html.j2, autoescaped ┐
       └── plots, as JSON (sanitizing.py) ── static/, vendor/ ───┴──▶ bytes
 
-Each chart has a table with the same data, shown without scripts too.
+Each chart has a table with the same data, which is shown without scripts too.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ SCRIPTS: Final = (
 
 @dataclass(frozen=True)
 class Page:
-    """The contents of a page. elsewhere: file with what did not fit. glance: the first screen below the verdict."""
+    """The contents of a page. elsewhere: name of the file with what did not fit. glance: first screen of the page."""
 
     title: str
     heading: str
@@ -49,12 +49,12 @@ class Page:
     cells: Cells
     file_name: str
     footer: str
-    worst: Finding | None = None
+    findings: tuple[Finding, ...] = ()
     glance: Section | None = None
 
 
 def bound(page: Page) -> bytes:
-    """The whole file."""
+    """Return the whole HTML file as bytes."""
     scripts = tuple(_file(name) for name in SCRIPTS)
     sections = (*filter(None, (page.glance,)), *page.sections)
     charts = (chart for section in sections for chart in section.charts)

@@ -1,4 +1,4 @@
-"""Makes a page harmless whatever the names in it contain.
+"""Makes a page safe whatever characters the names in it contain.
 
 text      without control characters and direction marks; the templates escape it
 data      JSON in which no character can end a script element or begin a comment
@@ -21,22 +21,22 @@ _ESCAPES: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\
 
 
 def text(value: object) -> object:
-    """A value for the templates: text on one line, of printable characters; markup unchanged."""
+    """Return a value for the templates: text as one line of printable characters, anything else unchanged."""
     return value if isinstance(value, Markup) or not isinstance(value, str) else cut(plain(value))
 
 
 def log(line: str) -> Markup:
-    """A line of a log, escaped, with its indentation."""
+    """Return a line of a log, escaped for HTML, with its indentation."""
     return escape(cut(aligned(line)))
 
 
 def cut(words: str) -> str:
-    """The first LONGEST characters."""
+    """Return the first LONGEST characters of a text."""
     return words if len(words) <= LONGEST else f"{words[:LONGEST]}…"
 
 
 def data(value: object) -> Markup:
-    """The value as JSON for a script element of type application/json."""
+    """Return the value as JSON for a script element of type application/json."""
     found = msgspec.json.encode(_plain(msgspec.to_builtins(value))).decode()
     for character, written in _ESCAPES.items():
         found = found.replace(character, written)
@@ -44,7 +44,7 @@ def data(value: object) -> Markup:
 
 
 def policy(scripts: Iterable[str]) -> str:
-    """The Content-Security-Policy: these scripts, inline styles (for ECharts), and nothing from a network."""
+    """Return the Content-Security-Policy: these scripts, inline styles (for ECharts), and nothing from a network."""
     hashes = " ".join(
         f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts
     )
@@ -52,7 +52,7 @@ def policy(scripts: Iterable[str]) -> str:
 
 
 def _plain(value: object) -> object:
-    """All text harmless, and floats rounded to six digits, or two decimals from 1000 on."""
+    """Return a value with safe text, and numbers rounded to six digits, or to two decimals from 1000 on."""
     match value:
         case str():
             return cut(plain(value))

@@ -1,7 +1,7 @@
-"""Shortens a page until it is below 3 MB. Pure.
+"""Shortens a page until it is smaller than 3 MB. Pure.
 
-The table of all cells is cut first, least important rows first. If that is not enough, other tables, logs and the
-choices of charts are cut in steps.
+The table of all cells is shortened first, least important rows first. If that is not enough, other tables, logs and the
+choices of charts are shortened in steps.
 """
 
 from dataclasses import replace
@@ -16,7 +16,7 @@ LEAST_CELLS: Final = 300
 
 
 class _Room(NamedTuple):
-    """The most rows of a table, findings with logs in a chapter, and choices of a chart."""
+    """Limits of one step of shortening: rows of a table, findings with logs in a chapter, and choices of a chart."""
 
     rows: int
     logs: int
@@ -27,7 +27,7 @@ _STEPS: Final = (_Room(200, 20, 40), _Room(60, 5, 12), _Room(20, 1, 3))
 
 
 def fitted(page: Page, rows: int = MOST_ROWS) -> bytes:
-    """The page as a file of at most MOST_BYTES, unless what cannot be cut takes more. rows: of a table."""
+    """Return the page as a file of at most MOST_BYTES, if possible. rows: the largest number of rows of a table."""
     whole = (
         replace(section, tables=tuple(shortened(filled(of), rows) for of in section.tables))
         for section in page.sections
@@ -45,7 +45,7 @@ def fitted(page: Page, rows: int = MOST_ROWS) -> bytes:
 
 
 def _with_fewer_cells(page: Page, size: int, least: int) -> bytes | None:
-    """The page with as many cells as fit; None if they are fewer than `least`. With least 0 perhaps no cells."""
+    """Return the file with as many cells as fit; None if fewer than `least` fit. size: bytes of the whole file."""
     count = len(page.cells.table.rows)
     bare = bound(replace(page, cells=_few(page.cells, 0)))
     if len(bare) > MOST_BYTES:
@@ -76,8 +76,8 @@ def _section(section: Section, room: _Room) -> Section:
 
 
 def _chart(chart: Chart, room: _Room) -> Chart:
-    left_out = len(chart.plots) - room.plots
-    more = f" Of {len(chart.plots)} charts the first {room.plots} are here." if left_out > 0 else ""
+    hidden = len(chart.plots) - room.plots
+    more = f" Of {len(chart.plots)} charts the first {room.plots} are here." if hidden > 0 else ""
     return replace(chart, plots=chart.plots[: room.plots], says=f"{chart.says}{more}")
 
 

@@ -6,7 +6,7 @@ from tests.e2e.chaos import campaign
 from tests.e2e.chaos.kinds import KINDS, PLANTED
 from tests.e2e.chaos.storm import HITS
 
-STORMS = 4
+STORMS = 2
 """All at the same time. Each has every kind of fault."""
 SEED = 1
 

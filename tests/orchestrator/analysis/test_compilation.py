@@ -5,17 +5,21 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.compare import thresholds
+from orchestrator.compare import baselines, comparison, run_figures, thresholds
 from orchestrator.compare.thresholds import Threshold
+from orchestrator.config import margins
 from orchestrator.config.run_configuration import Configuration
 from orchestrator.figures.cells import CompilationFigures
 from orchestrator.figures.comparisons import Met
+from orchestrator.figures.exit_code import CauseKind
 from orchestrator.figures.report import Report
 from orchestrator.figures.table import LimitName
 from orchestrator.report.chapters.best import best
 from orchestrator.report.chapters.compiled import compiled
 from orchestrator.report.numbers import number
+from orchestrator.stats.two_runs import ChangeVerdict
 from protocol.cell import CompileMode, Workload
+from protocol.exit_codes import ExitCode
 from protocol.result import Compilation, ShapeCall, ShapeTrial, ShapeWay
 from tests.fakes.runs import FakeRun
 
@@ -92,11 +96,36 @@ def test_a_mode_that_is_slower_or_wrong_is_not_recommended(tmp_path: Path) -> No
     """Neither where all are slower, nor where outputs are beyond the tolerance, which is a finding of its own."""
     assert advice(made(tmp_path / "slower", {MODES[0]: 10, MODES[1]: 11, MODES[2]: 12})) == "eager."
     wrong = made(tmp_path / "wrong", {MODES[0]: 10, MODES[1]: 5, MODES[2]: 6}, relative_error=0.01)
-    assert figures(wrong, MODES[1]).within_tolerance is False
+    assert (figures(wrong, MODES[1]).within_tolerance, figures(wrong, MODES[1]).speed_up) == (False, None)
     assert advice(wrong) == "eager."
     section = compiled(wrong)
     assert section is not None
     assert sum(finding.badge is not None for finding in section.findings) == 2
+
+
+def test_wrong_outputs_end_the_run_with_1(tmp_path: Path) -> None:
+    """As a wrong operator: each mode is named with its error, and is neither the best nor a baseline."""
+    wrong = made(tmp_path / "aaaaaa", {MODES[0]: 10, MODES[1]: 5, MODES[2]: 6}, relative_error=0.01)
+    assert wrong.verdict.exit_code == ExitCode.MISSED
+    assert [(cause.kind, "1e-02" in cause.text) for cause in wrong.verdict.causes] == [(CauseKind.WRONG, True)] * 2
+    assert [mode in cause.text for mode, cause in zip(MODES[1:], wrong.verdict.causes, strict=True)] == [True, True]
+    section = best(wrong)
+    assert section is not None
+    assert not any(
+        mode in str(entry) for table in section.tables for row in table.rows for entry in row for mode in MODES
+    )
+    side = run_figures.of_report(wrong, "wrong")
+    assert [cell.key.compile_mode for cell in baselines.reduced(side, "baseline").cells] == [MODES[0]]
+
+
+def test_outputs_that_are_wrong_since_are_a_regression(tmp_path: Path) -> None:
+    """Those that were wrong before are none."""
+    times = {MODES[0]: 10.0, MODES[1]: 5.0, MODES[2]: 6.0}
+    good = run_figures.of_report(made(tmp_path / "good", times), "good")
+    bad = run_figures.of_report(made(tmp_path / "bad", times, relative_error=0.01), "bad")
+    found = comparison.compare(good, bad, margins.load())
+    assert [cell.verdict for cell in found.cells].count(ChangeVerdict.WRONG) == 2
+    assert ChangeVerdict.WRONG not in {cell.verdict for cell in comparison.compare(bad, bad, margins.load()).cells}
 
 
 def trial(way: ShapeWay, *calls: tuple[int, float, bool], **facts: object) -> ShapeTrial:

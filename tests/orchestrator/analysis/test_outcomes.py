@@ -34,7 +34,7 @@ def test_a_result_at_the_size_asked_for_is_ok(tmp_path: Path) -> None:
     """Each round counts once."""
     run = FakeRun(tmp_path, launches=3)
     launches = tuple(run.measured(run.cell(batch_size=8), number=number) for number in range(3))
-    assert outcome(run, run.cell(batch_size=8)) == CellOutcome(status=Status.OK, batch_size=8, counted=launches)
+    assert outcome(run, run.cell(batch_size=8)) == CellOutcome(status=Status.OK, batch_size=8, valid_launches=launches)
 
 
 def test_a_result_at_a_smaller_size_is_degraded(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_a_result_at_a_smaller_size_is_degraded(tmp_path: Path) -> None:
     run.failed(cell, Category.OUT_OF_MEMORY, batch_size=16)
     run.measured(cell, batch_size=8)
     found = outcome(run, cell)
-    assert (found.status, found.batch_size, found.counted) == (Status.DEGRADED, 8, (2,))
+    assert (found.status, found.batch_size, found.valid_launches) == (Status.DEGRADED, 8, (2,))
     assert "32" in found.reason
 
 
@@ -136,7 +136,7 @@ def test_a_retry_that_succeeds_makes_the_cell_ok(tmp_path: Path) -> None:
     run = FakeRun(tmp_path)
     run.failed(run.cell(), Category.CRASHED)
     launch = run.measured(run.cell())
-    assert outcome(run, run.cell()) == CellOutcome(status=Status.OK, batch_size=1, counted=(launch,))
+    assert outcome(run, run.cell()) == CellOutcome(status=Status.OK, batch_size=1, valid_launches=(launch,))
 
 
 def test_an_interrupted_attempt_is_missing(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_damaged_result_is_not_hidden_behind_a_want_of_time(tmp_path: Path) ->
     assert [outcome(run, run.cell(), launches).status for launches in ((), (damaged,))] == [Status.OK, Status.FAILED]
 
 
-def test_cells_of_a_device_that_was_taken_out_say_so(tmp_path: Path) -> None:
+def test_cells_of_a_device_that_was_quarantined_say_so(tmp_path: Path) -> None:
     """Also in a later session that lets it work again. The other device's cells are not touched."""
     run = FakeRun(tmp_path, devices=gpus(2))
     run.failed(run.cell(batch_size=1), Category.DEVICE_LOST, message="off the bus")
@@ -174,7 +174,7 @@ def test_cells_of_a_device_that_was_taken_out_say_so(tmp_path: Path) -> None:
     assert "off the bus" not in outcome(run, run.cell(batch_size=8, device=1)).reason
     run.segment()
     assert outcome(run, run.cell(batch_size=8)) == out
-    assert run.archive().taken_out == {}
+    assert run.archive().quarantined == {}
 
 
 def test_a_retry_that_a_lost_device_prevents_is_missing(tmp_path: Path) -> None:
@@ -274,4 +274,4 @@ def test_the_report_and_the_run_agree_about_every_cell(seed: int, launches: int,
         else:
             assert found.status in (Status.FAILED, Status.MISSING)
             assert found.status is Status.FAILED or cell.model not in final.skipped
-    assert not any(found.status is Status.OK and not found.counted for found in derived.values())
+    assert not any(found.status is Status.OK and not found.valid_launches for found in derived.values())

@@ -111,7 +111,7 @@ def measured(run: FakeRun, cell: Cell, means_ms: dict[str, float], **counters: o
     run.measured(cell, series=series(result(cell), **means_ms), **counters)
 
 
-def test_each_gpu_is_held_against_itself(tmp_path: Path) -> None:
+def test_each_gpu_is_compared_with_itself(tmp_path: Path) -> None:
     """In the report: the sustained rate, not the best burst, of this GPU and precision; the faster way through memory.
 
     GPU 0 does products in 2 ms and GPU 1 in 4 ms; bf16 has no reference, for gemm failed there.

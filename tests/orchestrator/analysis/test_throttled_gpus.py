@@ -59,7 +59,7 @@ def test_a_throttled_gpu_is_compared_with_its_siblings(report: Report) -> None:
     ]
     assert slow.percent == pytest.approx(70, abs=0.3)
     assert (slow.reason, slow.next_step) == (Reason.HEAT, stragglers.NEXT_STEP[Reason.HEAT])
-    carried = ("100%", "inference fp32 b8", CLOCK_EVENT_REASONS[THERMAL], "91 degrees")
+    carried = ("100%", "inference fp32 b8", CLOCK_EVENT_REASONS[THERMAL], "91 °C")
     assert [part for part in carried if part not in slow.reason_text] == []
     assert slow.not_comparable == {}
     assert any(re.match(f"GPU 3 .*STRAGGLER: .*{Reason.HEAT}", one) for one in report.verdict.reasons)

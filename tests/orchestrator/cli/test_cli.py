@@ -161,8 +161,8 @@ def test_folders_of_packages_may_be_given_one_by_one(
     """They are searched in the order in which they were given."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-    (tmp_path / "net.py").write_text("class Net: pass\n")
-    words = "--gpu-ids cpu:0 -m net.py:Net --allow-code --pythonpath a --pythonpath b"
+    (tmp_path / "net.py").write_text("def net(): return made()\n")
+    words = "--gpu-ids cpu:0 -m net.py:net --allow-code --pythonpath a --pythonpath b"
     invoke("run", *words.split())
     own = executed[0][0].configuration.models[0].own
     assert own is not None

@@ -40,7 +40,7 @@ def test_half_a_minute_of_cpu_devices_has_a_note(invoke: Invoke, devices: str, l
 def test_a_fault_in_a_round_without_time_has_a_note_and_beyond_the_plan_is_refused(invoke: Invoke) -> None:
     """With how many rounds there is time for, as the dry run counts them. The plan has spare rounds."""
     short = ("--burn-in", "60s", *NIGHT[2:])
-    (shown,) = re.findall(r"with time for about ([\d.]+)\. The", " ".join(invoke(*short).output.split()))
+    (shown,) = re.findall(r"about ([\d.]+) rounds fit", " ".join(invoke(*short).output.split()))
     refused = " ".join(invoke(*short, "--inject", "flip:1:99").output.split())
     (planned, possible) = re.findall(r"(\d+) rounds planned, time for about ([\d.]+)\.", refused)[0]
     assert possible == shown
@@ -56,7 +56,7 @@ def test_a_fault_in_a_round_without_time_has_a_note_and_beyond_the_plan_is_refus
 def test_the_figures_of_a_dry_run_add_up(invoke: Invoke, duration: str, devices: str) -> None:
     """The column of launches to the length of a round, and so many rounds to no more than the duration."""
     shown = invoke("--burn-in", duration, "--gpu-ids", devices, "--dry-run").output
-    told = re.search(r"about (?:(\d+) min ?)?(?:([\d.]+) s)? each.* about ([\d.]+)\. The", " ".join(shown.split()))
+    told = re.search(r"about (?:(\d+) min ?)?(?:([\d.]+) s)? with.* about ([\d.]+) rounds", " ".join(shown.split()))
     assert told is not None
     round_s = 60 * float(told[1] or 0) + float(told[2] or 0)
     launches_s = re.findall(r"^ ?\d+  .* ([\d.]+) s$", shown, re.MULTILINE)
@@ -108,4 +108,4 @@ def test_a_limit_of_heat_is_shown_where_there_is_a_gpu() -> None:
     night = settings.configured(configuration(models=()), "10m", None, catalogue.load(), table)
     limited = settings.with_temperature_stop(night, 85)
     shown = describe(burn_in_plan.make(limited, gpus(2), table), limited, gpus(2))
-    assert re.search("85 degrees C .*10 s ", shown)
+    assert re.search("85 °C .*10 s ", shown)

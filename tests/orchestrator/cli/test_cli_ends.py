@@ -23,8 +23,8 @@ from orchestrator.engine import run
 from orchestrator.engine.run_status import look
 from orchestrator.errors import StorageError, UserError
 from orchestrator.figures.comparisons import Standing
+from orchestrator.figures.exit_code import RunVerdict
 from orchestrator.figures.report import CellCounts, Report
-from orchestrator.figures.run_verdict import RunVerdict
 from orchestrator.gpu import inventory
 from orchestrator.gpu.health.verdict import HealthVerdict as Health
 from orchestrator.report import files
@@ -79,19 +79,23 @@ def test_a_disk_that_refuses_the_plan_begins_nothing(invoke: Invoke, monkeypatch
 
 
 @pytest.mark.parametrize(
-    "refusal",
+    ("number", "remedy", "options"),
     [
-        (errno.ENOSPC, "Free space"),
-        (errno.EACCES, "Get write permission"),
-        (errno.EIO, "Fix"),
+        (errno.ENOSPC, "Free space", ()),
+        (errno.EACCES, "Get write permission", ("--log-format", "json")),
+        (errno.EIO, "Fix", ()),
     ],
 )
-@pytest.mark.parametrize("options", [("--quiet",), ("--quiet", "--log-format", "json")])
 def test_a_report_that_cannot_be_copied_is_no_run_that_broke_off(
-    invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, refusal: tuple[int, str], options: tuple[str, ...]
+    *,
+    invoke: Invoke,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    number: int,
+    remedy: str,
+    options: tuple[str, ...],
 ) -> None:
     """The run is over and its report is in its folder; why only -o has none; nothing is said of measuring the rest."""
-    number, remedy = refusal
 
     def refuse(*_: object, **__: object) -> None:
         cause = OSError(number, os.strerror(number))
@@ -101,7 +105,7 @@ def test_a_report_that_cannot_be_copied_is_no_run_that_broke_off(
     monkeypatch.setattr(run, "execute", finished)
     told = tmp_path / "told"
     hook = ("--on-failure", f"sh -c 'echo $GPUBENCH_EXIT_CODE $GPUBENCH_VERDICT $GPUBENCH_REPORT > {told}'")
-    ended = invoke(*TINY, *options, *hook)
+    ended = invoke(*TINY, "--quiet", *options, *hook)
     [folder] = (tmp_path / "runs").iterdir()
     file = folder / "report.json"
     assert ended.exit_code == ExitCode.INTERNAL

@@ -43,7 +43,7 @@ def test_a_file_that_is_no_report_is_refused_by_report(invoke: Invoke, tmp_path:
     """A baseline too, which has no figures to show but for comparisons."""
     (tmp_path / "none.json").write_text("{}")
     (tmp_path / "base.json").write_text('{"baseline_version": 1}')
-    for name, what in (("none", "make-baseline"), ("base", "a baseline")):
+    for name, what in (("none", "`gpubench-orchestrate run -o "), ("base", "a baseline")):
         ended = invoke("report", f"{name}.json")
         assert (ended.exit_code, what in ended.stderr) == (ExitCode.USAGE, True), ended.stderr
 
@@ -54,8 +54,14 @@ def a_socket(path: Path) -> None:
         made.bind(str(path))
 
 
-@pytest.mark.parametrize("words", ["--config night.yaml", "--models-file night.yaml", "-m night.py:Net"])
-@pytest.mark.parametrize("make", [os.mkfifo, a_socket, lambda path: path.symlink_to("/dev/zero")])
+@pytest.mark.parametrize(
+    ("words", "make"),
+    [
+        ("--config night.yaml", os.mkfifo),
+        ("--models-file night.yaml", a_socket),
+        ("-m night.py:Net", lambda path: path.symlink_to("/dev/zero")),
+    ],
+)
 def test_what_is_no_file_is_refused_and_not_waited_for(
     invoke: Invoke, executed: list[object], tmp_path: Path, words: str, make: Callable[[Path], None]
 ) -> None:

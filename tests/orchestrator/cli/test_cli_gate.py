@@ -27,8 +27,9 @@ Invoke = Callable[..., Result]
 Executed = list[tuple[StoredRun, RunPaths]]
 CPU = ("--gpu-ids", "cpu:0", "--phases", "inference", "-b", "1", "--no-history")
 NET = """
-class Old: ...
-class New: ...
+from torch.nn import Identity
+class Old(Identity): ...
+class New(Identity): ...
 """
 
 
@@ -133,8 +134,8 @@ def test_a_baseline_says_what_is_measured(invoke: Invoke, executed: Executed, tm
         for size in (1, 4)
         for precision in (Precision.FP32, Precision.BF16)
     }
-    assert json.loads(paths.held_against.read_bytes())["baseline"]["cells"]
-    assert json.loads(paths.held_against.read_bytes())["session"] is None
+    assert json.loads(paths.compared_with.read_bytes())["baseline"]["cells"]
+    assert json.loads(paths.compared_with.read_bytes())["session"] is None
     invoke(*words, "-m", "lstm", "-p", "bf16")
     assert {(cell.model, cell.precision) for cell in executed[-1][0].plan.cells} == {("lstm", Precision.BF16)}
 

@@ -91,6 +91,15 @@ def test_a_trend_is_a_plot_with_its_changes(invoke: Invoke, tmp_path: Path) -> N
     assert legend.endswith("changes beyond 1 %")
 
 
+def test_a_bar_beyond_the_scale_ends_in_an_arrow(invoke: Invoke, tmp_path: Path) -> None:
+    """A run that does not count may be faster than all that do. Without such a run there is no arrow."""
+    runs = [record(1, 100.0), record(2, 140.0, doubt="throttled")]
+    where = str(kept(tmp_path, runs).path)
+    _, within, beyond, legend = invoke("history", "trend", "resnet50", "--history-db", where).stdout.splitlines()
+    assert (within.count("█"), beyond.count("█"), "arrow" in legend) == (24, 23, True)
+    assert ("▶" in within, "▶" in beyond) == (False, True)
+
+
 @pytest.mark.usefixtures("history")
 def test_a_trend_is_written_into_a_file(invoke: Invoke) -> None:
     """In the format of its suffix, as it would be printed; an older one is kept. So is a page of it."""
@@ -155,7 +164,7 @@ def test_the_history_is_exported(invoke: Invoke) -> None:
     ("option", "value", "gone"),
     [("--keep", "1", [2, 1]), ("--before", "2026-04-03", [2, 1]), ("--keep", "9", []), ("--keep", "0", [3, 2, 1])],
 )
-def test_old_runs_are_taken_out(invoke: Invoke, history: Path, option: str, value: str, gone: list[int]) -> None:
+def test_old_runs_are_deleted(invoke: Invoke, history: Path, option: str, value: str, gone: list[int]) -> None:
     """Said by their ids, and with --dry-run only said."""
     words = "".join(f"{run_id(number)}\n" for number in gone)
     rehearsed = invoke("history", "prune", option, value, "--dry-run")

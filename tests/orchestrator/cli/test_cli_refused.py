@@ -140,8 +140,15 @@ def test_what_another_machine_or_another_option_would_make_right_may_stand(
         ("run -m gpt2-small", "Did you mean gpt2?"),
         ("run -m bert-base-uncased", "Did you mean bert-base?"),
         ("run --config mine.yaml", "--models-file mine.yaml"),
-        ("run --junit x.xml", "`gpubench-orchestrate compare --junit`"),
-        ("run --compare-baseline other.json", "`gpubench-orchestrate make-baseline REPORT`"),
+        ("run --junit x.xml", "mean `gpubench-orchestrate gate BASELINE --junit`?"),
+        ("report --junit x.xml", "mean `gpubench-orchestrate compare A B --junit`?"),
+        ("run --compare-baseline other.json", "`gpubench-orchestrate run -o report.json`"),
+        ("run --model resnet50", "mean --models?"),
+        ("run --batch-size 1", "mean --batch-sizes?"),
+        ("run --dtype half", "mean --precision?"),
+        ("run --device cuda:0", "mean --gpu-ids?"),
+        ("run --gpu-ids cuda:1", "mean 1?"),
+        ("run --gpu-ids cpu", "mean cpu:0?"),
     ],
 )
 def test_what_people_type_by_habit_is_answered_by_the_one_thing_to_type(
@@ -150,6 +157,6 @@ def test_what_people_type_by_habit_is_answered_by_the_one_thing_to_type(
     """One suggestion, not three."""
     (tmp_path / "other.json").write_text('{"metadata": {}, "results": []}')
     (tmp_path / "mine.yaml").write_text("models:\n  - name: net\n    class: torchvision.models.resnet18\n")
-    ended = invoke(*arguments.split(), "--gpu-ids", "cpu:0")
+    ended = invoke(*arguments.split(), *([] if "gpu-ids" in arguments else ["--gpu-ids", "cpu:0"]))
     assert remedy in ended.stderr
     assert (ended.exit_code, executed) == (ExitCode.USAGE, [])

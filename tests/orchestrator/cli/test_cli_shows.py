@@ -44,6 +44,15 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(invoke: Invoke, executed: l
     assert executed == []
 
 
+def test_the_options_of_a_run_are_shown_on_two_screens(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of fifty lines of 80 columns, those most used first."""
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = invoke("run", "--help").output.splitlines()
+    assert len(lines) <= 100
+    assert max(map(len, lines)) <= 80
+    assert [line for line in lines if line.endswith(":")][:2] == ["Options:", "Most used:"]
+
+
 def test_cells_of_a_burn_in_are_not_doubted() -> None:
     """They end with their time, however long an iteration takes."""
     asked, machine = configuration(models=shipped("resnet50"), input_sizes=(99_999_999,)), (cpu(0),)

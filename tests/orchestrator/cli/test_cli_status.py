@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from orchestrator import report
-from orchestrator.cli.status import describe
+from orchestrator.cli.status import describe, so_far
 from orchestrator.cli.watch import _snapshot
 from orchestrator.config.report_formats import ReportFormat
 from orchestrator.config.run_configuration import BurnIn, Isolation
@@ -23,10 +23,12 @@ from orchestrator.state.stopping import GENTLE_GRACE_S, GENTLE_S
 from orchestrator.state.time_budget import CLOSING_S, Budget, closing_s
 from orchestrator.store import run_files
 from orchestrator.store.journal import Journal
-from orchestrator.store.records import Dropped, Segment, Start, StopAsked, ZygoteStarted
+from orchestrator.store.records import Dropped, Segment, Start, StopRequest, ZygoteStarted
 from orchestrator.system import host
-from protocol.cell import Cell
+from protocol.cell import Cell, Workload
 from protocol.failure import Category
+from tests.fakes.findings import mismatch
+from tests.fakes.nights import soak, sound, ten_minutes
 from tests.fakes.runs import FakeRun, gpus
 from tests.fakes.standings import held_by, look, reported
 
@@ -54,7 +56,7 @@ def test_a_run_that_imports_says_so(tmp_path: Path) -> None:
     run.failed(run.cell(batch_size=8), Category.CRASHED)
     assert look(run).importing_s is None
     run.segment(now_ns=begun_ns)
-    run._journal.append(StopAsked(at_ns=begun_ns))
+    run._journal.append(StopRequest(at_ns=begun_ns))
     assert look(run).importing_s is None
     run.segment(now_ns=begun_ns)
     run.paths.lock.write_bytes(b"")
@@ -152,26 +154,26 @@ def test_a_stop_that_was_asked_for_is_told(tmp_path: Path) -> None:
     run = FakeRun(tmp_path / "run", batch_sizes=tuple(range(1, 400)))
     run.measured(run.cell(batch_size=1))
     held_by(run)
-    assert look(run).stop_asked_s is None
+    assert look(run).stop_requested_s is None
     asked_ns = time.monotonic_ns() - 5_000_000_000
-    run._journal.append(StopAsked(at_ns=asked_ns))
+    run._journal.append(StopRequest(at_ns=asked_ns))
     status = look(run)
-    assert status.stop_asked_s is not None
-    assert 5 <= status.stop_asked_s <= (time.monotonic_ns() - asked_ns) / 1e9
-    assert status.eta_s == max(GENTLE_S + GENTLE_GRACE_S - status.stop_asked_s, 0.0)
+    assert status.stop_requested_s is not None
+    assert 5 <= status.stop_requested_s <= (time.monotonic_ns() - asked_ns) / 1e9
+    assert status.eta_s == max(GENTLE_S + GENTLE_GRACE_S - status.stop_requested_s, 0.0)
     assert status.standing is Standing.RUNNING
-    run._journal.append(StopAsked(at_ns=asked_ns + 3_000_000_000))
+    run._journal.append(StopRequest(at_ns=asked_ns + 3_000_000_000))
     once_more = look(run)
     assert once_more.stops_now
-    assert once_more.stop_asked_s is not None
-    assert once_more.stop_asked_s >= 5, "since it was asked for the first time"
+    assert once_more.stop_requested_s is not None
+    assert once_more.stop_requested_s >= 5, "since it was asked for the first time"
     assert once_more.eta_s == 0
     run.segment()
     assert not look(run).stops_now
-    assert look(run).stop_asked_s is None
-    run._journal.append(StopAsked(at_ns=asked_ns))
+    assert look(run).stop_requested_s is None
+    run._journal.append(StopRequest(at_ns=asked_ns))
     run.finish(interrupted=True, reason="stopped on request")  # its process still writes the reports
-    assert (look(run).standing, look(run).stop_asked_s is None) == (Standing.RUNNING, False)
+    assert (look(run).standing, look(run).stop_requested_s is None) == (Standing.RUNNING, False)
 
 
 def test_a_run_that_is_over_has_its_verdict(tmp_path: Path) -> None:
@@ -253,3 +255,18 @@ def test_a_process_that_is_halted_does_not_run(tmp_path: Path) -> None:
         status = look(run)
         process.kill()
     assert (before, status.standing, status.pid) == (Standing.RUNNING, Standing.FROZEN, process.pid)
+
+
+def test_a_running_burn_in_shows_the_faults_so_far(tmp_path: Path) -> None:
+    """Of each device; none once it has ended, because then it has a verdict."""
+    night = ten_minutes(tmp_path)
+    held_by(night)
+    assert so_far(look(night), night.stored, night.paths) == "no fault found"
+    wrong = msgspec.structs.replace(sound(soak(night)), mismatches=1, kept=(mismatch(),))
+    night.work(last=3, verified={(1, Workload.SOAK, 0): wrong})
+    found = so_far(look(night), night.stored, night.paths)
+    assert [word in found for word in ("FAIL", "cpu:1", "cpu:0")] == [True, True, False]
+    assert found in describe(look(night), found)
+    night.finish()
+    night.paths.lock.write_bytes(b"")
+    assert so_far(look(night), night.stored, night.paths) == ""

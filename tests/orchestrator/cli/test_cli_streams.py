@@ -37,9 +37,7 @@ def in_shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(
-    "mistake", ["--gpu-ids x 2>&-", "--no-such-option 2>&-", "--gpu-ids cpu:0 -m resnet5 2>/dev/full"]
-)
+@pytest.mark.parametrize("mistake", ["--no-such-option 2>&-", "--gpu-ids cpu:0 -m resnet5 2>/dev/full"])
 def test_errors_that_nobody_can_read_keep_their_exit_code(tmp_path: Path, mistake: str) -> None:
     """Standard error may be closed, or full: a mistake ends with 2 all the same."""
     assert in_shell(mistake, tmp_path).returncode == ExitCode.USAGE
@@ -51,7 +49,7 @@ HOSTILE = "\x1b]0;owned\x07\u202e\r"
 @pytest.mark.parametrize("as_json", [False, True])
 def test_nothing_that_is_said_steers_the_terminal(capsys: pytest.CaptureFixture[str], *, as_json: bool) -> None:
     """Names of files and words of others come through without control characters, lines stay."""
-    with streams.speaking(["--log-format", "json"] if as_json else []):
+    with streams.with_log_format(["--log-format", "json"] if as_json else []):
         streams.complain(f"error: {HOSTILE}a\nb")
     streams.say(f"{HOSTILE}a\nb")
     said, complained = capsys.readouterr()
@@ -71,13 +69,7 @@ def test_a_name_that_is_refused_steers_nothing(invoke: Callable[..., Result]) ->
 FULL = ">/dev/full"
 
 
-@pytest.mark.parametrize(
-    ("command", "where"),
-    [
-        *(("list-models", ">&-"), ("completion bash", ">&-"), ("info", FULL), ("list-models --json", FULL)),
-        *(("--help", FULL), ("run --help", FULL), ("--version", FULL)),
-    ],
-)
+@pytest.mark.parametrize(("command", "where"), [("list-models", ">&-"), ("info", FULL), ("run --help", FULL)])
 def test_what_cannot_be_printed_is_an_error_of_one_line(tmp_path: Path, command: str, where: str) -> None:
     """These commands have no other purpose."""
     ended = in_shell(f"{command} {where}", tmp_path)

@@ -26,11 +26,6 @@ def told(run: FakeRun) -> list[str]:
     return [line.strip() for line in text.lines(failures(run.report()))]
 
 
-def root(run: FakeRun) -> str:
-    """The line that names the root cause."""
-    return next(line for line in told(run) if line.startswith("Root cause"))
-
-
 @pytest.mark.parametrize("words", ["out of memory", "OUT_OF_MEMORY", "out-of-memory", "Out of Memory"])
 def test_a_kind_is_found_by_its_words_and_by_its_name(invoke: Invoke, words: str) -> None:
     """However it is written, with quotes or without."""
@@ -52,20 +47,23 @@ def works(device: int = 0, **cell: Any) -> Event:
 
 
 @pytest.mark.parametrize(
-    ("events", "words"),
+    ("events", "badge", "words"),
     [
         # A lost GPU explains more than the exception before it.
-        ([fails(Category.EXCEPTION), fails(Category.DEVICE_LOST, 1)], "Root cause: GPU 1"),
-        # The first failure was made good; the second was not.
-        ([fails(Category.KILLED), works(), fails(Category.DEADLINE, batch_size=8)], "at batch size 8"),
+        ([fails(Category.EXCEPTION), fails(Category.DEVICE_LOST, 1)], "root cause", "GPU 1"),
+        # The same failure on both GPUs has one cause.
+        ([fails(Category.EXCEPTION), fails(Category.EXCEPTION, 1)], "root cause", "GPU 0"),
+        # The retry of the first failure succeeded; the second failure does not explain the first.
+        ([fails(Category.KILLED), works(), fails(Category.DEADLINE, batch_size=8)], "cell failed", "at batch size 8"),
     ],
 )
-def test_the_root_cause_is_the_gravest(tmp_path: Path, events: list[Event], words: str) -> None:
-    """Not the first failure."""
+def test_the_gravest_failure_is_first(tmp_path: Path, events: list[Event], badge: str, words: str) -> None:
+    """It is called the root cause only if it explains the others."""
     run = FakeRun(tmp_path, devices=gpus(2))
     for event in events:
         event(run)
-    assert words in root(run)
+    first = failures(run.report()).findings[0]
+    assert (first.badge.text, words in first.title) == (badge, True)
 
 
 def test_a_run_that_was_only_stopped_has_no_root_cause(tmp_path: Path) -> None:
@@ -74,6 +72,21 @@ def test_a_run_that_was_only_stopped_has_no_root_cause(tmp_path: Path) -> None:
     run.failed(run.cell(batch_size=1), Category.STOPPED)
     run.interrupted(run.cell(batch_size=8))
     assert not any(line.startswith("Root cause") for line in told(run))
+
+
+def test_an_interrupted_run_begins_with_what_is_missing_and_how_to_continue(invoke: Invoke, tmp_path: Path) -> None:
+    """A run that ended well has no such lines."""
+    run = FakeRun(tmp_path / "run")
+    run.measured(run.cell(batch_size=1))
+    run.finish(interrupted=True, reason="stopped on request")
+    first, why, missing, step, *_ = invoke("explain", str(run.paths.folder)).output.splitlines()
+    assert "interrupted" in first
+    assert ("stopped on request" in why, "1 cell of 2" in missing) == (True, True)
+    assert f"resume {run.stored.run_id}" in step
+    whole = FakeRun(tmp_path / "whole")
+    whole.everything()
+    whole.finish()
+    assert "resume" not in invoke("explain", str(whole.paths.folder)).output
 
 
 EVIDENCE = {
@@ -195,7 +208,7 @@ def test_on_one_gpu_two_models_in_a_row_are_the_gpus_fault(tmp_path: Path) -> No
     run.failed(run.cell("resnet50"), Category.DEADLINE)
     run.failed(run.cell("lstm"), Category.CRASHED)
     run.failed(run.cell("lstm"), Category.CRASHED)
-    run.taken_out(in_a_row(BOTH))
+    run.quarantined(in_a_row(BOTH))
     report = run.report()
     faults = [one.evidence["fault"] for one in report.failures]
     assert [re.match("probably .*: (lstm|resnet50) ", fault)[1] for fault in faults] == [

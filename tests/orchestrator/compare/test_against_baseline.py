@@ -13,7 +13,7 @@ from orchestrator.compare.as_junit import to_junit
 from orchestrator.compare.as_markdown import to_markdown
 from orchestrator.compare.as_text import to_text
 from orchestrator.compare.chapters import ended
-from orchestrator.compare.comparison import FAIL_ON, Comparison, compare, exit_code
+from orchestrator.compare.comparison import FAIL_ON, MISSING, Comparison, compare, exit_code, failing
 from orchestrator.compare.references import Against
 from orchestrator.compare.run_figures import Side, SideCell, SideDevice
 from orchestrator.compare.thresholds import Threshold
@@ -30,7 +30,8 @@ from tests.fakes.runs import FakeRun, gpus
 from tests.fakes.sides import baseline, cell, device, side
 
 STRICT = {ChangeVerdict.SLOWER, ChangeVerdict.NOT_COMPARABLE}
-MODE = "loaded; the baseline has solo (measure with --solo)"
+MODE = "loaded in {}, solo in the baseline (measure with --solo)"
+OF_THE_RUN = MODE.format("this run")
 
 
 def held(before: Side, after: Side) -> Comparison:
@@ -55,7 +56,7 @@ TWO = baseline(on(2, "a"), on(2, "gemm", 99.0), on(3, "b"), on(3, "gemm", 101.0)
 # ── every device of the run ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_gpu_is_held_against_whichever_gpu_of_a_baseline_measured_its_cell() -> None:
+def test_a_gpu_is_compared_with_whichever_gpu_of_a_baseline_measured_its_cell() -> None:
     """One GPU beside two that have measured a model each: the second of them is no GPU without a partner."""
     one = held(TWO, side(on(7, "a"), on(7, "b", 50.0), on(7, "gemm"), name="after", devices=boards(7)))
     assert [(found.model_name, found.gpu_before, found.gpu_after, found.verdict) for found in one.cells] == [
@@ -68,7 +69,7 @@ def test_a_gpu_is_held_against_whichever_gpu_of_a_baseline_measured_its_cell() -
     assert exit_code([one], {ChangeVerdict.SLOWER}) is ExitCode.MISSED
 
 
-def test_every_gpu_of_a_node_is_held_against_a_baseline_of_one() -> None:
+def test_every_gpu_of_a_node_is_compared_with_a_baseline_of_one() -> None:
     """The six slow ones of eight are found; each cell is called by its own GPU, and boards are counted by theirs."""
     cells = [on(at, "a", 100.0 if at < 2 else 50.0) for at in range(8)]
     one = held(baseline(on(9, "a"), devices=boards(9)), side(*cells, name="after", devices=boards(*range(8))))
@@ -113,7 +114,7 @@ def test_a_board_of_the_baseline_is_compared_with_itself(was: float, is_now: flo
     assert [found.gpu_before for found in one.cells] == [found.gpu_after for found in one.cells]
 
 
-def test_a_board_whose_own_cell_does_not_compare_is_held_against_the_others() -> None:
+def test_a_board_whose_own_cell_does_not_compare_is_compared_with_the_others() -> None:
     """It was throttled when the baseline was measured, so nothing is known of it."""
     known = baseline(on(2, "a", 60.0, throttled=True), on(3, "a"), devices=boards(2, 3))
     one = held(known, side(on(2, "a"), devices=boards(2)))
@@ -176,13 +177,15 @@ def test_a_gpu_of_which_a_baseline_has_nothing_counts_as_not_comparable() -> Non
     }
 
 
-@pytest.mark.parametrize("numbers", [(6, 7), (20,)])
-def test_gpus_of_a_baseline_beyond_the_middle_have_partners(numbers: tuple[int, ...]) -> None:
-    """Their cell is compared on other boards as on their own; only a GPU with another cell is named."""
+@pytest.mark.parametrize(
+    ("numbers", "lost"), [((6, 7), "GPU 0, GPU 1, GPU 2, GPU 3, GPU 4, GPU 5, GPU 9"), ((20,), "GPU 9")]
+)
+def test_a_lost_gpu_is_named_on_the_node_of_the_baseline(numbers: tuple[int, ...], lost: str) -> None:
+    """On another node all GPUs of the baseline stand for one; only a GPU with another cell is named."""
     alike = [on(at, "a", 100.0 + at / 10) for at in range(8)]
     nine = baseline(*alike, on(9, "b"), devices=boards(*range(8), 9))
     one = held(nine, side(*(on(at, "a") for at in numbers), name="after", devices=boards(*numbers)))
-    assert [note.rsplit(": ")[-1] for note in one.notes if "no partner" in note] == ["GPU 9"]
+    assert [note.rsplit(": ")[-1] for note in one.notes if "no partner" in note] == [lost]
     assert ("board" in one.title) is (20 in numbers)
 
 
@@ -191,6 +194,10 @@ def test_a_cell_of_a_baseline_that_no_gpu_of_the_run_has_is_missing() -> None:
     one = held(TWO, side(on(7, "a"), on(7, "b"), name="after", devices=boards(7)))
     assert [(found.model_name, found.gpu, found.why) for found in one.only_before] == [("gemm", "GPU 2 and GPU 3", "")]
     assert exit_code([one], STRICT) is ExitCode.MISSED
+    assert (failing([one], STRICT), failing([one], FAIL_ON)) == ([MISSING], [])
+    slow = held(TWO, side(on(7, "a", 50.0), on(7, "b", 50.0), name="after", devices=boards(7)))
+    assert failing([slow], FAIL_ON) == [ChangeVerdict.SLOWER]
+    assert failing([slow], STRICT | FAIL_ON) == [ChangeVerdict.SLOWER, MISSING]
 
 
 def test_a_cell_on_another_gpu_of_the_run_is_not_called_unmeasured() -> None:
@@ -206,7 +213,7 @@ def test_a_cell_on_another_gpu_of_the_run_is_not_called_unmeasured() -> None:
         to_markdown([one], ended(ExitCode.MISSED)),
         to_junit([one], ()).decode(),
     ]
-    for text in (*shown, str(page([one], ExitCode.INCOMPLETE).sections[-1].summary)):
+    for text in (*shown, str(page([one], ended(ExitCode.INCOMPLETE)).sections[-1].summary)):
         assert why["a"] in " ".join(text.split())
     failed = replace(after, cells=tuple(replace(found, values=()) for found in after.cells))
     assert [found.why for found in held(before, failed).only_before] == ["", ""]
@@ -219,10 +226,11 @@ def test_another_mode_is_named_with_the_option_that_measures_it() -> None:
     """Of both sides; the advice is to measure like the first, and nothing is compared."""
     alone = baseline(on(2, "a", mode="solo"), devices=boards(2))
     one = held(alone, side(on(6, "a"), on(7, "a"), name="after", devices=boards(6, 7)))
-    assert (one.cells, {found.why for found in one.only_after}) == ((), {MODE})
+    assert (one.cells, {found.why for found in one.only_after}) == ((), {MODE.format("after")})
     assert ["--solo" in found.why for found in one.only_before] == [True]
     assert re.search(
-        f"2 cells of after [^:]*: {re.escape(MODE)}", " ".join(to_text([one], ended(ExitCode.INCOMPLETE)).split())
+        f"2 cells of after [^:]*: {re.escape(MODE.format('after'))}",
+        " ".join(to_text([one], ended(ExitCode.INCOMPLETE)).split()),
     )
     assert exit_code([one], {ChangeVerdict.SLOWER}) is ExitCode.INCOMPLETE
     back = held(side(on(7, "a"), devices=boards(7)), replace(alone, baseline_version=None))
@@ -239,11 +247,11 @@ def test_a_score_and_a_limit_name_the_mode_that_differs(tmp_path_factory: pytest
     alone = run_figures.of_report(made[Mode.SOLO], "base")
     limit = Threshold(name="as fast", figure=LimitName.OF_BASELINE, phase=Workload.INFERENCE, at_least=95)
     report = references.hold(made[Mode.LOADED], Against(baseline=alone, thresholds=(limit,)))
-    assert report.baseline_comparison.not_comparable == {MODE: 2}
-    assert [one.note for one in report.thresholds] == [MODE, MODE]
-    assert MODE in report.summary.score_note
+    assert report.baseline_comparison.not_comparable == {OF_THE_RUN: 2}
+    assert [one.note for one in report.thresholds] == [OF_THE_RUN, OF_THE_RUN]
+    assert OF_THE_RUN in report.summary.score_note
     for text in (report_text(report), report_markdown(report)):
-        assert MODE in " ".join(text.split())
+        assert OF_THE_RUN in " ".join(text.split())
 
 
 def test_nothing_has_no_sign(tmp_path: Path) -> None:

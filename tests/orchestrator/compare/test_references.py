@@ -17,7 +17,7 @@ from orchestrator.config import margins
 from orchestrator.errors import ConfigError, RunFolderError
 from orchestrator.figures.cells import Status
 from orchestrator.figures.comparisons import Met
-from orchestrator.figures.run_verdict import Cause, CauseKind, run_verdict
+from orchestrator.figures.exit_code import Cause, CauseKind, run_verdict
 from orchestrator.figures.table import LimitName
 from orchestrator.report.as_markdown import to_markdown
 from orchestrator.report.as_text import to_text
@@ -265,7 +265,7 @@ def held(run: FakeRun, *thresholds: Threshold, **more: object) -> dict[str, Any]
     return found
 
 
-def test_a_run_is_held_against_what_its_folder_says(tmp_path: Path) -> None:
+def test_a_run_is_compared_with_what_its_folder_says(tmp_path: Path) -> None:
     """Whenever its report is made: score, thresholds and costs are there, and in the text."""
     baseline = baselines.reduced(side_of(made(tmp_path / "old", forward_ms=20.0)), "old")
     run = made(tmp_path / "run")
@@ -357,8 +357,8 @@ def test_what_broke_otherwise_ends_as_it_did(tmp_path: Path) -> None:
 def test_a_damaged_file_is_named(tmp_path: Path, text: str, words: str) -> None:
     """With its key."""
     run = made(tmp_path / "run")
-    run.paths.held_against.write_text(text)
-    with pytest.raises(RunFolderError, match=rf"{run.paths.held_against.name}: .*{words}"):
+    run.paths.compared_with.write_text(text)
+    with pytest.raises(RunFolderError, match=rf"{run.paths.compared_with.name}: .*{words}"):
         reporting.make(run.paths)
 
 
@@ -366,7 +366,7 @@ def test_nothing_asked_for_is_nothing_written(tmp_path: Path) -> None:
     """The folder of a plain run has no such file."""
     run = made(tmp_path / "run")
     report = held(run)
-    assert not run.paths.held_against.exists()
+    assert not run.paths.compared_with.exists()
     assert (report["baseline_comparison"], report["thresholds"], report["costs"]) == (None, [], [])
 
 

@@ -13,14 +13,15 @@ from orchestrator.compare.thresholds import Threshold
 from orchestrator.config.catalogue import configs_folder
 from orchestrator.errors import ConfigError
 from orchestrator.figures.comparisons import Met, ThresholdResult
+from orchestrator.figures.exit_code import Cause, CauseKind
 from orchestrator.figures.report import Report
-from orchestrator.figures.run_verdict import Cause, CauseKind
 from orchestrator.figures.table import LimitName
 from protocol.cell import Device, Mode, Precision, Workload
 from protocol.failure import Category
 from protocol.result import SteadyState
 from tests.fakes.operator_runs import OperatorRun, right
 from tests.fakes.runs import FakeRun, cpus, gpus, shipped
+from tests.fakes.study_runs import StudyRun
 
 PHASES = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
 EVERY = (*PHASES, Workload.OPERATOR)
@@ -48,7 +49,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     of_operators = OperatorRun(tmp_path_factory.mktemp("operators"), "softmax", devices=gpus(2))
     for cell in of_operators.operators:
         of_operators.did(cell, *(right(name, 2.0) for name in ("small", "medium", "large")))
-    return replace(run.ended(), operators=of_operators.ended().operators)
+    of_study = StudyRun(tmp_path_factory.mktemp("study"), devices=gpus(2))
+    for cell in of_study.stored.plan.cells:
+        of_study.did(cell, 2.0)
+    return replace(run.ended(), operators=of_operators.ended().operators, study=of_study.ended().study)
 
 
 def limit(figure: LimitName, phase: Workload = Workload.INFERENCE, **more: object) -> Threshold:
@@ -241,7 +245,7 @@ def one_cell(folder: Path, *, watched: bool, devices: tuple[Device, ...] = ()) -
     ("changes", "fault", "remedy"),
     [
         ({"steady_state": "none"}, "times were not", "--profile rigorous"),
-        ({"contaminated": True}, "contaminated", "alone"),
+        ({"contaminated": True}, "contaminated", "end "),
         ({"throttled": True}, "throttled", "cool"),
     ],
 )
@@ -266,7 +270,7 @@ def test_nothing_is_built_on_times_of_a_cell_at_fault(
     assert (status, actual) == (Met.NOT_MEASURED, None)
     assert (note.startswith(f"{noted}: "), remedy in note) == (True, True)
     (cause,) = thresholds.causes(others[:1])
-    assert (cause.text[0], f"a limit ({note})" in cause.text) == ("1", True)
+    assert (cause.text[0], f"a limit. {note[0].upper()}{note[1:]}" in cause.text) == ("1", True)
 
 
 def test_a_device_that_is_unsteady_alone_is_no_measure_of_the_full_node(tmp_path: Path) -> None:
@@ -323,11 +327,11 @@ def test_of_many_reasons_two_are_named(report: Report) -> None:
     missed = judged(report, limit(LimitName.THROUGHPUT))[0]
     unmeasured = replace(missed, status=Met.NOT_MEASURED, actual=None)
     [cause] = thresholds.causes([replace(unmeasured, note=note) for note in ("hot", "busy", "hot", "dusty", "wet")])
-    assert re.search("hot; busy; .* 2 ", cause.text)
+    assert re.search(r": a limit\. Hot\. Busy\. .* 2 more", cause.text)
     assert list(thresholds.causes([missed])) == [Cause(kind=CauseKind.MISSED, text="1 threshold missed: a limit")]
 
 
-BLIND = "unknown if it was throttled"
+BLIND = "throttling unknown"
 
 
 @pytest.mark.parametrize(("watched", "devices", "note"), [(False, (), BLIND), (True, (), ""), (False, cpus(1), "")])
@@ -392,8 +396,8 @@ GOOD = """thresholds:
         ("below: 100", "below: 100\n    precisions: [fp33]", "precisions"),
         ("below: 100", "below: 100\n    samples_per_epoch: 5", "samples_per_epoch belongs to epoch_time_s"),
         ("latency_ms", "epoch_time_s", "samples_per_epoch belongs to epoch_time_s"),
-        ("inference", "training", "line 2, .*latency_ms .*inference.* training .*forward_time_ms,"),
-        ("latency_ms", "tokens_per_second", "tokens_per_second .*generation.* inference .*latency_ms"),
+        ("inference", "training", "line 2, .*latency_ms .*inference.* training: .*forward_time_ms,"),
+        ("latency_ms", "tokens_per_second", "tokens_per_second .*generation.* inference: .*latency_ms"),
         ("below: 100", "below: 100\n    models: [gpt2, resnet5o]", "line 6, .*'resnet5o'. Did you mean"),
         ("below: 100", "at_least: -5", "line 2, .*at_least: .* got -5: latency_ms "),
         ("below: 100", "at_least: 0", "at_least: .*missed, got 0"),

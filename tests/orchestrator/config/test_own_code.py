@@ -22,8 +22,9 @@ BOMB = """
 raise SystemExit('it was imported')
 import torch
 from torch.nn import Module
-class Net: pass
-def build(): pass
+class Net(Module):
+    def get_example_inputs(self, batch_size): ...
+def build(): return Net()
 """
 
 
@@ -196,7 +197,15 @@ IN_A_FILE = """
 import torch
 from torch import nn
 def product(a, b): ...
-def made(width=8): ...
+def made(width=8): return Wide(width, depth=1)
+def product_of_defaults(a=1, b=2):
+    def inner(): return a
+    print(inner() * b)
+def number(): return 3
+class Plain: ...
+class Counts(dict): ...
+class Creates:
+    def __new__(cls): return made()
 class Wide(nn.Module):
     def __init__(self, width, *, depth): ...
 class Blind(nn.Module):
@@ -205,7 +214,11 @@ class Inherits(Wide): ...
 @wrapped
 class Decorated(nn.Module):
     def __init__(self, width): ...
+CONSTANT = 3
 """
+
+
+NO_MODULES = "product_of_defaults", "number", "Plain", "Counts", "CONSTANT"
 
 
 @pytest.mark.parametrize(
@@ -214,7 +227,8 @@ class Decorated(nn.Module):
         ("product", ".* a and b"),
         ("Wide", ".* width and depth"),
         ("Blind", ".* get_example_inputs"),
-        *((name, "") for name in ("made", "Inherits", "Decorated")),
+        *((name, "makes no torch.nn.Module") for name in NO_MODULES),
+        *((name, "") for name in ("made", "Creates", "Inherits", "Decorated")),
     ],
 )
 def test_what_certainly_cannot_work_is_refused_before_it_is_run(tmp_path: Path, name: str, message: str) -> None:
@@ -225,5 +239,43 @@ def test_what_certainly_cannot_work_is_refused_before_it_is_run(tmp_path: Path, 
     with pytest.raises(ConfigError, match=f"^-m: .*:{name} {message}") if message else nullcontext():
         own_code.require_buildable(own, "-m")
     path.write_text(f"{IN_A_FILE}\ndef get_example_inputs(batch_size): ...\n", encoding="utf-8")
-    with pytest.raises(ConfigError) if name in {"product", "Wide"} else nullcontext():
+    with pytest.raises(ConfigError) if name in {"product", "Wide", *NO_MODULES} else nullcontext():
         own_code.require_buildable(own, "-m")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from mylib import Module\nclass Net(Module): ...",
+        "try:\n    from mylib import Base as Net\nexcept ImportError:\n    class Net: ...",
+        "from functools import partial\ndef Net(width): ...\nNet = partial(Net, 8)",
+        "from mylib import Base\nglobals()['Net'] = type('Net', (Base,), {})",
+        "from mylib import add_inputs\nfrom torch import nn\nclass Net(nn.Module): ...\nadd_inputs(Net)",
+    ],
+)
+def test_what_only_running_would_tell_is_let_pass(tmp_path: Path, text: str) -> None:
+    """A base of the user's own, a name that is bound twice, and code that may change the class."""
+    path = tmp_path / "ops.py"
+    path.write_text(text, encoding="utf-8")
+    own_code.require_buildable(OwnModel(target=f"{path}:Net", pythonpath=(), allowed=True), "-m")
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("import os, nothing.sub", "line 1: .*'nothing'"),
+        ("import torch.nn\nfrom nothing import *", "line 2: .*'nothing'"),
+        ("import sys, time, mypkg.sub", ""),
+        ("from . import nothing", ""),
+        ("try:\n    import nothing\nexcept ImportError:\n    nothing = None", ""),
+        ("import sys\nsys.path.append('..')\nimport nothing", ""),
+        ("from sys import path\npath += ['..']\nimport nothing", ""),
+        ("import site\nsite.addsitedir('..')\nimport nothing", ""),
+        ("import mypkg\nimport nothing", ""),
+    ],
+)
+def test_an_import_that_fails_is_refused_before_it_is_run(here: Path, text: str, missing: str) -> None:
+    """Unless the file, or code of the user's that it imports first, may extend the search path."""
+    (here / "deep.py").write_text(f"{text}\nclass Net: ...\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=f"^-m/--models: {here}/deep.py, {missing}") if missing else nullcontext():
+        found("deep.py:Net", here)

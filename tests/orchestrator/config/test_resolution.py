@@ -155,6 +155,12 @@ def test_the_report_has_the_format_that_its_name_says(output: object, formats: t
     assert resolved(None, options(output=output)).formats == formats
 
 
+def test_precisions_have_the_names_of_torch_too() -> None:
+    """People type them by habit."""
+    made = resolved(None, options(benchmark={"precision": "half,bfloat16,float16,float32"}))
+    assert made.precisions == (Precision.FP16, Precision.BF16, Precision.FP32)
+
+
 def test_adaptive_or_fixed_is_chosen_by_one_number() -> None:
     """Iterations override the profile; launches too."""
     made = resolved(None, options(benchmark={"iterations": 5, "warmup": 2, "launches": 7}))

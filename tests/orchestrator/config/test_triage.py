@@ -13,6 +13,7 @@ from orchestrator.cli.triage import DEFAULTS
 from orchestrator.config import catalogue, presets
 from orchestrator.config.catalogue import configs_folder
 from orchestrator.config.run_configuration import Configuration, StoredRun
+from orchestrator.kinds.burn_in import options as burn_in
 from orchestrator.plan import estimate, planner
 from orchestrator.state.time_budget import Budget
 from protocol.cell import Mode, Workload
@@ -80,10 +81,23 @@ def test_a_rehearsal_shows_both_modes_and_what_there_will_be_no_time_for(invoke:
 def test_the_help_has_the_defaults_of_the_preset() -> None:
     """Those of `run` do not hold there."""
     helps = {option.name: str(getattr(option, "help", "")) for option in benchmark.commands["triage"].params}
-    said = yaml.safe_load((configs_folder() / "presets.yaml").read_text())["triage"]["settings"]
+    preset = yaml.safe_load((configs_folder() / "presets.yaml").read_text())["triage"]
+    said, on_cpus = preset["settings"], preset["on_cpus"]
     assert all(helps[name].endswith(f" [default: {words}]") for name, words in DEFAULTS.items())
     assert DEFAULTS["models"].split(",") == said["models"]
     assert {DEFAULTS[name] for name in ("profile", "phases", "precision")} == {
         said["benchmark"][name] for name in ("profile", "phases", "precision")
     }
-    assert DEFAULTS["batch_sizes"] == f"training: {said['training_batch_sizes']}"
+    assert said["batch_sizes"] == said["training_batch_sizes"]
+    assert DEFAULTS["batch_sizes"] == f"{said['batch_sizes']}; CPU devices: {on_cpus['batch_sizes']}"
+    profile = catalogue.load().profiles["triage"]
+    assert DEFAULTS["launches"].startswith(f"{profile.launches}, ")
+    assert DEFAULTS["load_window"] == f"{profile.load_window:g}"
+
+
+@pytest.mark.parametrize("command", ["quick", "triage"])
+def test_a_run_with_a_time_limit_has_no_options_of_a_burn_in(invoke: Invoke, command: str) -> None:
+    """`run` has them."""
+    named = {one.name for one in benchmark.commands[command].params}
+    assert named.isdisjoint(option.name for option in burn_in.OPTIONS)
+    assert " run --burn-in`" in invoke(command, "--burn-in", "10m").stderr

@@ -8,7 +8,7 @@ import pytest
 
 import worker.workloads
 from orchestrator.config.workloads import PHASES, WORKLOADS, Role
-from orchestrator.kinds.burn_in.rate_checks import BESIDE_BY_WORKLOAD
+from orchestrator.kinds.burn_in.rate_checks import BESIDE
 from protocol.cell import Workload
 
 HELPERS = {"common"}
@@ -37,4 +37,4 @@ def test_facts_of_a_workload_agree_with_each_other(workload: Workload) -> None:
 def test_every_check_with_a_rate_of_its_own_is_compared_with_siblings() -> None:
     """The rates of a burn-in, each under a title of its own."""
     own = {workload for workload, facts in WORKLOADS.items() if facts.own_rate}
-    assert BESIDE_BY_WORKLOAD.keys() == own
+    assert BESIDE.keys() == own

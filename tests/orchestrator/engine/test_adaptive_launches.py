@@ -249,7 +249,7 @@ def test_a_planned_launch_that_failed_is_not_made_up_for_by_an_added_one(tmp_pat
     assert (report.cells[0].launches, report.summary.cells.short_of_launches) == (3, 1)
     assert report.verdict.exit_code == ExitCode.INCOMPLETE
     said = [remarks.remark(result.inference_metrics["batch_size_8"]) for result in report.results]
-    assert ["2 of 3 launches" in words for words in said] == [True] + [False] * 7
+    assert ["2 of 3 planned" in words for words in said] == [True] + [False] * 7
 
 
 def test_an_added_launch_that_is_out_of_memory_changes_no_figure(tmp_path: Path) -> None:

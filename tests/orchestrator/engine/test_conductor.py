@@ -14,9 +14,10 @@ from msgspec import UNSET, structs
 import protocol
 from orchestrator.engine.launches.link import Link
 from orchestrator.engine.launches.live import Concluded, Gone, Live
+from orchestrator.gpu.health.xids import XidKind
 from orchestrator.state.slots import SlotStatus
 from orchestrator.store import journal, records
-from orchestrator.store.records import End, Start, TakenOut
+from orchestrator.store.records import End, Quarantine, Start
 from protocol.failure import Category, Failure, Phase
 from protocol.messages import Ack, GpuBroken, Hello, Outcome, TooHot, ToWorker, XidSeen
 from tests.fakes.conducting import Held, conducting
@@ -71,7 +72,7 @@ def test_a_result_stays_and_its_device_goes_where_the_worker_cannot_be_killed(tm
         held.conductor.launch_what_is_due()
         assert held.conductor.state.slots[live.next.slot].status is SlotStatus.MEASURED
         assert [other.next.device for other in held.conductor.fleet.live.values()] == [OTHER]
-        (out,) = [one for one in journal.read(held.paths.journal) if isinstance(one, TakenOut)]
+        (out,) = [one for one in journal.read(held.paths.journal) if isinstance(one, Quarantine)]
     assert out.device == GPU
 
 
@@ -94,7 +95,7 @@ def test_a_gpu_that_breaks_or_is_too_hot_is_quarantined(
         assert ended_as(held) == [(category, "why")]
     heat = [one for one in read if isinstance(one, records.TooHot)]
     assert heat == [records.TooHot(device=GPU, at_ns=7, reason="why")] * isinstance(word, TooHot)
-    assert [(one.device, one.reason) for one in read if isinstance(one, TakenOut)] == [(GPU, "why")]
+    assert [(one.device, one.reason) for one in read if isinstance(one, Quarantine)] == [(GPU, "why")]
 
 
 XID = XidSeen(uuid=GPU, xid=79, at_ns=1)
@@ -102,7 +103,7 @@ LOST = GpuBroken(uuid=GPU, reason="GPU is lost", at_ns=1, lost=True)
 STICKY = Failure(category=Category.CUDA_STICKY, message="CUDA error 999", phase=Phase.MEASURE, code=999)
 UNHEARD = Failure(category=Category.COMMUNICATION, message="a peer is gone", phase=Phase.MEASURE)
 LOST_OTHER = structs.replace(LOST, uuid=OTHER)
-HARDWARE = (Category.DEVICE_HARDWARE, "Xid 79: reboot the machine")
+HARDWARE = (Category.DEVICE_HARDWARE, "Xid 79: the GPU was lost")
 
 
 @contextmanager
@@ -187,7 +188,7 @@ def test_every_gpu_of_a_gang_is_asked_what_the_driver_said(
         (end,) = [one for one in journal.read(held.paths.journal) if isinstance(one, End)]
     assert end.failure is not None
     assert (end.failure.category, end.failure.device) == expected
-    xid = "GPU 1: 31 (restart the application)" if isinstance(word, XidSeen) else None
+    xid = f"GPU 1: 31 ({XidKind.APPLICATION})" if isinstance(word, XidSeen) else None
     assert end.failure.evidence.get("xids") == xid
 
 

@@ -4,6 +4,7 @@ import pytest
 from msgspec import structs
 
 from orchestrator.engine.hazards import Hazards
+from orchestrator.gpu.health.xids import XidKind
 from protocol.failure import Category, Failure, Phase
 from protocol.messages import GpuBroken, TooHot, XidSeen
 
@@ -76,7 +77,7 @@ def test_a_launch_is_explained_by_what_came_meanwhile() -> None:
     hazards = Hazards()
     for message in (xid(8, 1), xid(31, 5), xid(45, 6), xid(13, 7, uuid="GPU-2")):
         hazards.heard(message)
-    assert hazards.since(GPU, 5) == "31 (restart the application)"
+    assert hazards.since(GPU, 5) == f"31 ({XidKind.APPLICATION})"
     assert hazards.since(GPU, 7) == ""
 
 
@@ -88,4 +89,4 @@ def test_a_storm_is_told_once_and_takes_no_memory() -> None:
         news.append(hazards.is_news(xid(31, at_ns)))
         hazards.heard(xid(31, at_ns))
     assert news == [True, False, False]
-    assert hazards.since(GPU, 2) == "31 (restart the application)"
+    assert hazards.since(GPU, 2) == f"31 ({XidKind.APPLICATION})"

@@ -29,20 +29,29 @@ def test_looks_and_work_take_time(clock: LoopClock, time: SimpleNamespace) -> No
     time.at += 30.0
     clock.worked()
     assert clock.now() == pytest.approx(133.9)
-    assert clock.stood_still() == 0.0
+    assert clock.suspended_s() == 0.0
 
 
-def test_pauses_are_left_out(clock: LoopClock, time: SimpleNamespace) -> None:
+def test_a_short_gap_may_be_a_pause_of_launches(clock: LoopClock, time: SimpleNamespace) -> None:
+    """Deadlines go on meanwhile; looks at launches are closer together."""
+    for step_s in (0.1, 0.4, 0.6):
+        time.at += step_s
+        clock.now()
+    assert clock.now() == pytest.approx(101.1)
+    assert [(pause.begin_ns, pause.is_short) for pause in clock.pauses] == [(100_500_000_000, True)]
+
+
+def test_pauses_are_excluded(clock: LoopClock, time: SimpleNamespace) -> None:
     """Each is reported once; what waits has as much time left as before."""
     time.at += 1.0
     clock.now()
     time.at += 20.0
     assert clock.now() == 101.0
-    assert [clock.stood_still(), clock.stood_still()] == [20.0, 0.0]
+    assert [clock.suspended_s(), clock.suspended_s()] == [20.0, 0.0]
     time.at += 5.0
     clock.now()
     time.at += 7.0
-    assert clock.stood_still() == 12.0
+    assert clock.suspended_s() == 12.0
     time.at += 0.5
     assert clock.now() == 101.5
 
@@ -57,7 +66,7 @@ def test_a_machine_that_was_asleep_is_a_pause(time: SimpleNamespace) -> None:
     """The monotonic clock says nothing of it, and deadlines do not either."""
     time.asleep = 0.0
     clock = LoopClock(lambda: time.at, lambda: time.asleep)
-    time.at, time.asleep = 100.5, 3600.0
-    assert clock.now() == 100.5
-    assert clock.pauses == [(100_000_000_000, 100_500_000_000, True)]
-    assert clock.stood_still() == 0.0
+    time.at, time.asleep = 100.25, 3600.0
+    assert clock.now() == 100.25
+    assert clock.pauses == [(100_000_000_000, 100_250_000_000, True)]
+    assert clock.suspended_s() == 0.0

@@ -10,8 +10,10 @@ import pytest
 from orchestrator.engine.launches.live import Gone
 from orchestrator.engine.memory_gate import TIMEOUT_S, Gates
 from orchestrator.gpu.telemetry.client import Telemetry
+from orchestrator.state.failure_policy import POLICY
 from orchestrator.system.process_end import Exit
 from protocol import codec
+from protocol.failure import Category
 from protocol.messages import AwaitFree, DeviceFree
 from tests.fakes.conducting import conducting
 from tests.fakes.runs import gpus
@@ -62,6 +64,11 @@ def test_a_device_whose_memory_is_in_use_must_not_be_used(
         passed = gates.answered(DeviceFree(uuid=FIRST, free=free, used_bytes=used_bytes, at_ns=1))
     assert passed is not None
     assert (passed.obstacle == "") is may_be_used
+
+
+def test_the_policy_names_the_time_that_is_waited() -> None:
+    """docs/failures.md promises it."""
+    assert POLICY[Category.DEVICE_NOT_FREED].seen.startswith(f"{TIMEOUT_S:.0f} s ")
 
 
 def test_who_never_answers_is_not_asked_again(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_what_follows_out_of_memory(batch_size: int, skips: bool, phase: Phase, 
 def test_items_a_second_are_those_of_the_report() -> None:
     """Over the time of the blocks, what lies between the iterations included."""
     state, live = begun()
-    outcome = result(live.next.cell, stood_still_s=0.01)
+    outcome = result(live.next.cell, suspended_s=0.01)
     said, throughput = ended_with(state, live, outcome), of_launch(outcome).throughput
     assert said.items_per_second == throughput
     assert said.iteration_ms is not None

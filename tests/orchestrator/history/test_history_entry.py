@@ -59,7 +59,7 @@ def test_everything_that_trends_are_made_of_is_kept(tmp_path: Path, report: Repo
     ("devices", "watched", "steady", "doubt"),
     [
         (gpus(1), True, True, ""),
-        (gpus(1), False, True, "throttled"),
+        (gpus(1), False, True, "throttling unknown"),
         (gpus(1), False, False, UNSTEADY),
         (cpus(1), False, True, ""),
     ],

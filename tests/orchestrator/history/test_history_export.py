@@ -112,7 +112,7 @@ def test_a_burn_in_has_a_row_for_each_device(invoke: Invoke, tmp_path: Path) -> 
     assert None not in second.values(), "every column is there"
 
 
-def test_a_run_that_is_taken_out_meanwhile_is_missing(tmp_path: Path) -> None:
+def test_a_run_that_is_deleted_meanwhile_is_missing(tmp_path: Path) -> None:
     """Another process may prune while this one reads."""
     where = kept(tmp_path, [record(1), record(2), record(3)])
     with store.reading(where) as connection:

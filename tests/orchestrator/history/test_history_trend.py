@@ -75,7 +75,7 @@ def test_what_is_no_measurement_is_shown_and_not_judged(tmp_path: Path, changes:
     """Half of a history that was throttled is no change; each such run says why it does not count."""
     runs = [record(number, 60.0, **changes) if number > 6 else record(number) for number in range(1, 13)]
     [found] = trends(tmp_path, runs)
-    assert [point.left_out[: len(why)] for point in found.points] == ["" if at <= 6 else why for at in range(1, 13)]
+    assert [point.excluded[: len(why)] for point in found.points] == ["" if at <= 6 else why for at in range(1, 13)]
     assert {point.change_percent for point in found.points} == {None}
     assert found.points[-1].value == 60.0
 

@@ -97,7 +97,7 @@ def rows(name: str, seen: View) -> dict[tuple[str, ...], float]:
         ("gpubench_gpu_memory_total_bytes", 143_771 * 1024 * 1024),
         ("gpubench_gpu_sample_timestamp_seconds", 1_000),
         ("gpubench_gpu_busy", 1),
-        ("gpubench_gpu_taken_out", 0),
+        ("gpubench_gpu_quarantined", 0),
     ],
 )
 def test_readings_are_in_base_units(name: str, value: float) -> None:

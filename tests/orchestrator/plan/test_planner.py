@@ -121,7 +121,7 @@ def test_impossible_sizes_are_excluded_on_every_device() -> None:
     """The plan has the reason."""
     asked = configuration(models=shipped("lstm", "bert-base"), probes=(), sequence_lengths=(128, 513))
     made = planner.make(asked, (gpu(0), gpu(1)))
-    assert [(one.device, one.model, re.findall(r"\d+", one.why)) for one in made.left_out] == [
+    assert [(one.device, one.model, re.findall(r"\d+", one.why)) for one in made.excluded] == [
         (gpu(at).uuid, "bert-base", ["1", "512", "513"]) for at in (0, 1)
     ]
     assert {cell.input_size for cell in made.cells if cell.model == "bert-base"} == {128}

@@ -75,7 +75,7 @@ def test_probes_have_no_batch_and_no_input_size() -> None:
 
 def test_transfers_are_excluded_on_a_cpu_device() -> None:
     """The plan has the reason."""
-    excluded = planner.make(configuration(), (cpu(0), gpu(0))).left_out
+    excluded = planner.make(configuration(), (cpu(0), gpu(0))).excluded
     assert [(one.device, one.model, "CPU device" in one.why) for one in excluded] == [
         ("cpu:0", name, True) for name in ("h2d", "d2h")
     ]

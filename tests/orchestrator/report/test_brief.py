@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from rich.cells import cell_len
@@ -21,10 +22,16 @@ from protocol.failure import Category
 from tests.fakes.configurations import shipped_catalogue
 from tests.fakes.runs import FakeRun, gpus, shipped
 
-DETAILS = ("Report: /data/benchmark_report.json", "Report: /data/benchmark_report.html", "Run:    /data/run", "All: …")
+DETAILS = ("Report: /data/benchmark_report.json", "Report: /data/benchmark_report.html", "All: …")
 FACTORS = {Precision.FP32: 1.0, Precision.BF16: 0.4}
 PHASES = (Workload.INFERENCE, Workload.TRAINING)
-SLOW = 2
+LOST, SLOW = 1, 2
+CRASHING = {("bert-large", Workload.TRAINING), ("gpt2", Workload.GENERATION)}
+WORK: Final[dict[str, dict[str, Any]]] = {
+    "hbm": {"bytes_per_iteration": {"copy": 10**9, "triad": 10**9}},
+    "gemm": {"flops_per_iteration": 1e12},
+}
+"""Of an iteration of each probe."""
 LITTLE = {"blocks": 2, "iterations": 12}
 
 
@@ -91,22 +98,63 @@ def test_four_gpus_and_three_models_fit_25_lines(healthy: Report, columns: int) 
     assert len(shown(healthy, columns)) <= 25
 
 
-def test_eight_gpus_and_all_models_with_faults_fit_40_lines(tmp_path: Path) -> None:
-    """Each model has its line, although GPUs are slow and broken, and cells wait for the host or do not fit."""
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """Eight GPUs and all models: GPU 1 is lost, GPU 2 slow, models crash or wait for the host. Energy is known."""
     models = [model for model in shipped_catalogue().models if not (is_probe(model) or model.on_request)]
     assert len(models) == 17
+    run = FakeRun(
+        tmp_path_factory.mktemp("run") / "run",
+        devices=gpus(8),
+        models=models,
+        probes=shipped("hbm", "gemm"),
+        batch_sizes=(8,),
+        workloads=(*PHASES, Workload.GENERATION),
+        precisions=tuple(FACTORS),
+        launches=2,
+    )
+    cells = {cell.id: cell for cell in run.stored.plan.cells}
+    lost, slow = (run.stored.devices[place].uuid for place in (LOST, SLOW))
+    for cell_id, number in (one for queue in run.stored.plan.order.values() for one in queue):
+        cell = cells[cell_id]
+        if cell.devices == (lost,):
+            continue
+        if (cell.model, cell.workload) in CRASHING:
+            run.failed(cell, Category.CRASHED, number=number, message="killed by SIGSEGV")
+            continue
+        time_ms = 10 * FACTORS.get(cell.precision, 1.0) * (1.1 if cell.devices == (slow,) else 1.0)
+        work = WORK.get(cell.model, {"flops_per_iteration": 1e11})
+        once = {"load_s": 5.5 if number == 0 and cell.workload is not Workload.PROBE else 0.0}
+        run.measured(
+            cell, number=number, forward_ms=time_ms, launch_bound=cell.model == "lstm", **LITTLE, **work, **once
+        )
+    run.failed(next(cell for cell in cells.values() if cell.devices == (lost,)), Category.DEVICE_LOST, message="Xid 79")
+    run.quarantined("Xid 79", LOST)
+    for place in range(8):
+        run.samples(place, reasons=0, sm_clock_mhz=1_350 if place == SLOW else 1_500)
+    return run.ended()
 
-    def factor(place: int, cell: Cell) -> float:
-        if cell.model == "bert-large" and cell.workload is Workload.TRAINING:
-            return 0.0
-        return 1.1 if place == SLOW else 1.0
 
-    run = measured(tmp_path / "run", 8, models, (1,), factor=factor, workloads=(*PHASES, Workload.GENERATION))
-    run.taken_out("Xid 79", 1)
-    report = run.ended()
-    lines = shown(report, 120)
+@pytest.mark.parametrize("columns", [80, 120])
+def test_eight_gpus_and_all_models_with_faults_fit_40_lines(faulty: Report, columns: int) -> None:
+    """Each model has its line, although GPUs are slow and broken, and cells fail or wait for the host."""
+    lines = shown(faulty, columns)
     assert len(lines) <= 40
-    assert all(any(line.startswith(f"  {model.name} ") for line in lines) for model in models)
+    models = {cell.model_name for cell in faulty.cells} - {*WORK}
+    assert all(any(line.startswith(f"  {model} ") for line in lines) for model in models)
+    for badge, number in (("FAIL", LOST), ("STRAGGLER", SLOW)):
+        assert any(re.search(rf"{badge}  GPU {number} ", line) for line in lines)
+    cells = faulty.summary.cells
+    assert any(f"{cells.failed} failed, {cells.missing} missing" in line for line in lines)
+    assert min(cells.failed, cells.missing) > 8
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_best_configurations_show_every_known_figure(faulty: Report, columns: int) -> None:
+    """Speed-up, share of the matrix rate and energy of each phase, at each width."""
+    header = " ".join(line.strip() for line in shown(faulty, columns) if line.startswith("  Model "))
+    phases = ("infer/s bs prec x % smp/J", "train/s bs prec x % smp/J", "tokens/s bs prec x % tok/J")
+    assert [" ".join(part.split()) for part in re.findall(r"\S+/s .*?/J", header)] == [*phases]
 
 
 def test_which_configuration_is_the_best_of_each_model(healthy: Report) -> None:
@@ -150,7 +198,7 @@ def test_a_gpu_with_a_verdict_is_found_before_all_figures(tmp_path: Path) -> Non
     (found,) = part(report, "gpus").findings
     assert str(found.badge) == "STRAGGLER"
     verdict = overview.verdict(report, DEFAULT)
-    assert (verdict.text, verdict.tone) == ("COMPLETE, 1 GPU slow", Tone.BAD)
+    assert (verdict.text, verdict.tone) == ("COMPLETE, GPU 2 slow", Tone.BAD)
     assert found.title.startswith("GPU 2 ")
     assert len(found.lines) == 2
     lines = shown(report)
@@ -161,20 +209,32 @@ def test_which_gpu_is_broken(tmp_path: Path) -> None:
     """The verdict of the run, then the GPU whose hardware failed."""
     run = FakeRun(tmp_path / "run", devices=gpus(4), batch_sizes=(8,))
     run.failed(run.cell(batch_size=8, device=1), Category.DEVICE_LOST, message="Xid 79")
-    run.taken_out("Xid 79", 1)
+    run.quarantined("Xid 79", 1)
     for place in (0, 2, 3):
         run.measured(run.cell(batch_size=8, device=place), **LITTLE)
     report = run.ended()
     (verdict,) = part(report, "result").findings
-    assert str(verdict.badge) == "HARDWARE FAULT"
+    assert str(verdict.badge) == "HARDWARE FAULT, GPU 1 faulty"
     assert badges(part(report, "gpus").findings)[0][0] == "FAIL"
     assert badges(part(report, "gpus").findings)[0][1].startswith("GPU 1")
+
+
+def test_a_lost_gpu_hides_no_slow_one(tmp_path: Path) -> None:
+    """The others are compared with each other, as far as they can be."""
+    run = FakeRun(tmp_path / "run", devices=gpus(4), batch_sizes=(8,))
+    run.failed(run.cell(batch_size=8, device=1), Category.DEVICE_LOST, message="Xid 79")
+    run.quarantined("Xid 79", 1)
+    for place in (0, 2, 3):
+        run.measured(run.cell(batch_size=8, device=place), forward_ms=11.0 if place == 2 else 10.0, **LITTLE)
+    (found,) = differences(run.ended())
+    assert [device.gpu_id for device in found.group.devices] == [0, 2, 3]
+    assert found.percent[run.stored.devices[2].uuid] == pytest.approx(-9, abs=1)
 
 
 def test_warnings_of_a_kind_are_one_line_with_their_number(healthy: Report) -> None:
     """A third of the results wait for the host."""
     (words,) = part(healthy, "warnings").summary
-    assert re.match(r"48 of 144 results ", words)
+    assert re.match(r"48 of 144 cells ", words)
 
 
 def test_only_a_terminal_gets_colours(healthy: Report) -> None:

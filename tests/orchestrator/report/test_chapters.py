@@ -15,14 +15,18 @@ from orchestrator.report.chapters.excluded import not_measured
 from orchestrator.report.chapters.model_overview import overview as at_a_glance
 from orchestrator.report.chapters.models import models, reasons
 from orchestrator.report.chapters.spread import spread
+from orchestrator.report.charts import Heat
 from orchestrator.report.default_layout import DEFAULT
 from orchestrator.report.sections import Section, Table
+from orchestrator.run_reports import report_reader
 from protocol import floats
 from protocol.cell import Precision, Workload
 from protocol.failure import Category
 from protocol.result import SteadyState
+from tests.fakes.nvml import ROOT
 from tests.fakes.results import result
 from tests.fakes.runs import FakeRun, cpus, gpus, shipped
+from tests.golden.rendering import OUTPUTS
 
 EVERYTHING = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
 
@@ -194,7 +198,7 @@ def test_remarks_of_one_kind_are_one_line(tmp_path: Path) -> None:
     assert len(found) == 2
 
 
-def test_rows_that_no_column_has_are_left_out_and_their_reason_is_said_once(tmp_path: Path) -> None:
+def test_rows_that_no_column_has_are_excluded_and_their_reason_is_said_once(tmp_path: Path) -> None:
     """Short cells have no power: the seconds of each make no reason of their own. A long one has its row."""
     run = FakeRun(tmp_path, batch_sizes=(1, 8, 32))
     run.measured(run.cell(batch_size=1), blocks=1, iterations=20)
@@ -208,7 +212,7 @@ def test_rows_that_no_column_has_are_left_out_and_their_reason_is_said_once(tmp_
     assert rows(table)["Power Draw"] == ["N/A", "N/A", "690.0 W"]
     assert len([part for part in there(models(run.report())).parts if part.id == "readings"]) == 1
     metrics = list(short.results[0].inference_metrics.values())
-    notes = ("short, this took 0.2 s; no driver", "short, this took 0.4 s", "no driver; no counter")
+    notes = ("short, this took 0.2 s; no driver", "short, and the measurement took 0.4 s", "no driver; no counter")
     told = [msgspec.structs.replace(metrics[0], telemetry_note=note) for note in notes]
     assert reasons(told).split("; ") == ["short", "no driver", "no counter"]
 
@@ -255,6 +259,22 @@ def test_the_longest_time_is_the_slowest(tmp_path: Path, workload: Workload) -> 
     ((_, _, slowest, fastest),) = rows(section.table("spread")).values()
     assert (slowest, fastest) == ("GPU 2", "GPU 0")
     assert list(rows(section.table("differing")).values()) == [["125.0", ".", "80.0"]]
+
+
+def test_a_probe_that_is_unsettled_judges_no_gpu() -> None:
+    """Its boxes in the heat map are hatched, as those of models are."""
+    report = report_reader.report(OUTPUTS / "triage-gpus" / "report.json")
+    probes = tuple(msgspec.structs.replace(one, steady_state=SteadyState.NONE) for one in report.probes)
+    (heat,) = there(spread(msgspec.structs.replace(report, probes=probes))).charts[0].plots
+    assert isinstance(heat, Heat)
+    hatched = {row: {box.hatched for box in heat.boxes if box.row == place} for place, row in enumerate(heat.rows)}
+    assert [states for row, states in hatched.items() if row.startswith("hbm")] == [{True}]
+
+
+def test_cells_of_an_early_report_are_hatched_too() -> None:
+    """Its planned cells have no input size."""
+    plots = there(spread(report_reader.report(ROOT / "docs/measurements/h200-x4-quick.json"))).charts[0].plots
+    assert any(box.hatched for plot in plots if isinstance(plot, Heat) for box in plot.boxes)
 
 
 def test_a_device_without_a_value_has_a_word(tmp_path: Path) -> None:

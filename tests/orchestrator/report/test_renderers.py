@@ -58,7 +58,7 @@ Rates of <each> model:
 | a|b   | 1.5 GB/s |
 | c     | 2.5 GB/s |
 +-------+----------+
-  - xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+  - a|b: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
 Medians.
 
 Cell       GPU 0 GPU 1

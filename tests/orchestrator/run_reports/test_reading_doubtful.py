@@ -42,7 +42,7 @@ def test_a_doubtful_report_or_baseline_is_refused(
             read(str(file), "runs")
 
 
-def test_a_run_is_not_held_against_itself(tmp_path: Path, report: Path) -> None:
+def test_a_run_is_not_compared_with_itself(tmp_path: Path, report: Path) -> None:
     """Its folder, its report, a copy of it, a baseline of it alone: the same run, and SAME for ever."""
     folder, copy, own = report.parent, tmp_path / "copy.json", tmp_path / "own.json"
     copy.write_bytes(report.read_bytes())
@@ -59,7 +59,7 @@ def test_a_run_is_not_held_against_itself(tmp_path: Path, report: Path) -> None:
     assert names == [str(other), str(report), str(copy)]
 
 
-def test_a_run_is_not_held_against_a_baseline_that_it_is_a_part_of(tmp_path: Path, report: Path) -> None:
+def test_a_run_is_not_compared_with_a_baseline_that_it_is_a_part_of(tmp_path: Path, report: Path) -> None:
     """Nor is that baseline against one of a part of it; baselines that share a run and have others too are."""
     mine = report_reader.read(str(report), "runs").run_id
 
@@ -93,7 +93,7 @@ def test_how_a_run_ended_is_told_beside_what_it_measured(tmp_path: Path) -> None
     for found in (run_figures.of_report(died, "died"), run_figures.of_report(_only_missed(died), "died")):
         assert found.ended.startswith("incomplete: ")
         assert baselines.reduced(found, "base").ended == ""
-        note = f"died ended as {found.ended}"
+        note = f"verdict of died: {found.ended}"
         assert note in compare(sides.side(), found, margins.load()).notes
         assert note in compare(found, sides.side(), margins.load()).notes
     well = sides.measured(tmp_path / "well").report()

@@ -25,7 +25,7 @@ HOSTILE = 'evil: "name"\n- [\x1b[31mred\x1b[0m] \x00 \u202e # & * ! | > % @ ` ä¸
 
 def test_run_yaml_is_plain_yaml_and_comes_back_as_it_was_stored(tmp_path: Path) -> None:
     """Hostile names are text, lists are written out without aliases, and the plan keeps its hash."""
-    run = FakeRun(tmp_path / "run", devices=gpus(8, name=HOSTILE), launches=3)
+    run = FakeRun(tmp_path / "run", devices=gpus(2, name=HOSTILE), launches=3)
     assert run_files.load(run.paths) == run.stored
     assert run_files.load(run.paths).plan.hash == run.stored.plan.hash
     text = run.paths.config.read_text()

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.config.run_configuration import Plan, Slot
@@ -169,6 +169,7 @@ def gangs_of(now: RunState, device: str, other: str) -> list[Slot]:
     return [slot for slot in now.devices[device].queue if {device, other} <= set(now.cells[slot[0]].devices)]
 
 
+@settings(max_examples=40)
 @given(plans(), st.data())
 def test_every_plan_ends_whatever_happens(made: Plan, data: st.DataObject) -> None:
     """No device has two launches, gangs have all of theirs, and at the end nothing waits but for devices that are out.

@@ -57,7 +57,7 @@ def test_a_model_that_hangs_before_its_first_forward_pass_is_skipped_as_a_whole(
 
 
 @pytest.mark.parametrize("phase", [Phase.START, Phase.IMPORT])
-def test_what_never_reached_its_device_is_not_held_against_it(phase: Phase) -> None:
+def test_what_never_reached_its_device_is_not_compared_with_it(phase: Phase) -> None:
     """A cold disk makes the first import slow on whichever GPU is first: that GPU stays."""
     end, _ = run(
         transitions.begin(plan("abcd", 2)),
@@ -106,6 +106,12 @@ def test_one_model_that_hangs_takes_the_only_gpu_not_out() -> None:
     assert set(statuses(end, "b") + statuses(end, "c")) == {SlotStatus.MEASURED}
 
 
+def test_a_run_of_one_model_that_hangs_says_nothing_of_its_only_gpu() -> None:
+    """Two of its sizes are one model: no second one has failed."""
+    end, _ = run(alone("a", sizes=(1, 2)), fails(Category.DEADLINE, "a"))
+    assert not end.devices["GPU-0"].quarantined
+
+
 def test_a_result_between_two_hangs_speaks_for_the_only_gpu() -> None:
     """Two slow models among sound ones are two slow models."""
     end, _ = run(alone("abcd"), fails(Category.DEADLINE, "a", "c"))
@@ -117,7 +123,7 @@ def test_a_result_between_two_hangs_speaks_for_the_only_gpu() -> None:
     ("category", "phase"),
     [(Category.KILLED, Phase.MEASURE), (Category.NOT_FINITE, Phase.MEASURE), (Category.DEADLINE, Phase.IMPORT)],
 )
-def test_what_a_gpu_does_not_do_is_not_held_against_the_only_one(category: Category, phase: Phase) -> None:
+def test_what_a_gpu_does_not_do_is_not_compared_with_the_only_one(category: Category, phase: Phase) -> None:
     """Signals come from outside, diverging is a matter of precision, and an import does not touch the GPU."""
     end, made = run(alone("abc"), fails(category, *"abc", phase=phase))
     assert {one.cell.model for one in made} == {"a", "b", "c"}

@@ -10,7 +10,7 @@ from orchestrator.kinds.benchmark import BENCHMARK
 from orchestrator.state.replay import BENCHMARK_RULES, ROUND_RULES, Replay, replay
 from orchestrator.state.slots import SlotStatus
 from orchestrator.store import journal
-from orchestrator.store.records import TakenOut
+from orchestrator.store.records import Quarantine
 from protocol.cell import Cell
 from protocol.failure import Category, Phase
 from tests.fakes.nights import Night
@@ -68,7 +68,7 @@ def test_a_quarantine_from_outside_is_applied(tmp_path: Path) -> None:
     """Telemetry or a GPU that was waited for: no failure tells of it. The next session lets the device work again."""
     run = FakeRun(tmp_path, devices=gpus(2))
     uuid = run.stored.devices[0].uuid
-    run._journal.append(TakenOut(device=uuid, at_ns=run.now_ns, reason="too hot"))
+    run._journal.append(Quarantine(device=uuid, at_ns=run.now_ns, reason="too hot"))
     assert of(run).state.devices[uuid].quarantined == "too hot"
     assert of(run).quarantined == {uuid: "too hot"}
     run.segment()
@@ -140,7 +140,7 @@ def test_rounds_at_two_sizes_are_measured_and_the_smaller_one_counts(tmp_path: P
     launch = run.measured(cell, batch_size=4, number=1)
     assert [status(run, cell, number) for number in (0, 1)] == [SlotStatus.MEASURED] * 2
     found = outcome(run, cell)
-    assert (found.status, found.batch_size, found.counted) == (Status.DEGRADED, 4, (launch,))
+    assert (found.status, found.batch_size, found.valid_launches) == (Status.DEGRADED, 4, (launch,))
 
 
 def test_a_resumed_burn_in_repeats_what_did_not_fit_and_says_so_until_then(tmp_path: Path) -> None:

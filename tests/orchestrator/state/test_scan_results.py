@@ -94,7 +94,11 @@ def test_out_of_memory_is_an_answer_and_nothing_is_degraded() -> None:
     assert largest is not None
     assert 300 - 300 // 32 <= largest.batch_size <= 300
     outcome = outcomes.derive(world.replayed())[slot[0]]
-    assert (outcome.status, outcome.batch_size, outcome.counted) == (Status.OK, largest.batch_size, (largest.launch,))
+    assert (outcome.status, outcome.batch_size, outcome.valid_launches) == (
+        Status.OK,
+        largest.batch_size,
+        (largest.launch,),
+    )
     assert world.now.too_large == {}
 
 

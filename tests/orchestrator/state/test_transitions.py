@@ -15,7 +15,7 @@ from orchestrator.state.slots import (
     Started,
     StopRequested,
 )
-from orchestrator.store.records import End, Record, Start, TakenOut
+from orchestrator.store.records import End, Quarantine, Record, Start
 from protocol.cell import Cell, Mode, Precision, Workload
 from protocol.failure import Category, Phase
 from tests.fakes import steps
@@ -197,7 +197,7 @@ def test_a_resumed_run_gives_a_device_another_chance() -> None:
     first = next(iter(transitions.begin(one_plan).slots))
     start = Start(launch=0, cell=first[0], round=0, attempt=1, batch_size=8, device="d0", at_ns=0)
     end = End(launch=0, at_ns=0, failure=failure(Category.UNKILLABLE))
-    out = TakenOut(device="d0", at_ns=0, reason="it cannot be killed")
+    out = Quarantine(device="d0", at_ns=0, reason="it cannot be killed")
 
     def launched(*records: Record) -> list[str]:
         return [one.device for one in transitions.next_launches(replay(one_plan, BENCHMARK_RULES, records).state)[1]]

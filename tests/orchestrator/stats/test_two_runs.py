@@ -188,14 +188,26 @@ def test_a_cell_is_not_believed_to_repeat_better_than_the_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("speed", "verdict"), [(0.3, ChangeVerdict.INCONCLUSIVE), (0.1, ChangeVerdict.PROBABLY_SLOWER)]
+    ("speed", "verdict"), [(0.3, ChangeVerdict.INCONCLUSIVE), (0.05, ChangeVerdict.PROBABLY_SLOWER)]
 )
 def test_unsteady_cells_change_by_prior_and_launches(speed: float, verdict: ChangeVerdict) -> None:
-    """Of twenty, a third of the speed is beyond the prior, and not beyond three launches that scatter by 15 %."""
-    launches = [1.0, 0.86, 1.16]
+    """Of twenty, a third of the speed is beyond the prior, and not beyond three launches that scatter by 70 %."""
+    launches = [1.0, 0.5, 2.0]
     cells = [
         Pair(before=launches, after=[of * one for one in launches], margin=0.01, prior=0.3, trusted=False)
         for of in (speed, *[1.0] * 19)
+    ]
+    assert judge(cells)[0].verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("others", "verdict"), [([1.0, 2.5], ChangeVerdict.INCONCLUSIVE), ([1.0, 1.04], ChangeVerdict.PROBABLY_SLOWER)]
+)
+def test_launches_of_an_unsteady_cell_may_agree_by_chance(others: list[float], verdict: ChangeVerdict) -> None:
+    """Two launches that agree make a change only where launches of the other unsteady cells agree too."""
+    sides = [([1.0, 1.04], [0.22, 0.23]), *[(others, others)] * 67]
+    cells = [
+        Pair(before=before, after=after, margin=0.01, prior=0.3, session=0.03, trusted=False) for before, after in sides
     ]
     assert judge(cells)[0].verdict is verdict
 

@@ -68,7 +68,8 @@ DRY = "--gpu-ids cpu:0 -m lstm --dry-run"
 @pytest.mark.parametrize(
     ("module", "number"),
     [
-        *(("click", number) for number in ("SIGINT", "SIGTERM", "SIGHUP")),
+        ("click", "SIGINT"),
+        ("click", "SIGHUP"),
         ("orchestrator.cli.report", "SIGTERM"),
         ("orchestrator.cli.hooks", "SIGINT"),
     ],
@@ -81,15 +82,20 @@ def test_a_program_handles_signals_before_its_imports(tmp_path: Path, module: st
     assert (done.returncode, done.stderr) == expected
 
 
-@pytest.mark.parametrize(("number", "code"), [("SIGINT", 4), ("SIGTERM", -15), ("SIGHUP", -1)])
-def test_a_command_that_measures_nothing_is_ended_as_any_program(tmp_path: Path, number: str, code: int) -> None:
-    """Also by its terminal: it has no run to save. `history` is a group below the program."""
-    for words, module in (
-        ("status", "orchestrator.run_reports.run_lookup"),
-        ("history", "orchestrator.history.queries"),
-    ):
-        source = AT_AN_IMPORT.format(module=module, number=number, words=words)
-        assert python("-c", source, cwd=tmp_path).returncode == code
+@pytest.mark.parametrize(
+    ("words", "module", "number", "code"),
+    [
+        ("status", "orchestrator.run_reports.run_lookup", "SIGINT", 4),
+        ("status", "orchestrator.run_reports.run_lookup", "SIGHUP", -1),
+        ("history", "orchestrator.history.queries", "SIGTERM", -15),  # a group below the program
+    ],
+)
+def test_a_command_that_measures_nothing_is_ended_as_any_program(
+    tmp_path: Path, words: str, module: str, number: str, code: int
+) -> None:
+    """Also by its terminal: it has no run to save."""
+    source = AT_AN_IMPORT.format(module=module, number=number, words=words)
+    assert python("-c", source, cwd=tmp_path).returncode == code
 
 
 def test_ignored_signals_stay_ignored(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ const Charts = (() => {
   }
 
   /* Names beside rows go on below where they are long: what tells two apart may be their end. Of a very long one both
-     ends are shown. Returns the axis, and how high a row must be. */
+     ends are shown. Returns the axis, its width, and how high a row must be. */
   function rowAxis(look, names, width, size, widest) {
     const room = Math.min(widest, 12 + size * 0.62 * Math.max(...names.map((name) => name.length)));
     const most = Math.floor(room / (size * 0.6));
@@ -110,7 +110,7 @@ const Charts = (() => {
       inverse: true,
       axisLabel: { color: look.ink, fontSize: size, lineHeight: size + 2, interval: 0, width: room, overflow: "break" },
     });
-    return { axis, high: Math.max(...folded.map((name) => name.split("\n").length)) * (size + 2) + 6 };
+    return { axis, room, high: Math.max(...folded.map((name) => name.split("\n").length)) * (size + 2) + 6 };
   }
 
   const besides = (width) => (width < NARROW ? 96 : Math.max(190, width / 4));
@@ -235,14 +235,24 @@ const Charts = (() => {
     return lines.join("");
   }
 
+  /* "GPU 5: STRAGGLER" on two lines, or upright where columns are narrower: a name that is dropped may be the slow GPU's.
+     Returns the names, whether they are upright, and the height of all. */
+  function columnHeads(names, wide) {
+    const folded = names.map((name) => name.split(": "));
+    const longest = (words) => 7 * Math.max(...words.map((word) => word.length));
+    if (longest(folded.flat()) > wide) return { names, turned: true, high: longest(names) };
+    return { names: folded.map((lines) => lines.join("\n")), turned: false, high: 8 + 14 * Math.max(...folded.map((lines) => lines.length)) };
+  }
+
   function heat(plot, look, width) {
     const shade = shades(plot, look);
     const rows = width < NARROW ? rowAxis(look, plot.rows, width, 10, 128) : rowAxis(look, plot.rows, width, 12, Math.max(210, width / 4));
-    const high = Math.max(rows.high, plot.rows.length > 24 ? 24 : 30);
+    const least = Math.max(rows.high, plot.rows.length > 24 ? 24 : 30);
+    const heads = columnHeads(plot.columns, (width - rows.room) / plot.columns.length);
     const render = (_, api) => {
       const box = plot.boxes[api.value(2)];
       const [x, y] = api.coord([box.column, box.row]);
-      const [wide] = api.size([1, 1]);
+      const [wide, high] = api.size([1, 1]);
       const fill = box.hatched ? look.faint : shade(box);
       const inner = Math.max(4, wide - 3);
       const shape = { x: x - inner / 2, y: y - high / 2 + 1.5, width: inner, height: high - 3, r: 4 };
@@ -269,15 +279,15 @@ const Charts = (() => {
       };
     };
     return {
-      height: 34 + high * plot.rows.length,
+      height: 6 + heads.high + least * plot.rows.length,
       option: {
         ...base(look),
         tooltip: tooltip(look, (item) => tip(plot.name, [plot.boxes[item.value[2]].says])),
-        grid: { left: 4, right: 4, top: 28, bottom: 2, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
-        xAxis: categoryAxis(look, plot.columns, width, {
+        grid: { left: 4, right: 4, top: 2, bottom: 2, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
+        xAxis: categoryAxis(look, heads.names, width, {
           position: "top",
           axisLine: { show: false },
-          axisLabel: { color: look.muted, fontSize: 11, hideOverlap: true },
+          axisLabel: { color: look.muted, fontSize: 11, lineHeight: 14, interval: 0, rotate: heads.turned ? 90 : 0 },
         }),
         yAxis: { ...rows.axis, axisLine: { show: false } },
         series: [

@@ -5,8 +5,8 @@
   const root = document.documentElement;
   const plots = JSON.parse(document.getElementById("plots").textContent);
   const drawn = new Map();
-  /* What a chart has on A4 and on Letter, in pixels: a browser tells that it will print before it lays out the paper. */
-  const PAPER = { width: 640, height: 800 };
+  /* What a chart has on A4 and on Letter below its heading, in pixels: a browser tells that it will print before it lays out the paper. */
+  const PAPER = { width: 640, height: 740 };
 
   function look() {
     const style = getComputedStyle(root);

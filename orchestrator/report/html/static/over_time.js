@@ -28,7 +28,8 @@
   }
 
   function colorOf(look, kinds) {
-    const order = ["load", "inference", "training", "generation", "probe", "soak", "truth", "memory", "links", "steps", "replay"];
+    // The fifth colour is too near the red of a launch without a result.
+    const order = ["load", "inference", "training", "generation", null, "probe", "soak", "truth", "memory", "links", "steps", "replay"];
     return (kind) => (kind === "several" ? look.muted : look.series[Math.max(0, order.indexOf(kind)) % look.series.length]);
   }
 
@@ -128,7 +129,7 @@
     const range = { min: Math.min(...ends), max: Math.max(...ends) };
     const { clock, axis } = timeAxis(look, plot.began_ms, plot.bars, range);
     const marks = plot.bars.filter((bar) => bar.failed);
-    const sides = { left: 52, right: 18, outerBoundsMode: "none" }; // all of them alike, whatever their labels
+    const sides = { left: 52, right: 28, outerBoundsMode: "none" }; // all of them alike, whatever their labels
     const says = (items) => {
       const known = items.filter((item) => item.componentSubType === "line" && item.value.length === 4);
       const at = items[0].value[items[0].componentSubType === "custom" ? 1 : 0];

@@ -4,7 +4,7 @@
 (() => {
   const { tip, tooltip, base, legend, valueAxis, rowAxis, besides } = Charts;
   const LEAST_HIGH = 24;
-  const SIZE = 5.5;
+  const SIZE = 6.5;
 
   /* By tone, and by shape for those who see no colours. */
   function markOf(look) {
@@ -20,14 +20,17 @@
   const known = (value) => value !== null && value !== undefined;
   const percent = (share) => `${share > 0.00005 ? "+" : ""}${Number((share * 100).toFixed(2))}%`;
 
-  /* Every point and margin is inside; of an interval as much as leaves the others legible. */
-  function range(rows) {
+  /* Every point and margin is inside; of an interval as much as leaves the others legible. 1 is a multiple of the step. */
+  function range(rows, steps) {
     const places = rows.flatMap((row) => [row.ratio, row.margin_low, row.margin_high]).filter(known);
     const away = Math.max(0.005, ...places.map((place) => Math.abs(place - 1)));
     const ends = rows.flatMap((row) => [row.low, row.high]).filter(known).map((end) => Math.max(1 - 3 * away, Math.min(1 + 3 * away, end)));
     const [least, most] = [Math.min(1 - away, ...places, ...ends), Math.max(1 + away, ...places, ...ends)];
     const room = (most - least) * 0.04;
-    return { min: Math.max(0, least - room), max: most + room };
+    const rough = (most - least) / steps;
+    const ten = 10 ** Math.floor(Math.log10(rough));
+    const step = ten * [1, 2, 5, 10].find((times) => ten * times >= rough);
+    return { min: Math.max(0, Math.floor((least - room) / step) * step), max: Math.ceil((most + room) / step) * step, interval: step };
   }
 
   function shapes(row, y, at, high, color, points, look) {
@@ -48,13 +51,14 @@
       }
     }
     const x = at.x(row.ratio);
-    if (points) made.push({ type: "polygon", shape: { points: points.map(([dx, dy]) => [x + dx * SIZE, y + dy * SIZE]) }, style: { fill: color } });
-    else made.push({ type: "circle", shape: { cx: x, cy: y, r: SIZE - 0.5 }, style: { fill: color } });
+    const style = { fill: color, stroke: look.surface, lineWidth: 1 }; // apart from the ends of a short interval
+    if (points) made.push({ type: "polygon", shape: { points: points.map(([dx, dy]) => [x + dx * SIZE, y + dy * SIZE]) }, style });
+    else made.push({ type: "circle", shape: { cx: x, cy: y, r: SIZE - 0.5 }, style });
     return { type: "group", children: made };
   }
 
   function ratios(plot, look, width) {
-    const axis = range(plot.rows);
+    const axis = range(plot.rows, width < 560 ? 3 : 6);
     const marks = markOf(look);
     const rows = rowAxis(look, plot.rows.map((row) => row.name), width, 12, besides(width));
     const high = Math.max(LEAST_HIGH, rows.high);
@@ -80,8 +84,8 @@
         ...base(look),
         tooltip: tooltip(look, (item) => tip(plot.rows[item.value[1]].name, plot.rows[item.value[1]].says)),
         legend: legend(look, { show: series.length > 1 }),
-        grid: { left: 4, right: 16, top, height: high * plot.rows.length, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
-        xAxis: valueAxis(look, { ...axis, splitNumber: width < 560 ? 3 : 6, axisLabel: { color: look.muted, fontSize: 11, hideOverlap: true, showMinLabel: false, showMaxLabel: false, formatter: (value) => percent(value - 1) } }),
+        grid: { left: 4, right: 16, top, bottom: 4, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
+        xAxis: valueAxis(look, { ...axis, axisLabel: { color: look.muted, fontSize: 11, hideOverlap: true, formatter: (value) => percent(value - 1) } }),
         yAxis: rows.axis,
         series,
       },

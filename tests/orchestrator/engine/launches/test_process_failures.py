@@ -74,7 +74,7 @@ def test_start_up_after_another_gpu_broke(category: Category, phase: Phase, brok
     assert ("GPU 1" in found.message) is (category is not expected)
 
 
-XID = Failure(category=Category.DEVICE_HARDWARE, message="Xid 79: reboot the machine", phase=Phase.MEASURE)
+XID = Failure(category=Category.DEVICE_HARDWARE, message="Xid 79: the GPU was lost", phase=Phase.MEASURE)
 
 
 @pytest.mark.parametrize(

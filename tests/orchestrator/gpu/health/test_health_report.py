@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from orchestrator.figures.exit_code import CauseKind
 from orchestrator.figures.report import Report
-from orchestrator.figures.run_verdict import CauseKind
 from orchestrator.gpu.health.judges import State
 from orchestrator.gpu.health.records import UNSUPPORTED, HealthRecord, NodeVitals, Vitals, Watch
 from orchestrator.gpu.health.verdict import HealthVerdict

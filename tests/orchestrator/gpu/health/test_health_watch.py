@@ -168,34 +168,38 @@ COUNTERS = {"aer_fatal", "aer_nonfatal", "aer_correctable", "memory_corrected", 
 INFOROM, ECC = "InfoROM of the GPU is damaged (NVML error 14)", "uncorrected memory errors: 2 in this run"
 
 
-@pytest.mark.parametrize(
-    ("fault", "reason", "lost"),
-    [
-        ({"error.nvmlDeviceGetRemappedRows": 14}, INFOROM, False),
-        ({"error.*": 15}, "(NVML error 15)", True),
-        ({"error.*": 16}, "(NVML error 16)", True),
-        ({"ecc_uncorrected": 5}, ECC, False),
-        ({"ecc_uncorrected_lifetime": 2}, ECC, False),
-    ],
-)
-def test_a_gpu_that_breaks_in_the_middle(
-    fake: FakeNvml, tmp_path: Path, fault: dict[str, int], reason: str, lost: bool
-) -> None:
-    """It is reported once; if it still answers, the rest is read, as is the other GPU."""
-    fake.set({"gpu.0.ecc_uncorrected": 3})  # before the run, which is for the verdict to judge
-    telemetry = Telemetry.start([uuid(0), uuid(1)], tmp_path, 20)
+BREAKS = [
+    ({"error.nvmlDeviceGetRemappedRows": 14}, INFOROM, False),
+    ({"error.*": 15}, "(NVML error 15)", True),
+    ({"error.*": 16}, "(NVML error 16)", True),
+    ({"ecc_uncorrected": 5}, ECC, False),
+    ({"ecc_uncorrected_lifetime": 2}, ECC, False),
+]
+"""What happens to a GPU, the end of what is reported, and whether the GPU is lost."""
+
+
+def test_gpus_that_break_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is reported once; if it still answers, the rest of it is read, as is the last GPU, which is healthy."""
+    fake = FakeNvml(tmp_path, gpus=len(BREAKS) + 1)
+    fake.install(monkeypatch)
+    everyone = [uuid(number) for number in range(len(BREAKS) + 1)]
+    fake.set({f"gpu.{gpu}.ecc_uncorrected": 3 for gpu in range(len(BREAKS))})  # before the run, for the verdict
+    telemetry = Telemetry.start(everyone, tmp_path, 20)
     for _ in range(3):
         hear(telemetry, Digest)
-    fake.set({f"gpu.0.{name}": value for name, value in fault.items()} | {"gpu.0.pcie_replays": 7})
-    telemetry.await_free(uuid(0), 0, 10.0)
-    said = hear(telemetry, GpuBroken)
+    said = {}
+    for gpu, (fault, _, _) in enumerate(BREAKS):
+        fake.set({f"gpu.{gpu}.{name}": value for name, value in (fault | {"pcie_replays": 7}).items()})
+        telemetry.await_free(uuid(gpu), 0, 10.0)
+        said[gpu] = hear(telemetry, GpuBroken)
     telemetry.stop()
-    assert (said.uuid, said.reason.endswith(reason), said.lost) == (uuid(0), True, lost)
     seen = courses(tmp_path).gpus
-    assert seen[uuid(0)].last["pcie_replays"] == (0 if lost else 7)
-    assert seen[uuid(0)].broken == (said.reason if lost else "")
-    assert seen[uuid(0)].damaged == (said.reason if reason == INFOROM else "")
-    assert not seen[uuid(1)].broken
+    for gpu, (_, reason, lost) in enumerate(BREAKS):
+        assert (said[gpu].uuid, said[gpu].reason.endswith(reason), said[gpu].lost) == (uuid(gpu), True, lost)
+        assert seen[uuid(gpu)].last["pcie_replays"] == (0 if lost else 7)
+        assert seen[uuid(gpu)].broken == (said[gpu].reason if lost else "")
+        assert seen[uuid(gpu)].damaged == (said[gpu].reason if reason == INFOROM else "")
+    assert not seen[everyone[-1]].broken
 
 
 def test_unreadable_values_have_a_reason(fake: FakeNvml, tmp_path: Path) -> None:

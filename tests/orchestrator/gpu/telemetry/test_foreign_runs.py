@@ -26,11 +26,11 @@ from orchestrator.store.records import (
     Foreign,
     Header,
     Left,
+    Quarantine,
     Record,
     Segment,
     Skipped,
     Start,
-    TakenOut,
 )
 from orchestrator.system import safe_read
 from protocol import codec, floats
@@ -79,7 +79,7 @@ FORGED: dict[str, tuple[type[Record], Change, str]] = {
     "nobody works": (Segment, lambda _: (), "before the first session"),
     "a device lost that is none": (
         Finished,
-        after(TakenOut(device="GPU-x", at_ns=1, reason="")),
+        after(Quarantine(device="GPU-x", at_ns=1, reason="")),
         "no device of the run",
     ),
     "somebody on no device": (Finished, after(Foreign(device="GPU-x", at_ns=1, by="PID 7")), "no device of the run"),

@@ -1,6 +1,7 @@
 """gpu/telemetry/overheating.py: which GPU is too hot to continue, and the sampler's message on a fake NVML."""
 
 import re
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 
@@ -18,6 +19,7 @@ SECOND_NS = 1_000_000_000
 Reading = tuple[int | None, int | None]
 HOT: Reading = (90, 0)
 COOL: Reading = (60, 30)
+NOTHING: Mapping[str, int] = {}
 
 
 def reasons(*readings: Reading, celsius: int | None = None) -> list[str]:
@@ -30,7 +32,7 @@ def test_a_gpu_at_its_limit_for_ten_seconds_is_stopped() -> None:
     """Not before, and with one message."""
     found = reasons(*[HOT] * 15)
     assert [at for at, words in enumerate(found) if words] == [10]
-    assert re.match("too hot: .* 10 s .*90 degrees", found[10])
+    assert re.match("too hot: .* 10 s .*90 °C", found[10])
 
 
 @pytest.mark.parametrize("reading", [(90, 1), (None, None), (120, None), (95, 5)])
@@ -49,7 +51,7 @@ def test_the_ten_seconds_begin_anew(break_: Reading) -> None:
 def test_the_requested_limit() -> None:
     """Holds besides the GPU's own, from that very degree on."""
     found = reasons(*[(80, 20)] * 12, celsius=80)
-    assert re.match("too hot: .* 10 s .*80 degrees .*--max-temperature", found[10])
+    assert re.match("too hot: .* 10 s .*80 °C .*--max-temperature", found[10])
     assert not any(reasons(*[(79, 20)] * 12, celsius=80))
     assert any(reasons(*[(79, 0)] * 12, celsius=80))
     assert any(reasons(*[(None, 0)] * 12, celsius=80))
@@ -71,16 +73,16 @@ def test_each_gpu_by_itself() -> None:
 
 @pytest.fixture
 def nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
-    """Two GPUs at 31 degrees, 53 below their limit."""
-    fake = FakeNvml(tmp_path, gpus=2)
+    """Three GPUs at 31 degrees, 53 below their limit."""
+    fake = FakeNvml(tmp_path, gpus=3)
     fake.install(monkeypatch)
     return fake
 
 
-def heard(folder: Path, *, celsius: int | None = None, injected: int | None = None) -> TooHot | None:
-    """The message on two GPUs within four digests, a second apart, where a second is enough to be too hot."""
+def heard(folder: Path, *, celsius: int | None = None, injected: Mapping[str, int] = NOTHING) -> TooHot | None:
+    """The message on three GPUs within four digests, a second apart, where a second is enough to be too hot."""
     stop = TemperatureStop(celsius=celsius, held_s=1.0)
-    telemetry = Telemetry.start(map(uuid, (0, 1)), folder, 20, stop, {} if injected is None else {uuid(1): injected})
+    telemetry = Telemetry.start(map(uuid, (0, 1, 2)), folder, 20, stop, injected)
     digests = count(1)
     try:
         found = hear(telemetry, TooHot | Digest, lambda one: isinstance(one, TooHot) or next(digests) >= 4)
@@ -92,8 +94,8 @@ def heard(folder: Path, *, celsius: int | None = None, injected: int | None = No
 @pytest.mark.parametrize(
     ("changes", "celsius", "words"),
     [
-        ({"gpu.1.margin_c": -2, "gpu.1.temperature_c": 88}, None, "88 degrees C"),
-        ({"gpu.1.temperature_c": 75}, 70, "70 degrees C of --max-temperature"),
+        ({"gpu.1.margin_c": -2, "gpu.1.temperature_c": 88}, None, "88 °C"),
+        ({"gpu.1.temperature_c": 75}, 70, "70 °C of --max-temperature"),
     ],
 )
 def test_the_sampler_reports_which_gpu_is_too_hot(
@@ -113,11 +115,10 @@ def test_cool_gpus_continue(nvml: FakeNvml, tmp_path: Path) -> None:
     assert heard(tmp_path, celsius=70) is None
 
 
-@pytest.mark.parametrize(("degrees", "stops"), [(84, True), (80, False)])
-def test_an_injected_heat_is_read_as_if_it_were_real(nvml: FakeNvml, tmp_path: Path, degrees: int, stops: bool) -> None:
-    """In the samples, and by the margin: 53 degrees above its real 31, the GPU is at its limit."""
-    found = heard(tmp_path, injected=degrees)
-    assert (found is not None) is stops
-    samples = {gpu: read_samples(RunPaths(tmp_path).samples(uuid(gpu))) for gpu in (0, 1)}
-    assert {one.temperature_c for one in samples[1]} == {degrees}
-    assert {one.temperature_c for one in samples[0]} == {31}
+def test_an_injected_heat_is_read_as_if_it_were_real(nvml: FakeNvml, tmp_path: Path) -> None:
+    """In the samples, and by the margin: 53 degrees above its real 31, a GPU is at its limit, and 49 above it not."""
+    found = heard(tmp_path, injected={uuid(1): 80, uuid(2): 84})
+    assert found.uuid == uuid(2)
+    for gpu, degrees in enumerate((31, 80, 84)):
+        samples = read_samples(RunPaths(tmp_path).samples(uuid(gpu)))
+        assert {one.temperature_c for one in samples} == {degrees}

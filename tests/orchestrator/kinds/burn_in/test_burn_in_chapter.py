@@ -13,8 +13,10 @@ from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.kinds.burn_in import chapter
 from orchestrator.kinds.burn_in.kind import BURN_IN
+from orchestrator.kinds.burn_in.rate_checks import BESIDE, NOT_DECIDED
 from orchestrator.report.as_text import to_text
 from orchestrator.report.chapters import overview
+from orchestrator.report.device_labels import label_of
 from orchestrator.report.html.page import page
 from orchestrator.run_reports import reporting
 from orchestrator.state.stopping import OUT_OF_TIME
@@ -195,7 +197,21 @@ def test_what_became_of_a_fault_is_told_once(untested: Report) -> None:
     assert lines == [f"{Fate.MISSED.upper()}: it: unseen", f"{Fate.UNDONE.upper()}: it: idle"]
 
 
-def test_the_gravest_gpus_come_first_and_empty_columns_are_left_out(untested: Report) -> None:
+def test_an_injected_fault_is_nothing_to_do_about(untested: Report) -> None:
+    """The GPU with the fault needs nothing. Another GPU has no verdict yet: it needs a burn-in without faults."""
+    why = ReasonReport(verdict=HealthVerdict.UNKNOWN, text="tainted", action=Action.NOTHING)
+    faulty, other = (replace(gpu, reasons=(why,)) for gpu in untested.burn_in.gpus)
+    fault = InjectedReport(gpu_uuid=faulty.gpu_uuid, fault="it", found=True, outcome="", fate=Fate.FOUND)
+    night = replace(untested.burn_in, gpus=(faulty, other), injected=(fault,), tainted=True)
+    section = chapter.each_gpu(replace(untested, burn_in=night))
+    assert section is not None
+    steps = {finding.title.partition(": ")[0]: finding.lines[-1] for finding in section.findings}
+    names = [label_of(gpu.gpu_uuid, untested) for gpu in (faulty, other)]
+    assert ["injected" in steps[name] for name in names] == [True, False]
+    assert ["--inject" in steps[name] for name in names] == [False, True]
+
+
+def test_the_gravest_gpus_come_first_and_empty_columns_are_excluded(untested: Report) -> None:
     """A CPU has neither temperature nor power."""
     section = chapter.burn_in(untested)
     assert {"Max C", "W"} & {column.title for column in section.tables[0].columns} == set()
@@ -236,10 +252,20 @@ def untested(tmp_path: Path) -> Report:
 def test_what_never_came_to_its_end_is_told_before_what_cannot_be_tested(untested: Report) -> None:
     """A pattern of memory that nobody tested, before NVLink of a CPU; what has one reason has one line."""
     night = untested.burn_in
-    first, *rest = chapter.not_tested(night)
-    assert re.match(f"memory: .*modulo 20, random: {NEVER}", first)
+    first, *rest = chapter.not_tested(night, untested)
+    assert [part for part in ("20 and random", "cpu:1", NEVER) if part not in first] == []
     assert "NVLink and PCIe" in rest[-1]
     assert len(rest) == 7
+
+
+def test_what_has_no_verdict_is_apart_and_names_its_devices(untested: Report) -> None:
+    """Rates that were measured are no part of what was not tested."""
+    first, second = untested.burn_in.gpus
+    open_question = dict.fromkeys((BESIDE[Workload.SOAK], BESIDE[Workload.TRUTH]), f"{NOT_DECIDED}open")
+    night = replace(untested.burn_in, gpus=(first, replace(second, not_tested=UNTESTED | open_question)))
+    (line,) = chapter.not_decided(night, untested)
+    assert [part for part in ("soak and truth", "cpu:1", "open") if part not in line] == []
+    assert chapter.not_tested(night, untested) == chapter.not_tested(untested.burn_in, untested)
 
 
 def test_the_table_of_a_night_has_what_there_is(tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ def test_injections_that_make_no_sense(texts: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     ("text", "carried"),
-    [("flip:0:2", ("1 bit", "round 2")), ("slow:0:12.5", ("12.5 %",)), ("hot:0:95", ("95 degrees",))],
+    [("flip:0:2", ("1 bit", "round 2")), ("slow:0:12.5", ("12.5 %",)), ("hot:0:95", ("95 °C",))],
 )
 def test_a_fault_is_described_with_its_device_and_its_size(text: str, carried: tuple[str, ...]) -> None:
     """In words, for the report."""

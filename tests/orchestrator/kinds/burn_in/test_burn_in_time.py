@@ -18,7 +18,7 @@ from orchestrator.state import stopping
 from orchestrator.state.archive import assemble
 from orchestrator.state.attempts import Attempt
 from orchestrator.store import journal
-from orchestrator.store.records import Beside, End, Foreign, Left, Segment, Start, StoodStill
+from orchestrator.store.records import Beside, End, Foreign, Left, Segment, Start, Suspension
 from orchestrator.system.calendar_times import iso
 from protocol.cell import Workload
 from protocol.failure import Category, Failure, Phase
@@ -74,9 +74,9 @@ def test_a_pause_is_not_time_at_work(tmp_path: Path, pause_s: int, reported: boo
     [
         ", ".join(["segment, pause 60"] * 4),
         # Resumed, and ended before any launch came to work.
-        *(", ".join([f"segment, {step}"] * 12) for step in ("import", "build")),
+        ", ".join(["segment, import, segment, build"] * 6),
     ],
-    ids=["no launch", "import", "build"],
+    ids=["no launch", "not at work"],
 )
 def test_a_segment_without_work_has_served_nothing(tmp_path: Path, script: str) -> None:
     """The clock went on, no device did anything."""
@@ -96,10 +96,8 @@ def test_a_segment_without_work_has_served_nothing(tmp_path: Path, script: str) 
 @pytest.mark.parametrize(
     ("lasted_s", "counted_s", "words"),
     [
-        (2, 2, stopping.OUT_OF_TIME),
         (15, 15, stopping.OUT_OF_TIME),
         (28, 3 + 20, "the run was asked to stop"),  # a cell, and what came before as an ordinary gap
-        (30, None, stopping.OUT_OF_TIME),
         (30, None, "the run was asked to stop"),
     ],
 )
@@ -123,7 +121,7 @@ def test_a_repeated_launch_makes_up_for_no_hang(tmp_path: Path, suspended: bool)
     night = without_last_soak(tmp_path)
     ended(night, 40)
     if suspended:
-        night._journal.append(StoodStill(at_ns=night.now_ns, seconds=38.0))
+        night._journal.append(Suspension(at_ns=night.now_ns, seconds=38.0))
     night.segment()
     night.one(soak(night), LAST)
     first, second = night.finished().gpus
@@ -227,7 +225,6 @@ class Busy(Night):
         (Night, "came", 200, False),
         (Night, "came and left", 200, False),
         (Night, "came", 630 + 70, True),  # it was given up before
-        (Night, "came and left", 630 + 70, True),
         (Busy, "came and left", 200, True),  # and waited for by nobody
     ],
 )
@@ -279,7 +276,7 @@ def test_an_end_that_a_later_segment_wrote_has_no_time_of_its_own(tmp_path: Path
 def test_a_stall_is_neither_load_nor_slow(tmp_path: Path) -> None:
     """A worker that was stopped and went on was not at work meanwhile; its windows have the rate of its blocks."""
     night = without_last_soak(tmp_path)
-    launch = night.one(soak(night), LAST, blocks=30, stood_still_s=64.0)
+    launch = night.one(soak(night), LAST, blocks=30, suspended_s=64.0)
     first, second = night.finished().gpus
     assert first.served_seconds - second.served_seconds == pytest.approx(30, abs=1)
     assert first.under_load_seconds - second.under_load_seconds == pytest.approx(30, abs=0.5)
@@ -306,7 +303,7 @@ def test_a_gap_is_explained_by_another_device(
     place = night.stored.plan.order["cpu:0"].index((soak(night).id, LAST))
     night.work(last=place)
     if cause is None:
-        night.one(soak(night), LAST, stood_still_s=64.0)
+        night.one(soak(night), LAST, suspended_s=64.0)
     else:
         night.failed(
             soak(night), cause, number=LAST, phase=Phase.MEASURE, lasted_s=70 if cause.name == "DEADLINE" else 30

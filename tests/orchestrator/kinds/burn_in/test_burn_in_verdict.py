@@ -45,7 +45,7 @@ def mismatches(*workloads: Workload) -> dict[str, object]:
 
 def slower(why: Why | None = None, pace: Pace = Pace.SLOWER) -> dict[str, object]:
     """What its rates show."""
-    return {"paces": {"over the night": RateVerdict(pace, "-4 %", why)}}
+    return {"paces": {"over time": RateVerdict(pace, "-4 %", why)}}
 
 
 def deviation(*, between_gpus: bool) -> dict[str, object]:
@@ -121,8 +121,8 @@ STOPPED, CRASHED = {"interrupted": "stopped on request"}, ("soak: crashed",)
         ({"repeated": CRASHED}, WARN, MONITOR, CRASHED),
         ({"repeated": CRASHED, "undecided": ("soak",)}, UNKNOWN, NOTHING, CRASHED),
         # rates
-        (slower(), WARN, MONITOR, ("over the night: -4 %",)),
-        (slower(Why(reason=Cause.HEAT, words="heat did it")), WARN, MONITOR, ("-4 %; heat did it",)),
+        (slower(), WARN, Action.SLOW, ("over time: -4 %",)),
+        (slower(Why(reason=Cause.HEAT, words="heat did it")), WARN, Action.SLOW, ("-4 %; heat did it",)),
         (slower(pace=Pace.INCONCLUSIVE), PASS, NOTHING, ()),
         (slower(pace=Pace.STEADY), PASS, NOTHING, ()),
     ],

@@ -67,7 +67,7 @@ def test_only_the_windows_of_this_work_count() -> None:
     assert (found.until, found.reached_c) == (107, 60)
 
 
-def test_what_is_left_out_is_told_by_the_window_or_by_the_round() -> None:
+def test_what_is_excluded_is_told_by_the_window_or_by_the_round() -> None:
     """Up to the first window that is judged, whatever the round; without temperatures, the first round."""
     by_window, by_round = soak(30, 40, 50, 60, 60, 60, 60), soak(None, None)
     assert by_window.until == 107

@@ -215,11 +215,11 @@ def test_a_launch_that_failed_is_a_gap_for_every_device(tmp_path: Path) -> None:
 def test_a_quarantined_device_leaves_the_links_of_the_others_untested(tmp_path: Path) -> None:
     """They name it."""
     night = Night(tmp_path, DEVICES)
-    night.taken_out("it is lost", device=1)
+    night.quarantined("it is lost", device=1)
     first, _, third = night.finished().gpus
     for gpu in (first, third):
-        assert "GPU 1 quarantined" in str(gpu.not_tested)
-        assert re.search(f"{cell_name(night.first(Workload.LINKS))} [^:]*: GPU 1 quarantined", reasons(gpu))
+        assert "GPU 1 was quarantined" in str(gpu.not_tested)
+        assert re.search(f"{cell_name(night.first(Workload.LINKS))} [^:]*: GPU 1 was quarantined", reasons(gpu))
 
 
 def test_what_has_no_links_needs_none() -> None:

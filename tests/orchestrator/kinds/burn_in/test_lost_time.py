@@ -114,7 +114,7 @@ def test_cells_that_had_no_time_are_told_from_those_that_failed(tmp_path: Path) 
     night.work(last=1)
     failed = night.first(Workload.MEMORY, "cpu:0")
     night.failed(failed, Category.EXCEPTION)
-    night.taken_out("it is gone", device=1)
+    night.quarantined("it is gone", device=1)
     night.finish(interrupted=True, reason="stopped on request")
     reasons = [one for one in of_the_first(night).reasons if "never completed" in one.text]
     without = [one.text for one in reasons if one.action is Action.NOTHING]

@@ -102,7 +102,7 @@ class Simulated:
 
 @pytest.mark.parametrize("at_s", [300, 7200, 18_000])
 @pytest.mark.parametrize("duration", ["8h", "30m"])
-def test_the_others_have_their_time_when_one_is_taken_out(duration: str, at_s: float) -> None:
+def test_the_others_have_their_time_when_one_is_quarantined(duration: str, at_s: float) -> None:
     """At any time, though the cells that all share are passed over from then on, which the plan has counted on."""
     devices = gpus(8)
     night = Simulated(devices, duration, well, {devices[0].uuid: at_s / (1 if duration == "8h" else 16)})

@@ -52,7 +52,7 @@ def judged(gpu: GpuBurnIn, reasons: list[ReasonReport], **changes: Any) -> GpuBu
 
 def found(report: Report, night: BurnInReport, told: list[str], injected: list[str], devices: list[GpuInfo]) -> Report:
     """The report of that night, and what else it says of the run. told: of each GPU, before; and why the exit code."""
-    segments = (replace(report.metadata.segments[0], launches=9, stood_still_seconds=(17.0, 99.0, 25.0)),) * 3
+    segments = (replace(report.metadata.segments[0], launches=9, suspended_seconds=(17.0, 99.0, 25.0)),) * 3
     faults = tuple(
         InjectedReport(gpu_uuid=night.gpus[0].gpu_uuid, fault=one, found=True, outcome="found") for one in injected
     )
@@ -91,7 +91,7 @@ def lines_of(report: Report) -> list[str]:
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_whatever_was_found_fits_one_page(quick: Report, data: st.DataObject) -> None:
     """Each GPU with any reasons, and whatever else there is to say, however long."""
     draw, night = data.draw, quick.burn_in
@@ -131,7 +131,7 @@ def test_the_worst_of_nights_fits_one_page(quick: Report) -> None:
         for gpu in night.gpus
     )
     devices = [
-        replace(info, gpu_name=f"Board {info.gpu_id} {long}", taken_out=long, serial="9" * 40)
+        replace(info, gpu_name=f"Board {info.gpu_id} {long}", quarantined=long, serial="9" * 40)
         for info in quick.gpu_info
     ]
     changed = replace(night, gpus=worst, tainted=True)

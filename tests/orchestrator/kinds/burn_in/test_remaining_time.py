@@ -87,7 +87,7 @@ def test_a_quarantined_gpu_is_not_waited_for(tmp_path: Path) -> None:
     """Or the others would do their burn-in twice; unless all of them were quarantined."""
     night = ten_minutes(tmp_path)
     night.work(last=20)
-    night.taken_out("too hot")
+    night.quarantined("too hot")
     cells = {cell.id: cell for cell in night.stored.plan.cells}
     for cell_id, number in night.stored.plan.order["cpu:1"][20:]:
         if cells[cell_id].devices == ("cpu:1",):
@@ -98,7 +98,7 @@ def test_a_quarantined_gpu_is_not_waited_for(tmp_path: Path) -> None:
     assert out_of(night) == (Action.AGAIN, True)
     assert of_the_first(night).action is Action.AGAIN
     again(night)
-    night.taken_out("it is gone", device=1)
+    night.quarantined("it is gone", device=1)
     assert served(night).short
     assert left(night)
 
@@ -113,21 +113,21 @@ def test_a_quarantined_gpu_stays_so_when_the_run_is_resumed(tmp_path: Path) -> N
     """Or its links would keep the healthy ones waiting; unless all were quarantined. It needs a new burn-in."""
     night = ten_minutes(tmp_path)
     night.work(last=10)
-    night.taken_out("too hot")
+    night.quarantined("too hot")
     night.finish(interrupted=True, reason="stopped on request")
     again(night)
     night.segment()
     assert out(night) == {"cpu:0": "too hot", "cpu:1": ""}
-    assert night.archive().taken_out == {"cpu:0": "too hot"}
+    assert night.archive().quarantined == {"cpu:0": "too hot"}
     night.finish(interrupted=True, reason="stopped on request")
     assert out_of(night) == (Action.AGAIN, True)
     again(night)
-    night.taken_out("it is gone", device=1)
+    night.quarantined("it is gone", device=1)
     assert served(night).served_s > 0
     night.segment()
     assert out(night) == {"cpu:0": "", "cpu:1": ""}
-    assert night.archive().taken_out == {}
-    night.taken_out("hot again")
+    assert night.archive().quarantined == {}
+    night.quarantined("hot again")
     night.segment()
     assert out(night) == {"cpu:0": "hot again", "cpu:1": ""}
 

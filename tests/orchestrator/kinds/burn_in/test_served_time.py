@@ -15,8 +15,8 @@ def spans(*pairs: tuple[float, float]) -> list[tuple[int, int]]:
 
 def load(*launches: tuple[float, float], begins: bool = True, **facts: list[tuple[float, float]]) -> Load:
     """That of a segment that began at zero. begins: it is the first of its run."""
-    stalls, halts = (spans(*facts.get(name, [])) for name in ("stalls", "halts"))
-    return Load(spans(*launches), stalls, tuple(halts), since_ns=0 if begins else None)
+    stalls, suspensions = (spans(*facts.get(name, [])) for name in ("stalls", "suspensions"))
+    return Load(spans(*launches), stalls, tuple(suspensions), since_ns=0 if begins else None)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_what_was_served(work: list[tuple[float, float]], expected_s: float) -> 
         ([(55, 60)], [(12, 32), (34, 54)], 54),
     ],
 )
-def test_what_stood_still_was_not_served(
+def test_suspended_time_was_not_served(
     stalls: list[tuple[float, float]], left: list[tuple[float, float]], expected_s: float
 ) -> None:
     """Of two launches in a segment that began at zero."""
@@ -72,7 +72,7 @@ def test_gaps_are_compared_with_the_work_of_their_own_segment() -> None:
 
 
 @pytest.mark.parametrize(
-    ("halts", "expected_s"),
+    ("suspensions", "expected_s"),
     [
         ([(32, 49)], 70 - 17),
         ([(20, 40)], 70 - 8),  # the launch went on meanwhile
@@ -81,11 +81,11 @@ def test_gaps_are_compared_with_the_work_of_their_own_segment() -> None:
         ([(72, 90)], 70),
     ],
 )
-def test_nothing_counts_of_a_gap_in_which_the_orchestrator_stood_still(
-    halts: list[tuple[float, float]], expected_s: float
+def test_nothing_counts_of_a_gap_in_which_the_orchestrator_was_suspended(
+    suspensions: list[tuple[float, float]], expected_s: float
 ) -> None:
     """Of two launches with 18 s between them."""
-    assert served_time.seconds([load((12, 32), (50, 70), halts=halts)]) == pytest.approx(expected_s)
+    assert served_time.seconds([load((12, 32), (50, 70), suspensions=suspensions)]) == pytest.approx(expected_s)
 
 
 def test_the_start_of_the_first_segment_alone_counts() -> None:

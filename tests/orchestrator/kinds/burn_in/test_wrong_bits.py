@@ -112,7 +112,7 @@ def damaged(night: Lost, cell: Cell) -> None:
     night._journal.append(Left(launch=launch, exit_code=0, signal=None, teardown_ms=1.0))
 
 
-@pytest.mark.parametrize("lose", [withdrawn, killed, ended(None), ended(Category.STOPPED), damaged])
+@pytest.mark.parametrize("lose", [withdrawn, killed, ended(None), damaged])
 def test_wrong_bits_of_a_launch_that_does_not_count_fail_its_gpu(
     tmp_path: Path, lose: Callable[[Lost, Cell], None]
 ) -> None:
@@ -142,7 +142,7 @@ def test_without_wrong_bits_such_a_launch_is_no_finding(tmp_path: Path, lose: Ca
     assert verdicts(Lost(tmp_path, lose).told) == [HealthVerdict.PASS] * 3
 
 
-def test_bits_of_a_withdrawn_result_are_held_against_others(tmp_path: Path) -> None:
+def test_bits_of_a_withdrawn_result_are_compared_with_others(tmp_path: Path) -> None:
     """Every product alike, and other than on the other GPUs: nothing in the launch itself can tell."""
     night = Lost(tmp_path, lambda night, cell: night.withdrawn(cell, digests=("f" * 16,)))
     assert verdicts(night.told) == [HealthVerdict.PASS, HealthVerdict.FAIL, HealthVerdict.PASS]
@@ -171,7 +171,6 @@ def once_killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lost, bytes]:
     ("written", "mismatches"),
     [
         pytest.param(lambda line: line + b"\n" + line[:40], 1, id="torn end"),
-        pytest.param(lambda line: b"\n" + line[:40] + b"\n" + line, 1, id="torn before"),
         pytest.param(lambda line: line[:40], 1, id="torn alone"),
         pytest.param(lambda line: b"[" * 100_000 + b"\n" + line, 1, id="deep"),
         pytest.param(lambda line: line.replace(b'"at":0', b'"at":99') + line, 1, id="beyond"),
@@ -232,13 +231,10 @@ F, U, W, P = HealthVerdict.FAIL, HealthVerdict.UNKNOWN, HealthVerdict.WARN, Heal
     ("seen", "expected", "unclear"),
     [
         ({}, [P, P, W], {}),
-        ({1: {}}, [P, F, W], {}),  # its own numbers
-        ({1: {"sender": THIRD}}, [P, F, F], {}),  # a link
         ({0: {"sender": THIRD}, 1: {"sender": THIRD}}, [U, U, F], {0: "the fault of GPU 2"}),
         ({0: {"of_all": True}}, [U, P, W], {0: "not checked yet"}),  # a sum
         ({0: {"of_all": True}, 1: {}}, [U, F, W], {0: "the fault of GPU 1"}),  # a sum that may follow
-        ({1: {"sender": "GPU-x"}}, [P, U, W], {1: "1 mismatch"}),  # a device that is none of the run
-        ({0: {"sender": THIRD}, 1: {"sender": "GPU-x"}}, [F, U, F], {1: "1 mismatch"}),
+        ({0: {"sender": THIRD}, 1: {"sender": "GPU-x"}}, [F, U, F], {1: "1 mismatch"}),  # a link; none of the run's
     ],
 )
 def test_links_of_a_launch_that_was_cut_off(

@@ -3,6 +3,7 @@
 import json
 import random
 from pathlib import Path
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 import pytest
@@ -13,7 +14,7 @@ from orchestrator.compare import run_figures
 from orchestrator.compare.comparison import SessionSpread
 from orchestrator.compare.run_figures import Side
 from orchestrator.engine.adaptive_launches import look
-from orchestrator.figures.run_verdict import CauseKind
+from orchestrator.figures.exit_code import CauseKind, RunVerdict
 from orchestrator.kinds.gate import noise, outcome, planning, sides, undecided
 from orchestrator.kinds.gate.kind import GATE
 from orchestrator.kinds.gate.outcome import Answer
@@ -48,22 +49,48 @@ def answer(run: FakeRun) -> Answer:
     return outcome.answer(loaded, evidence.gather(loaded), report)
 
 
+class Judged(NamedTuple):
+    """A gate of two cells after its three rounds. looked: before its end. verdict: that of its report."""
+
+    looked: Look
+    answer: Answer
+    verdict: RunVerdict
+
+
+def judged(folder: Path, factor: Factor) -> Judged:
+    run = two_sides(folder, factor)
+    looked = seen(run)
+    report, loaded = run.ended(), run.archive()
+    return Judged(looked, outcome.answer(loaded, evidence.gather(loaded), report), report.verdict)
+
+
+@pytest.fixture(scope="module")
+def gates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Judged]:
+    """The second side takes as long, twice, half; and it is undecided in one model of two."""
+    made = {
+        "same": varying(QUIET),
+        "slower": varying(QUIET, 2.0),
+        "faster": varying(QUIET, 0.5),
+        "open": varying(NOISY, 1.5, model="resnet50"),
+    }
+    return {name: judged(tmp_path_factory.mktemp(name), factor) for name, factor in made.items()}
+
+
 @pytest.mark.parametrize(
-    ("second", "verdict", "code"),
+    ("name", "verdict", "code"),
     [
-        (1.0, ChangeVerdict.SAME, ExitCode.PASSED),
-        (2.0, ChangeVerdict.SLOWER, ExitCode.MISSED),
-        (0.5, ChangeVerdict.FASTER, ExitCode.PASSED),
+        ("same", ChangeVerdict.SAME, ExitCode.PASSED),
+        ("slower", ChangeVerdict.SLOWER, ExitCode.MISSED),
+        ("faster", ChangeVerdict.FASTER, ExitCode.PASSED),
     ],
 )
-def test_what_is_decided_gets_no_launches(tmp_path: Path, second: float, verdict: str, code: ExitCode) -> None:
+def test_what_is_decided_gets_no_launches(gates: dict[str, Judged], name: str, verdict: str, code: ExitCode) -> None:
     """Three rounds of a quiet machine are enough."""
-    run = two_sides(tmp_path, varying(QUIET, second))
-    assert seen(run) == Look()
-    found = answer(run)
-    assert {cell.verdict for cell in found.comparison.cells} == {verdict}
-    assert len(found.comparison.cells) == 2
-    assert found.verdict.exit_code == code
+    gate = gates[name]
+    assert gate.looked == Look()
+    assert {cell.verdict for cell in gate.answer.comparison.cells} == {verdict}
+    assert len(gate.answer.comparison.cells) == 2
+    assert gate.answer.verdict.exit_code == code
 
 
 def test_an_undecided_cell_gets_a_round_of_both_sides(tmp_path: Path) -> None:
@@ -83,18 +110,18 @@ def test_an_undecided_cell_gets_a_round_of_both_sides(tmp_path: Path) -> None:
     ]
 
 
-def test_a_machine_that_varies_too_much_is_said(tmp_path: Path) -> None:
+def test_a_machine_that_varies_too_much_is_said(tmp_path: Path, gates: dict[str, Judged]) -> None:
     """By how much it varies, and what helps; a quiet machine is not warned of."""
-    noisy = seen(two_sides(tmp_path / "noisy", varying(NOISY)))
+    noisy = seen(two_sides(tmp_path, varying(NOISY)))
     assert "300 s" in noisy.warning
     assert "varies by" in noisy.advice
     assert "--time-limit" in noisy.advice
-    assert seen(two_sides(tmp_path / "quiet", varying(QUIET))).warning == ""
+    assert gates["same"].looked.warning == ""
 
 
-def test_an_undecided_gate_says_what_to_do(tmp_path: Path) -> None:
+def test_an_undecided_gate_says_what_to_do(gates: dict[str, Judged]) -> None:
     """In Markdown and JUnit, with exit code 4: it passes only where every cell is judged."""
-    found = answer(two_sides(tmp_path, varying(NOISY, 1.5, model="resnet50")))
+    found = gates["open"].answer
     assert found.verdict.exit_code == ExitCode.INCOMPLETE
     verdicts = {cell.cell: cell for cell in found.comparison.cells}
     open_ = verdicts["resnet50 inference fp32 -> bf16 b8"]
@@ -105,9 +132,9 @@ def test_an_undecided_gate_says_what_to_do(tmp_path: Path) -> None:
     assert "--time-limit" in next(case for case in cases if case.get("name") == open_.cell)[0].attrib["message"]
 
 
-def test_figures_of_both_sides_are_shown(tmp_path: Path) -> None:
+def test_figures_of_both_sides_are_shown(gates: dict[str, Judged]) -> None:
     """Percentiles and memory beside the throughput that decides, in each format."""
-    found = answer(two_sides(tmp_path, varying(QUIET, 2.0)))
+    found = gates["slower"].answer
     figures = found.figures["resnet50 inference fp32 -> bf16 b8"]
     assert list(figures) == ["p50, ms", "p95, ms", "p99, ms", "peak memory, MB"][: len(figures)]
     before, after = figures["p50, ms"]
@@ -127,7 +154,7 @@ def measured(folder: Path) -> Side:
 
 
 @pytest.mark.parametrize(("slower", "code"), [(1.0, ExitCode.PASSED), (1.3, ExitCode.MISSED)])
-def test_a_baseline_is_held_against_the_cells_that_both_have(tmp_path: Path, slower: float, code: ExitCode) -> None:
+def test_a_baseline_is_compared_with_the_cells_that_both_have(tmp_path: Path, slower: float, code: ExitCode) -> None:
     """Its cells that the options leave out are not missed: batch 16 is not measured here."""
     baseline = measured(tmp_path / "before")
     run = with_baseline(tmp_path / "now", baseline, lambda cell, number: slower * varying(QUIET)(cell, number))
@@ -170,13 +197,20 @@ def test_other_batches_and_parameters_are_no_reason_against_a_comparison(tmp_pat
     assert [cell.verdict for cell in found.comparison.cells] == [ChangeVerdict.SAME]
 
 
-def test_the_report_has_the_verdict_of_the_gate(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "code", "causes"),
+    [
+        ("slower", ExitCode.MISSED, {CauseKind.SLOWER}),
+        ("open", ExitCode.INCOMPLETE, {CauseKind.UNDECIDED}),
+        ("same", ExitCode.PASSED, set()),
+    ],
+)
+def test_the_report_has_the_verdict_of_the_gate(
+    gates: dict[str, Judged], name: str, code: ExitCode, causes: set[CauseKind]
+) -> None:
     """The exit code, `status`, `explain` and the history read it there."""
-    slower = two_sides(tmp_path / "slower", varying(QUIET, 2.0)).ended().verdict
-    assert (slower.exit_code, {cause.kind for cause in slower.causes}) == (ExitCode.MISSED, {CauseKind.SLOWER})
-    open_ = two_sides(tmp_path / "open", varying(NOISY, 1.5, model="resnet50")).ended().verdict
-    assert (open_.exit_code, {cause.kind for cause in open_.causes}) == (ExitCode.INCOMPLETE, {CauseKind.UNDECIDED})
-    assert two_sides(tmp_path / "same", varying(QUIET)).ended().verdict.causes == ()
+    verdict = gates[name].verdict
+    assert (verdict.exit_code, {cause.kind for cause in verdict.causes}) == (code, causes)
 
 
 def test_a_gate_that_goes_on_has_no_verdict_yet(tmp_path: Path) -> None:
@@ -214,9 +248,9 @@ def test_a_fault_of_the_run_is_graver_than_a_verdict(tmp_path: Path) -> None:
     assert [kind.tag for kind in cases[CauseKind.BROKEN]][:1] == ["failure"]
 
 
-def test_launches_are_added_only_where_they_can_settle_a_cell(tmp_path: Path) -> None:
+def test_launches_are_added_only_where_they_can_settle_a_cell(gates: dict[str, Judged]) -> None:
     """Not for a cell that nobody watched, once a slow-down is excluded: it stays INCONCLUSIVE."""
-    cell = answer(two_sides(tmp_path, varying(NOISY, 1.5, model="resnet50"))).comparison.cells[0]
+    cell = gates["open"].answer.comparison.cells[0]
     assert cell.verdict is ChangeVerdict.INCONCLUSIVE
     assert undecided.needs_launches(cell)
     unwatched = replace(cell, launches_needed=None, needed_beyond=False)
@@ -236,9 +270,9 @@ def test_one_launch_says_nothing_of_how_launches_differ(tmp_path: Path) -> None:
     assert "varies" not in noise.advice(planning.requested(run.stored.configuration), None)
 
 
-def test_cells_are_named_by_what_differs_between_the_sides(tmp_path: Path) -> None:
+def test_cells_are_named_by_what_differs_between_the_sides(gates: dict[str, Judged]) -> None:
     """In the comparison and beside the other figures."""
-    found = answer(two_sides(tmp_path, varying(QUIET)))
+    found = gates["same"].answer
     names = {"resnet50 inference fp32 -> bf16 b8", "bert-base inference fp32 -> bf16 b8"}
     assert {cell.cell for cell in found.comparison.cells} == names
     assert set(found.figures) <= names

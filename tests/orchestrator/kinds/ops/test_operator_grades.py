@@ -7,12 +7,17 @@ from orchestrator.kinds.ops.analysis import graded
 from orchestrator.kinds.ops.chapter import _categories
 
 
-def time(call_ms: float) -> OperatorTime:
+def time(call_ms: float, percent: float | None) -> OperatorTime:
     calls = IntervalOver.CALLS
-    return OperatorTime(call_ms=call_ms, launch_values=(call_ms,), interval_percent=None, interval_over=calls)
+    return OperatorTime(call_ms=call_ms, launch_values=(call_ms,), interval_percent=percent, interval_over=calls)
 
 
-def row(implementation: str, pure_ms: float | None, status: OperatorStatus = OperatorStatus.OK) -> OperatorRow:
+def row(
+    implementation: str,
+    pure_ms: float | None,
+    status: OperatorStatus = OperatorStatus.OK,
+    percent: float | None = None,
+) -> OperatorRow:
     return OperatorRow(
         cell="softmax",
         gpu_uuid="GPU-1",
@@ -28,7 +33,7 @@ def row(implementation: str, pure_ms: float | None, status: OperatorStatus = Ope
         deviation=0.0,
         tolerance=1.0,
         gradient_verified=True,
-        times={} if pure_ms is None else {name: time(pure_ms) for name in (TimeName.PURE, TimeName.REAL)},
+        times={} if pure_ms is None else {name: time(pure_ms, percent) for name in (TimeName.PURE, TimeName.REAL)},
     )
 
 
@@ -49,6 +54,14 @@ def test_grades_follow_the_speed_of_eager(pure_ms: float, percent: float, grade:
     assert (eager.grade, mine.grade) == (None, grade)
     assert mine.eager_percent == pytest.approx(percent, abs=0.1)
     assert ("eager" in mine.advice) is (grade is not Grade.EXCELLENT)
+
+
+@pytest.mark.parametrize(("eager", "mine", "judged"), [(49.0, 49.0, True), (51.0, 1.0, False), (1.0, 51.0, False)])
+def test_a_time_that_varies_too_much_judges_nothing(eager: float, mine: float, *, judged: bool) -> None:
+    """Neither has the other a grade, if the time of one of them varies by half."""
+    rows = tuple(graded([row("eager", 1.0, percent=eager), row("mine", 10.0, percent=mine)]))
+    assert (rows[1].grade is not None, rows[1].eager_percent is not None) == (judged, judged)
+    assert ["again" in one.advice for one in rows] == [eager > 50, mine > 50]
 
 
 def test_a_wrong_result_has_neither_speed_nor_grade() -> None:

@@ -89,7 +89,7 @@ def test_models_not_drawn_are_counted(tmp_path: Path) -> None:
     beyond["iterations"] = "1 more of training, fp32, batch 8"
     text = to_html(report, NOTHING_KEPT).decode()
     for name, words in beyond.items():
-        said_below = chart(report, name).left_out
+        said_below = chart(report, name).not_shown
         assert re.fullmatch(rf".* 60 .*: {words}\.", said_below)
         below = text.partition(f'id="plot-{name}"')[2].partition("<details>")[0]
         assert re.search(f"{re.escape(said_below)} The table .*</p>", below)
@@ -111,7 +111,7 @@ def test_models_not_drawn_are_counted(tmp_path: Path) -> None:
     assert re.search(r"Not drawn: [^<]*\. The table", text) is None
     assert "Not drawn: " in text
     few = msgspec.structs.replace(report, results=report.results[:60])
-    assert {chart(few, name).left_out for name in beyond} == {""}
+    assert {chart(few, name).not_shown for name in beyond} == {""}
 
 
 def scanned(folder: Path) -> Report:

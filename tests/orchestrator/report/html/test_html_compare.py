@@ -8,6 +8,7 @@ import pytest
 
 from orchestrator.compare import wording
 from orchestrator.compare.as_html import MOST_DRAWN, MOST_NAMES, page, to_html
+from orchestrator.compare.chapters import ended
 from orchestrator.compare.comparison import Comparison, compare
 from orchestrator.config import margins
 from orchestrator.report.sections import MOST_CELLS, MOST_ROWS, shortened
@@ -64,7 +65,7 @@ def mixed() -> Comparison:
 def whole(mixed: Comparison, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Its page."""
     path = tmp_path_factory.mktemp("page") / "comparison.html"
-    path.write_bytes(to_html([mixed], ExitCode.MISSED))
+    path.write_bytes(to_html([mixed], ended(ExitCode.MISSED)))
     return path
 
 
@@ -136,7 +137,7 @@ def test_the_chart_is_accessible(opened: Browser, mixed: Comparison) -> None:
 
 
 WORST = (
-    "return [document.querySelector('.verdict .badge'), ...document.querySelectorAll('#worst .badge, #worst strong')]"
+    "return [document.querySelector('.verdict .badge'), ...document.querySelectorAll('.first .badge, .first strong')]"
 )
 
 
@@ -153,13 +154,13 @@ def test_the_worst_cell_follows_the_verdict(opened: Browser) -> None:
 def test_a_comparison_without_a_loss_has_no_worst_cell() -> None:
     """All cells are the same, or faster."""
     same = compare(side(*cells(3)), side(*cells(3, seed=2), name="after"), margins.load())
-    assert page([same], ExitCode.PASSED).worst is None
+    assert page([same], ended(ExitCode.PASSED)).findings == ()
 
 
 def test_several_runs_are_chosen_between(browser: Browser, mixed: Comparison, tmp_path: Path) -> None:
     """Each has a card and a plot; the table has a filter by run; notes appear once."""
     path = tmp_path / "several.html"
-    path.write_bytes(to_html([mixed, held(slow=0.8, name="later")], ExitCode.MISSED))
+    path.write_bytes(to_html([mixed, held(slow=0.8, name="later")], ended(ExitCode.MISSED)))
     browser.open(path)
     assert browser.run("return document.querySelector('h1').textContent") == "2 runs against before"
     bad = browser.run(COLOR, "--bad")
@@ -184,9 +185,9 @@ def test_foreign_names_are_shown_as_text(browser: Browser, tmp_path: Path) -> No
         devices=(device(label=HOSTILE),),
     )
     path = tmp_path / "hostile.html"
-    path.write_bytes(to_html([compare(before, after, margins.load())], ExitCode.MISSED))
+    path.write_bytes(to_html([compare(before, after, margins.load())], ended(ExitCode.MISSED)))
     browser.open(path)
-    for place in ("h1", ".reasons", "#changes", "#apart", "#speed details", "#cells-table"):
+    for place in (".meaning", ".reasons", "#changes", "#apart", "#speed details", "#cells-table"):
         assert SHOWN_AS in browser.run("return document.querySelector(arguments[0]).textContent", place), place
     assert [SHOWN_AS in browser.run(TIP, series) for series in range(2)] == [False, True]
     assert browser.run("return [window.struck, document.images.length, document.scripts.length]") == [None, 0, 9]
@@ -196,10 +197,10 @@ def test_foreign_names_are_shown_as_text(browser: Browser, tmp_path: Path) -> No
 def test_a_huge_comparison_fits(mixed: Comparison) -> None:
     """The most important cells are shown, with the number of missing ones."""
     same = next(one for one in mixed.cells if one.verdict == "SAME")
-    copies = tuple(msgspec.structs.replace(same, cell=f"{same.cell} {number}") for number in range(20_000))
+    copies = tuple(msgspec.structs.replace(same, cell=f"{same.cell} {number}") for number in range(2_000))
     hot = next(one for one in mixed.cells if one.verdict == "NOT COMPARABLE")
     huge = msgspec.structs.replace(mixed, cells=(*copies, *((hot,) * 100), *mixed.cells))
-    made = page([huge, huge], ExitCode.MISSED)
+    made = page([huge, huge], ended(ExitCode.MISSED))
     assert len(made.cells.table.rows) == MOST_CELLS
     assert [row[made.cells.filters[-1][0]].text for row in made.cells.table.rows[:2]] == ["SLOWER"] * 2  # type: ignore[union-attr]  # these are badges
     assert re.search(r"\d more cells .*--format json", made.cells.table.note)
@@ -212,4 +213,4 @@ def test_a_huge_comparison_fits(mixed: Comparison) -> None:
     (facts,) = made.sections[2].tables
     (which,) = {str(row[-1]) for row in facts.rows if str(row[-1]).startswith(hot.cell)}
     assert which.endswith(f"and {101 - MOST_NAMES} more")
-    assert len(to_html([huge, huge], ExitCode.MISSED)) < MOST_BYTES
+    assert len(to_html([huge, huge], ended(ExitCode.MISSED))) < MOST_BYTES

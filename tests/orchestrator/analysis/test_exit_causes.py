@@ -4,7 +4,7 @@ from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.analysis import evidence
@@ -12,8 +12,8 @@ from orchestrator.analysis.report_builder import merge
 from orchestrator.compare import references
 from orchestrator.compare.references import Against
 from orchestrator.compare.thresholds import Threshold
+from orchestrator.figures.exit_code import CODES, Cause, CauseKind, RunVerdict, run_verdict
 from orchestrator.figures.report import Report
-from orchestrator.figures.run_verdict import CODES, Cause, CauseKind, RunVerdict, run_verdict
 from orchestrator.figures.table import LimitName
 from orchestrator.gpu.health.records import LOOK_NS, Vitals, Watch
 from orchestrator.gpu.telemetry.frames import FrameFile
@@ -63,6 +63,7 @@ CELL = st.sampled_from(["measured", "failed", "missing", "dropped", "one launch"
     health=st.sampled_from(["well", "fault", "warning", "unread", "none"]),
     limit=st.sampled_from([None, 1e-9, 1e9, "absent"]),
 )
+@settings(max_examples=40)
 @example(cells=("one launch",) * 4, end="finished", health="well", limit=None)
 @example(cells=("measured",) * 4, end="finished", health="unread", limit=None)
 def test_every_code_but_0_has_a_cause(cells: tuple[str, ...], end: str, health: str, limit: float | str | None) -> None:

@@ -1,4 +1,4 @@
-"""The exit code of a run, with every reason for it. Pure."""
+"""Find all that counts against a run. The exit code follows from it (figures/exit_code.py). Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -8,9 +8,9 @@ from orchestrator.analysis.evidence import Evidence
 from orchestrator.analysis.kind_analysis import KindAnalysis
 from orchestrator.config.naming import plural
 from orchestrator.figures.comparisons import Standing
+from orchestrator.figures.exit_code import Cause, CauseKind, RunVerdict, run_verdict
 from orchestrator.figures.health import HealthReport
 from orchestrator.figures.report import CellCounts
-from orchestrator.figures.run_verdict import Cause, CauseKind, RunVerdict, run_verdict
 from orchestrator.state.archive import Archive
 from orchestrator.stats.siblings import SiblingVerdict
 
@@ -27,11 +27,14 @@ def verdict(
     counts: CellCounts,
     short: str,
 ) -> RunVerdict:
-    """Return exit code and reasons; slow GPUs and cells that do not fit are none. short: text for missing launches."""
+    """Return the exit code and its reasons. Slow GPUs and cells that do not fit in memory do not change the code.
+
+    short: text about cells that have fewer launches than planned. additions: findings of the kind of run.
+    """
     causes = tuple(_causes(archive, evidence, judged, additions, counts=counts, short=short))
     remarks: list[str] = []
     if not causes:
-        remarks.append(f"each of the {counts.planned} planned cells has a result, or a reason why not")
+        remarks.append(f"each of the {counts.planned} planned cells has a result, or a reason why it has none")
         remarks.extend(_remarks(counts))
         remarks.extend(health.warnings(judged))
         remarks.extend(additions.warnings)
@@ -42,7 +45,7 @@ def verdict(
 
 
 def describe_slow_gpus(slow: Iterable[Standing]) -> Iterator[str]:
-    """Describe the GPUs found slow. Those of a SPLIT node share one line."""
+    """Yield a sentence for each slow GPU. GPUs with the verdict SPLIT share one sentence."""
     findings = [standing for standing in slow if standing.verdict.is_finding]
     yield from dict.fromkeys(
         f"{standing.verdict}: {standing.why}"

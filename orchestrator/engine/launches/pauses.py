@@ -2,7 +2,8 @@
 
 its process was stopped      the kernel reports every SIGSTOP to the parent, however short (process_end.was_stopped)
 the machine was asleep       its boot time went on without its monotonic clock
-the orchestrator was paused  everything was frozen (a container), unless the worker's blocks show that it went on
+the orchestrator was paused  everything was frozen (a container), unless the worker's blocks show that it went on.
+                             Below 2 s, they must show that it did not
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +16,7 @@ Span = tuple[int, int]
 
 
 def describe(pauses: Iterable[Pause], measuring: Span, blocks: Sequence[Block]) -> str:
-    """Describe how pauses of the orchestrator affect a launch; empty if they do not. measuring: warm-up included."""
+    """Describe how pauses of the orchestrator affect a launch, or "". measuring: from its warm-up to its end."""
     for pause in pauses:
         if pause.end_ns <= measuring[0] or measuring[1] <= pause.begin_ns:
             continue
@@ -23,22 +24,30 @@ def describe(pauses: Iterable[Pause], measuring: Span, blocks: Sequence[Block]) 
             return "the machine was suspended"
         if _spans(pause, measuring, blocks):
             seconds = (pause.end_ns - pause.begin_ns) / 1e9
-            return f"worker and orchestrator were suspended for {seconds:.0f} s (container or machine paused)"
+            return f"worker and orchestrator were suspended for {seconds:.2g} s (container or machine paused)"
     return ""
 
 
 def _spans(pause: Pause, measuring: Span, blocks: Sequence[Block]) -> bool:
-    """Whether one block, or the time between two, is longer than usual by most of the pause."""
+    """Whether a block, or the time between two blocks, is longer than usual by most of the pause.
+
+    A slow disk may pause the orchestrator alone, for a short time. After a short pause, a block therefore only counts
+    if it is longer than all others.
+    """
     middle, half = (pause.begin_ns + pause.end_ns) // 2, (pause.end_ns - pause.begin_ns) // 2
     if not measuring[0] <= middle < measuring[1]:
         return False  # the phase began or ended during the pause
     for block in blocks:
         if block.start_ns <= middle < block.end_ns:
-            others = (
+            others = [
                 (other.end_ns - other.start_ns) / max(other.iterations, 1) for other in blocks if other is not block
-            )
-            usual = min(others, default=0.0) * block.iterations
-            return block.end_ns - block.start_ns - usual >= half
+            ]
+            if pause.is_short and not others:
+                return False
+            usual = max(others) if pause.is_short else min(others, default=0.0)
+            return block.end_ns - block.start_ns - usual * block.iterations >= half
+    if pause.is_short and not (blocks and blocks[0].end_ns <= middle < blocks[-1].start_ns):
+        return False
     before = max((block.end_ns for block in blocks if block.end_ns <= middle), default=measuring[0])
     after = min((block.start_ns for block in blocks if block.start_ns > middle), default=measuring[1])
     return after - before >= half

@@ -75,12 +75,12 @@ class RunVerdict(Part, frozen=True, kw_only=True):
 
     @property
     def why(self) -> str:
-        """The most important cause in a line, and how many more there are; empty for exit code 0."""
+        """Text of the most important cause, and how many more there are; empty for exit code 0."""
         texts = [cause.text for cause in self.causes] or list(self.reasons)
         if self.exit_code == ExitCode.PASSED or not texts:
             return ""
         more = len(texts) - 1
-        return texts[0] + (f" (and {plural(more, 'more reason')})" if more else "")
+        return texts[0] + (f" (and {plural(more, 'more reason')} for exit code {self.exit_code})" if more else "")
 
     @property
     def remarks(self) -> tuple[str, ...]:

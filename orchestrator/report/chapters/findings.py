@@ -1,0 +1,27 @@
+"""The findings of a run for the first screen of the page: each a statement and advice, the worst first."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from orchestrator.figures.report import Report
+from orchestrator.report.chapters import brief
+from orchestrator.report.layout import Layout
+from orchestrator.report.sections import Badge, Finding, Tone
+from protocol.exit_codes import ExitCode
+
+SHOWN: Final = 3
+
+
+def findings(report: Report, layout: Layout) -> Sequence[Finding]:
+    """Return up to three findings.
+
+    In order: faulty and slow GPUs, the cause of the exit code, GPUs in doubt. If there are none: doubtful results.
+    """
+    of_gpus = [finding for chapter in layout.brief if (section := chapter(report)) for finding in section.findings]
+    by_tone = {tone: [one for one in of_gpus if one.badge and one.badge.tone is tone] for tone in (Tone.BAD, Tone.WARN)}
+    causes = report.verdict.reasons[:1] if report.verdict.exit_code != ExitCode.PASSED and not by_tone[Tone.BAD] else ()
+    found = (*by_tone[Tone.BAD], *(Finding(Badge("worst finding", Tone.BAD), why) for why in causes))
+    doubts = tuple(brief.doubts(report))
+    return (*found, *by_tone[Tone.WARN])[:SHOWN] or tuple(
+        Finding(Badge("warning", Tone.WARN), first, doubts[1:]) for first in doubts[:1]
+    )

@@ -1,0 +1,48 @@
+"""The chapter of a study: which times and speeds the host limits."""
+
+from pathlib import Path
+
+from orchestrator.config.report_formats import ReportFormat
+from orchestrator.kinds.study.chapter import study
+from orchestrator.report.as_brief import to_brief
+from orchestrator.report.files import render
+from orchestrator.report.remarks import HOST_LIMITED
+from orchestrator.run_reports import reporting
+from tests.fakes.runs import cpus, gpus
+from tests.fakes.study_runs import StudyRun
+
+
+def made(folder: Path, *, cpu: bool = False) -> reporting.Made:
+    """JAX with r=64 waits for the host, and with r=256 the device is the limit."""
+    run = StudyRun(folder, devices=cpus(1) if cpu else gpus(1))
+    for cell in run.stored.plan.cells:
+        run.did(cell, 0.0544 if "r=64" in cell.model else 0.5, host_ms=0.0573)
+    run.finish()
+    return reporting.make_all(run.paths)
+
+
+def test_times_that_the_host_limits_are_marked(tmp_path: Path) -> None:
+    """Where the calls were not graphed, and the device is done as soon as the host: time and speed, in every format."""
+    found = made(tmp_path / "run")
+    assert found.report.study is not None
+    bound = {(row.implementation, row.sizes["r"]): row.host_bound for row in found.report.study.rows}
+    assert {key for key, limited in bound.items() if limited} == {("jax", 64)}
+    assert None not in bound.values()
+    section = study(found.report)
+    assert section is not None
+    table = section.table("study")
+    assert table is not None
+    marked = {str(row[0]): [str(entry) for entry in row if str(entry).endswith("*")] for row in table.rows}
+    assert {name: entries for name, entries in marked.items() if entries} == {"r=64 jax": ["0.0544*", "1.00*"]}
+    for kind in (ReportFormat.TXT, ReportFormat.MD, ReportFormat.HTML):
+        assert HOST_LIMITED in render(found.report, kind, **found.given).decode(), kind
+    assert HOST_LIMITED in to_brief(found.report, found.layout)
+    assert max(map(len, to_brief(found.report, found.layout).splitlines())) <= 80
+
+
+def test_a_cpu_device_has_no_marks(tmp_path: Path) -> None:
+    """Its host is the device."""
+    found = made(tmp_path / "run", cpu=True)
+    assert found.report.study is not None
+    assert {row.host_bound for row in found.report.study.rows} == {None}
+    assert HOST_LIMITED not in render(found.report, ReportFormat.TXT, **found.given).decode()
