@@ -3,6 +3,9 @@
 The zygote imports this module and forks later, so the import must start no thread and open no GPU.
 """
 
+import importlib
+import pkgutil
+
 from torch._inductor import config
 
 config.compile_threads = 1
@@ -14,7 +17,11 @@ import torch._dynamo  # noqa: E402 - imported with the settings above
 import torch._inductor.compile_fx  # noqa: E402 - as above
 from torch._inductor.codecache import torch_key  # noqa: E402 - as above
 from torch._inductor.codegen.common import init_backend_registration  # noqa: E402 - as above
+from torch._inductor.fx_passes import serialized_patterns  # noqa: E402 - as above
 
+# The rest imports and computes what the first compilation would: 1 to 2 s of each process.
 torch_key()  # hashes the files of Inductor, and keeps the hash
-init_backend_registration()  # this and the next import what the first compilation would
+init_backend_registration()
 torch._dynamo.list_backends()
+for pattern in pkgutil.iter_modules(serialized_patterns.__path__, f"{serialized_patterns.__name__}."):
+    importlib.import_module(pattern.name)

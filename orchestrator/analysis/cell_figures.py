@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 
 from orchestrator.analysis.compilation import of_launches as compilation
 from orchestrator.analysis.evidence import LaunchEvidence
-from orchestrator.analysis.plausibility import Seen, contradicts
+from orchestrator.analysis.plausibility import Seen
 from orchestrator.figures.cells import (
     RESIDENT,
     CellReport,
@@ -198,8 +198,10 @@ def phase(base: Measured, valid: ValidLaunches, spec: ModelSpec, plausibility: P
     reads_tokens = spec.sizes is not None and spec.sizes.unit is SizeUnit.TOKENS
     figures = valid.figures
     latency = figures.pooled.get(SeriesName.LATENCY) if figures else None
+    values = latency.count if latency else None
     forward_ms, latency_ms = valid.mean_ms(SeriesName.FORWARD), valid.mean_ms(SeriesName.LATENCY)
-    believed = None if contradicts(latency_ms, forward_ms) else latency
+    if latency_ms is not None and forward_ms is not None and latency_ms < forward_ms:
+        latency_ms = latency = None  # the pass is a part of the latency: the host's speed changed between both
     return PhaseMetrics(
         **asdict(base),
         sample_unit=spec.item,
@@ -208,11 +210,11 @@ def phase(base: Measured, valid: ValidLaunches, spec: ModelSpec, plausibility: P
         backward_time_ms=valid.mean_ms(SeriesName.BACKWARD),
         optimize_step_time_ms=valid.mean_ms(SeriesName.OPTIMIZER),
         total_iteration_time_ms=valid.mean_ms(SeriesName.ITERATION),
-        inference_latency_ms=latency_ms if believed else None,
-        inference_latency_p50_ms=believed.p50_ms if believed else None,
-        inference_latency_p95_ms=believed.p95_ms if believed else None,
-        inference_latency_p99_ms=believed.p99_ms if believed else None,
-        inference_latency_values=latency.count if latency else None,
+        inference_latency_ms=latency_ms,
+        inference_latency_p50_ms=latency.p50_ms if latency else None,
+        inference_latency_p95_ms=latency.p95_ms if latency else None,
+        inference_latency_p99_ms=latency.p99_ms if latency else None,
+        inference_latency_values=values,
         throughput_samples_per_sec=figures.throughput if figures else None,
         loss=valid.launches[0].result.loss if valid.launches else None,
         energy_per_token_j=_each(base.energy_per_sample_j, valid.cell.input_size if reads_tokens else None),
@@ -282,8 +284,6 @@ def seen(valid: ValidLaunches, *, generates: bool) -> Seen | None:
         flops=result.flops_per_iteration,
         model_bytes=result.memory.model_bytes,
         generates=generates,
-        forward_ms=valid.mean_ms(SeriesName.FORWARD),
-        latency_ms=valid.mean_ms(SeriesName.LATENCY),
         covered=min(valid.each(lambda launch: launch.figures.covered), default=None),
     )
 

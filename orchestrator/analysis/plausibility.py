@@ -40,8 +40,6 @@ class Seen:
     flops: float | None  # of an iteration
     model_bytes: int  # of the weights
     generates: bool = False  # text, whose operations are not counted
-    forward_ms: float | None = None
-    latency_ms: float | None = None
     covered: float | None = None  # least share of the measured time of a launch that its iterations add up to
 
 
@@ -80,11 +78,6 @@ def judge(seen: Seen | None, precision: str, device: Reached) -> Plausibility:
             f"the iterations add up to {seen.covered:.0%} of the time that they took: their clock was slowed down. "
             "Look for code of the model that changes the module time"
         )
-    if contradicts(seen.latency_ms, seen.forward_ms):
-        flags.append(
-            f"latency is not reported: it was {seen.latency_ms:.3g} ms, less than the forward time, which is "
-            "impossible. Use a longer profile"
-        )
     missing = [
         f"{SHARE_IN_DOUBT}: {device.doubts[precision]}" if percent is not None and precision in device.doubts else "",
         _not_counted(seen) if seen.flops is None else "",
@@ -99,11 +92,6 @@ def judge(seen: Seen | None, precision: str, device: Reached) -> Plausibility:
         flags=tuple(flags),
         note="; ".join(filter(None, missing)),
     )
-
-
-def contradicts(latency_ms: float | None, forward_ms: float | None) -> bool:
-    """Whether the latency is shorter than the forward pass, which is a part of it. False if one is unknown."""
-    return latency_ms is not None and forward_ms is not None and latency_ms < forward_ms
 
 
 def _doubt(probe: ProbeMetrics) -> str:

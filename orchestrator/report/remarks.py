@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from orchestrator.config.naming import plural
-from orchestrator.figures.cells import Computed, GenerationMetrics, Measured, Status
+from orchestrator.figures.cells import Computed, GenerationMetrics, Measured, PhaseMetrics, Status
 from orchestrator.figures.parts import SHARE_IN_DOUBT
 from orchestrator.figures.quality import Quality, is_clock_moved, is_power_unsettled, quality
 from protocol.intervals import BATCHES
@@ -108,6 +108,8 @@ def _remarks(metric: Measured, *, interval: bool) -> Iterator[Remark]:
         yield Remark("throttled for {} of the time", metric.slowdown_percent)
     if isinstance(metric, Computed):
         yield from map(_fixed, _of_computed(metric))
+    if isinstance(metric, PhaseMetrics) and metric.inference_latency_values and metric.inference_latency_ms is None:
+        yield Remark("no latency: it was shorter than the forward pass, so the host's speed changed between both")
     if isinstance(metric, GenerationMetrics) and metric.tokens_complete is False:
         yield Remark(f"{metric.tokens_generated} tokens arrived, {metric.tokens_expected} were expected")
 

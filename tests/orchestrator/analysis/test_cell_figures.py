@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.figures.cells import GenerationMetrics, Measured, PhaseMetrics, ProbeMetrics
+from orchestrator.figures.quality import Quality, quality
 from orchestrator.plan import load_windows
 from orchestrator.report.as_text import to_text
+from orchestrator.report.remarks import remark
 from orchestrator.stats.launch import launch_interval
 from protocol import floats
 from protocol.cell import AUTO, Cell, Precision, Workload
@@ -286,10 +288,10 @@ def test_the_best_of_gemm_is_never_below_what_was_measured(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("latency_ms", "printed"), [(9.0, None), (11.0, 11.0)])
-def test_a_latency_below_the_forward_time_is_flagged_and_not_printed(
+def test_a_latency_below_the_forward_time_is_not_reported(
     tmp_path: Path, latency_ms: float, printed: float | None
 ) -> None:
-    """It cannot be: the forward pass is a part of it."""
+    """It cannot be, because the pass is a part of it. A remark says so, and the pass keeps its own quality."""
     run = FakeRun(tmp_path, batch_sizes=(1,))
     cell = run.cell(batch_size=1)
     series = {**result(cell, forward_ms=10.0).series, "latency": floats.pack([latency_ms] * 4)}
@@ -297,7 +299,9 @@ def test_a_latency_below_the_forward_time_is_flagged_and_not_printed(
     (found,) = run.report().results
     metric = found.inference_metrics["batch_size_1"]
     assert metric.inference_latency_ms == (None if printed is None else pytest.approx(printed))
-    assert len(metric.plausibility.flags) == (printed is None)
+    assert metric.inference_latency_values == 4
+    assert ("latency" in remark(metric)) == (printed is None)
+    assert quality(metric.status, metric) is not Quality.IMPLAUSIBLE
 
 
 def metric_of(folder: Path, **changes: object) -> PhaseMetrics:
