@@ -136,8 +136,8 @@ class Assign(_Message, frozen=True, kw_only=True):
     """The work of one process of a launch.
 
     cell.batch_size: after any halving. round: number of the round in the plan, from 0. device: the one of this process.
-    compiler_caches: folder of caches for a compiled cell, empty for an eager one. injection: fault that a burn-in cell
-    must cause.
+    compiler_caches: folder of caches for a compiled cell and for code of the user's, which may compile itself; else
+    empty. injection: fault that a burn-in cell must cause.
     """
 
     launch: int

@@ -128,13 +128,18 @@ def use_caches(folder: Path, *, cold: bool) -> bool:
     if cold:
         shutil.rmtree(folder, ignore_errors=True)
     cached = folder.is_dir()
-    for variable, name in _CACHES.items():
-        os.environ[variable] = str(folder / name)
+    redirect_caches(folder)
     importlib.import_module("worker.inductor_ahead")  # takes a second that must not count as compile time
     headers = folder / "headers"  # torch shares precompiled headers between all processes: 8 s of a cold compilation
     codecache = vars(sys.modules["torch._inductor.codecache"])
     codecache.update(_HEADER_DIR=str(headers), _HEADER_LOCK_DIR=str(headers / "locks"))
     return cached
+
+
+def redirect_caches(folder: Path) -> None:
+    """Let Inductor and Triton read and write their caches in `folder` only. Imports neither."""
+    for variable, name in _CACHES.items():
+        os.environ[variable] = str(folder / name)
 
 
 def use_workers() -> None:

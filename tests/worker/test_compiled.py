@@ -133,3 +133,32 @@ def test_random_outputs_are_compared(workload: Workload, error: float, wrong: bo
     found = compiled(write, fresh, f"WRONG = {wrong}\n{DROPS}", workload)
     assert found.relative_error == pytest.approx(error if wrong else 0, abs=1e-4)
     assert (found.graphs, found.recompilations) == (1, ())
+
+
+COMPILES_ITSELF = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = torch.compile(nn.Linear(4, 4))
+
+    def forward(self, x):
+        return self.net(x)
+"""
+
+
+def test_code_that_compiles_itself_uses_the_caches_of_its_cell(
+    write: Code, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Caches that the user shares between programs are neither read nor written."""
+    shared, own = write.folder / "shared", write.folder / "compiler"
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(shared))
+    spec = write(COMPILES_ITSELF, inputs=(InputSpec(name="x", shape=("batch", 4)),))
+    assign = assignment(spec, Workload.INFERENCE, write.folder / "cache")
+    found = result_of(fresh.launch(replace(assign, compiler_caches=str(own)))).compilation
+    assert found is not None
+    assert found.own
+    assert any((own / "inductor").rglob("*"))
+    assert not shared.exists()

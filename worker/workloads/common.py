@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 import torch
@@ -13,7 +14,7 @@ from protocol.failure import Phase
 from protocol.messages import Assign
 from protocol.result import Compilation, LoadWindow, Memory, Result, WarmUp
 from protocol.verification import Verification
-from worker import devices, measure, memory
+from worker import compiler, devices, measure, memory
 from worker.errors import ModelCodeError, UnsuitableModelError
 from worker.measure import Measured, Work
 from worker.memory import Peaks
@@ -68,6 +69,8 @@ def opened(family: Family, assign: Assign, stage: Stage, *, training: bool) -> t
 
 def open_device(assign: Assign, stage: Stage) -> torch.device:
     """Open the launch's device with its context. The resident peak counts from here on."""
+    if assign.compiler_caches:
+        compiler.redirect_caches(Path(assign.compiler_caches))
     with stage.timed("context"):
         device = devices.open_device(assign.device, assign.cell.precision)
     memory.reset_resident()

@@ -69,17 +69,19 @@ class Live:
 
     def assignment(self, configuration: Configuration, terms: LaunchTerms) -> Assign:
         """Build the assignment of the process, to be sent after its Hello."""
+        model = configuration.by_name[self.next.cell.model]
+        may_compile = self.next.cell.compiles or model.own is not None
         return Assign(
             launch=self.spec.launch,
             token=self.spec.token,
             cell=self.next.cell,
             round=self.next.slot[1],
             device=self.device,
-            model=configuration.by_name[self.next.cell.model],
+            model=model,
             measurement=terms.measurement,
             deadlines=terms.deadlines,
             cache_folder=configuration.cache_folder,
-            compiler_caches=str(self.paths.compiler_caches) if self.next.cell.compiles else "",
+            compiler_caches=str(self.paths.compiler_caches) if may_compile else "",
             shapes=changing_shapes.of_launch(self.next.cell, configuration, self.next.slot[1]),
             injection=terms.injection,
             gang=self.gang,
