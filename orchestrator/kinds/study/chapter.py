@@ -121,20 +121,28 @@ def _findings(rows: Sequence[StudyRow], varied: Sequence[str]) -> Iterator[Findi
         (OperatorStatus.FAILED, Badge("failed", Tone.WARN), "Cells without a result"),
         (OperatorStatus.UNSUPPORTED, Badge("unsupported", Tone.QUIET), "Cells that cannot run here"),
     ):
-        if lines := tuple(_by_reason([row for row in rows if row.status is status], varied)):
+        if lines := tuple(_by_reason(rows, status, varied)):
             yield Finding(badge, heading, lines, opened=True, listed=True)
     if fastest := tuple(_fastest(rows, varied)):
-        yield Finding(None, "Fastest by point", fastest, opened=True, listed=True)
+        yield Finding(None, "Fastest of each operation, size and precision", fastest, opened=True, listed=True)
 
 
-def _by_reason(rows: Sequence[StudyRow], varied: Sequence[str]) -> Iterator[str]:
-    """Yield a line for each implementation and reason, with the sizes it concerns. varied: names of sizes to show."""
-    found: dict[tuple[str, str], list[str]] = {}
+def _by_reason(rows: Sequence[StudyRow], status: OperatorStatus, varied: Sequence[str]) -> Iterator[str]:
+    """Yield a line for each reason of a status, with the implementations and sizes it concerns; no sizes if all.
+
+    varied: names of sizes to show.
+    """
+    planned = Counter(map(title, rows))
+    found: dict[str, dict[str, list[str]]] = {}
     for row in rows:
-        found.setdefault((title(row), row.reason), []).append(_sizes(row, varied))
-    for (name, reason), sizes in found.items():
-        where = ", ".join(dict.fromkeys(filter(None, sizes)))
-        yield f"{name}{f', {where}' if where else ''}: {reason}"
+        if row.status is status:
+            found.setdefault(row.reason, {}).setdefault(title(row), []).append(_sizes(row, varied))
+    for reason, by_name in found.items():
+        names = (
+            name if len(sizes) == planned[name] else ", ".join((name, *dict.fromkeys(filter(None, sizes))))
+            for name, sizes in by_name.items()
+        )
+        yield f"{'; '.join(names)}: {reason}"
 
 
 def _fastest(rows: Sequence[StudyRow], varied: Sequence[str]) -> Iterator[str]:

@@ -46,3 +46,18 @@ def test_a_cpu_device_has_no_marks(tmp_path: Path) -> None:
     assert found.report.study is not None
     assert {row.host_bound for row in found.report.study.rows} == {None}
     assert HOST_LIMITED not in render(found.report, ReportFormat.TXT, **found.given).decode()
+
+
+def test_cells_that_cannot_run_are_one_line_for_each_reason(tmp_path: Path) -> None:
+    """An implementation that lacks all of its sizes is named without them."""
+    run = StudyRun(tmp_path / "run")
+    for cell in run.stored.plan.cells:
+        if run.operator(cell).implementation == "jax" or ("compiled" in cell.model and "r=64" in cell.model):
+            run.did(cell, 0.5, series={}, unsupported="no JAX here")
+        else:
+            run.did(cell, 0.5)
+    run.finish()
+    section = study(reporting.make_all(run.paths).report)
+    assert section is not None
+    (lines,) = [one.lines for one in section.findings if one.badge is not None]
+    assert [line.partition(": ")[0] for line in lines] == ["softmax, compiled, fp32, r=64; softmax, jax, fp32"]
