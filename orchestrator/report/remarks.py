@@ -106,6 +106,10 @@ def _remarks(metric: Measured, *, interval: bool) -> Iterator[Remark]:
         yield Remark("contaminated by another process on the GPU")
     if metric.throttled and metric.slowdown_percent is not None:
         yield Remark("throttled for {} of the time", metric.slowdown_percent)
+    yield from _of_workload(metric)
+
+
+def _of_workload(metric: Measured) -> Iterator[Remark]:
     if isinstance(metric, Computed):
         yield from map(_fixed, _of_computed(metric))
     if isinstance(metric, PhaseMetrics) and metric.inference_latency_values and metric.inference_latency_ms is None:
