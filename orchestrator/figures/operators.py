@@ -20,7 +20,7 @@ class OperatorStatus(enum.StrEnum):
 
 
 class Grade(enum.StrEnum):
-    """Speed relative to the eager implementation of the same run."""
+    """Grade of a speed relative to the eager implementation in the same run (kinds/ops/analysis.py has the limits)."""
 
     EXCELLENT = "excellent"
     GOOD = "good"
@@ -30,7 +30,7 @@ class Grade(enum.StrEnum):
 
 
 class TimeName(enum.StrEnum):
-    """Times of an operator, as in protocol.result.ShapeResult. *_BACKWARD: forward and backward pass together."""
+    """Times of an operator's call. PURE: on the device. REAL: with the host. *_BACKWARD: forward and backward pass."""
 
     PURE = "pure"
     REAL = "real"
@@ -46,11 +46,11 @@ CELL_STATUS: Final = {
     OperatorStatus.UNSUPPORTED: Status.FAILED,
     OperatorStatus.MISSING: Status.MISSING,
 }
-"""Status of a row → status of its measurement."""
+"""Status of an operator's row → status of a cell, by which comparisons and thresholds treat the row."""
 
 
 class IntervalOver(enum.StrEnum):
-    """Values that an interval is computed from."""
+    """What the 95 % interval of a time is computed from: the times of the launches, or of the calls of a launch."""
 
     LAUNCHES = "launches"
     CALLS = "calls of a launch"
@@ -117,7 +117,7 @@ class OperatorRow(Part, frozen=True, kw_only=True):
         return self.times[name].call_ms if name in self.times else None
 
     def metric(self, name: TimeName) -> "OperatorMetric":
-        """Return the time `name` of the row as a measurement."""
+        """Return the time `name` of the row as a measurement, for comparisons and thresholds."""
         time = self.times.get(name)
         return OperatorMetric(
             cell=self.cell,
@@ -134,7 +134,7 @@ class OperatorRow(Part, frozen=True, kw_only=True):
 
 
 class OperatorMetric(Part, frozen=True, kw_only=True):
-    """One time of a row, with the fields that comparisons and thresholds read of every measurement (cells.py).
+    """One time of an operator's row, with the fields of Measured (cells.py) that comparisons and thresholds read.
 
     wrong: what differs from the reference, or "". call_ms: null without a result. peak_memory_mb, compile_cold_ms: only
     set in a study.
