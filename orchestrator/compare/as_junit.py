@@ -2,7 +2,8 @@
 
 A cell with a verdict of --fail-on is a failure. Cells that could not be judged come first, and are skipped unless
 --fail-on names them. Every other cell has passed. A cell that only the first run has is NOT COMPARABLE, and so is a
-cell of a device without a baseline cell. Other new cells are skipped. A verdict on a whole phase is a test case too.
+cell of a device that has no cell in the baseline. Other cells that only the second run has are skipped. A verdict on
+all cells of a phase together is a test case, too.
 """
 
 from collections.abc import Collection, Iterator, Sequence
