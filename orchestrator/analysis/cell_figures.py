@@ -77,7 +77,7 @@ def _greater(*sizes: int | None) -> int | None:
 
 
 def measured(fate: CellReport, valid: ValidLaunches, value: Callable[[LaunchEvidence], float | None]) -> Measured:
-    """Return the figures that all workloads have. fate: state of the cell. value: reads the main figure of a launch.
+    """Return those figures of a cell that every workload has. fate: its state. value: reads a launch's main figure.
 
     Memory is that of PyTorch's allocator, on a CPU device the resident memory of the process.
     """

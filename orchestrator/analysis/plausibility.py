@@ -39,7 +39,8 @@ class Reached:
 class Seen:
     """Facts of a cell's result that decide whether its time is plausible. flops: operations of an iteration.
 
-    generates: whether it writes text. covered: share of the measured time that its iterations add up to (least launch).
+    generates: whether it writes text. covered: share of a launch's measured time that its iterations add up to; the
+    least of the launches.
     """
 
     iteration_ms: float  # mean

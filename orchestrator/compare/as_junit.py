@@ -30,7 +30,7 @@ class _Case(NamedTuple):
 def to_junit(
     comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict], of_run: Sequence[Cause] = ()
 ) -> bytes:
-    """Render comparisons as JUnit XML. fail_on: verdicts that fail. of_run: a gate's causes, as test cases."""
+    """Render comparisons as JUnit XML. fail_on: verdicts that fail. of_run: a run's causes, also made test cases."""
     root = Element("testsuites", name="gpubench compare")
     for comparison in comparisons:
         suite = SubElement(

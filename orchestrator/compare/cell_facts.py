@@ -182,7 +182,7 @@ def not_watched(kind: str, throttled: bool | None) -> bool:  # noqa: FBT001  # a
 
 
 def unwatched(before: Place, after: Place) -> str:
-    """Return in words which run may have throttled unseen, without telemetry; "" if both have telemetry."""
+    """Return "throttling unknown in the first run" or the like, for runs without telemetry; "" if both have it."""
     who = [name for name, one in _sides(before, after) if not_watched(one.device.kind, one.cell.throttled)]
     return f"{UNWATCHED} in {' and '.join(who)}" if who else ""
 

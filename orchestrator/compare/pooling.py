@@ -56,11 +56,9 @@ def combined(places: Sequence[Place]) -> Place:
 def _launches(cells: Sequence[SideCell]) -> tuple[float, ...]:
     """Return the values of all launches of a cell on several boards, without the differences between the boards.
 
-    The margin already includes these differences.
-
-    The logarithms of each board are shifted to a common mean. Their distances from it are stretched, so that their
-    sample variance is the variance within boards, despite one mean per board. With one launch per board, returns the
-    values unchanged.
+    The margin already includes these differences. The logarithms of each board are shifted to a common mean. Their
+    distances from it are stretched, so that their sample variance is the variance within boards, despite one mean per
+    board. With one launch per board, returns the values unchanged.
     """
     logs = [[math.log(value) for value in cell.values] for cell in cells]
     launches = sum(map(len, logs))

@@ -52,8 +52,8 @@ _HOLDS: Final[Mapping[Bound, tuple[str, Callable[[float, float], bool]]]] = {
 class Threshold(Part, frozen=True, kw_only=True):
     """A limit of one figure in the cells that match. One of the four bounds is set. Empty lists match everything.
 
-    samples_per_epoch: only for epoch_time_s.
-    models: names of models or operators. implementations, shapes, times: only for operators.
+    models: names of models or operators. implementations, shapes, times: only for operators. samples_per_epoch: only
+    for epoch_time_s.
     """
 
     name: str

@@ -186,16 +186,17 @@ class ShapeFigures(Part, frozen=True, kw_only=True):
 
 
 class CompilationFigures(Part, frozen=True, kw_only=True):
-    """torch.compile in one cell, and the same cell without it.
+    """Figures of torch.compile in one cell, and the comparison with the same cell without it (eager).
 
     own: whether the model's code compiles itself, so there is no eager cell to compare with. cold: figures of the first
     launch, with empty caches; cached: medians of later launches. compile_ms: TorchDynamo and its backend;
     first_call_ms: the first iteration, compilation included. graph_breaks, recompilations: "file:line: reason", each
-    once. Errors of the outputs against eager (protocol.result.Compilation), the largest of all launches;
-    within_tolerance: by the relative error and the precision. speed_up: eager time over compiled time of an iteration,
-    with its 95 % interval; null beyond the tolerance. memory_of_eager: peak memory as a share of that of eager.
-    pays_after_iterations: iterations until a cold compilation has paid off; null where it never does. shapes: figures
-    of the first launch with changing input sizes (--compile-shapes), one for each way.
+    once. absolute_error, relative_error, cosine_distance: of the outputs, against those of eager
+    (protocol.result.Compilation), the largest of all launches; within_tolerance: by relative_error and precision.
+    speed_up: eager time over compiled time of an iteration, with its 95 % interval; null beyond the tolerance.
+    memory_of_eager: peak memory as a share of that of eager. pays_after_iterations: iterations until a cold compilation
+    has paid off; null where it never does. shapes: figures of the first launch with changing input sizes
+    (--compile-shapes), one for each way.
     """
 
     own: bool

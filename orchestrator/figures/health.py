@@ -69,8 +69,9 @@ class NodeHealth(Part, frozen=True, kw_only=True):
 
 
 class HealthReport(Part, frozen=True, kw_only=True):
-    """Health of all GPUs and of the machine. verdict: the gravest of them. level: name of a level of
-    configs/health.yaml, which decides what PASS requires.
+    """Health of all GPUs and of the machine. verdict: the gravest of them.
+
+    level: name of a level in configs/health.yaml, which decides what PASS requires.
     """
 
     level: str

@@ -30,7 +30,7 @@ class Grade(enum.StrEnum):
 
 
 class TimeName(enum.StrEnum):
-    """Times of an operator's call. PURE: on the device. REAL: with the host. *_BACKWARD: forward and backward pass."""
+    """Times of an operator's call. PURE: on the device. REAL: with the host. *_BACKWARD: both passes together."""
 
     PURE = "pure"
     REAL = "real"
@@ -57,7 +57,7 @@ class IntervalOver(enum.StrEnum):
 
 
 class OperatorTime(Part, frozen=True, kw_only=True):
-    """One time of a shape. call_ms: time of a call, median over calls, then over launches.
+    """One of the times of an operator at one shape. call_ms: time of a call, median over calls, then over launches.
 
     launch_values: time of each launch in ms. interval_percent: half of the 95 % interval of their mean, from three
     launches on; with fewer, of the mean call within a launch (median), and null below 20 calls. interval_over: which of
@@ -75,7 +75,7 @@ class OperatorRow(Part, frozen=True, kw_only=True):
 
     Backward times are missing if the operator has no gradient. sizes: dimensions of the shape. deviation: largest
     relative deviation from the fp64 reference. gb_per_second, tflops: rates of the forward pass, by its time without
-    host work ("pure"). memory_percent, compute_percent: these rates in percent of those of hbm and gemm in this run.
+    host work ("pure"). memory_percent, compute_percent: these rates in percent of those of the probes in this run.
     roof_percent: the larger of both (roofline). eager_percent: speed in percent of that of the eager implementation.
     graphed: whether pure times come from a CUDA graph, without the host; null on a CPU device. host_bound: whether the
     host mostly decides the pure time of the forward pass. throttled: in any launch; null where nobody watched.

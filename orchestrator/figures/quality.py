@@ -16,7 +16,7 @@ from protocol.result import SteadyState
 CLOCK_LIMIT_PERCENT: Final = 1.0
 """Change of the SM clock during a measurement above which it is UNSETTLED. The worker has the same limit for times."""
 LIMIT_PERCENT: Final = 2.0
-"""Largest half of a 95 % interval, and drift. Steady cells bound by an H200 differed by up to 1.9 % (margins.yaml)."""
+"""Limit of drift, and of half a 95 % interval: steady cells bound by an H200 differed by up to 1.9 % (margins.yaml)."""
 POWER_SETTLES_S: Final = 2.0
 """Profiles that measure at least this long also warm up long enough to see the clock fall at the power limit."""
 SPREAD_LIMIT_PERCENT: Final = 5.0

@@ -22,10 +22,10 @@ def injected(
     paces: Mapping[str, Mapping[str, RateVerdict]],
     too_hot: Collection[str],
 ) -> Iterator[InjectedReport]:
-    """Yield the outcome of each fault. good: launches with a result. uncounted: those without, which count only if they
-    found the fault.
+    """Yield the outcome of each fault. good: launches with a result.
 
-    paces: verdicts on the speed of each GPU (rate_checks.paces). too_hot: UUIDs of GPUs that reached their limit.
+    uncounted: launches without a valid result, which count only if they found the fault. paces: verdicts on the speed
+    of each GPU (rate_checks.paces). too_hot: UUIDs of GPUs that reached their temperature limit.
     """
     by_uuid = {device.uuid: device for device in devices}
     for request in faults:

@@ -24,7 +24,7 @@ _SLICE = "a slice of a GPU has no links of its own"
 
 
 class Accused(NamedTuple):
-    """culprits: devices that explain wrong copies, as `blame.culprits` returns them. labels: UUID → label, "GPU 0"."""
+    """Devices that explain wrong copies (culprits), as `blame.culprits` returns them. labels: UUID → "GPU 0"."""
 
     culprits: Mapping[str, int]
     labels: Mapping[str, str]

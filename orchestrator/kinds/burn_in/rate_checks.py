@@ -36,7 +36,7 @@ _PACES: Final = {
 BESIDE: Final = {
     workload: f"speed in the check {workload}" for workload in (Workload.SOAK, Workload.TRUTH, Workload.REPLAY)
 }
-"""Check whose rate depends on one GPU alone → name of the rate. Each is compared with siblings by itself."""
+"""Check whose rate is the GPU's own → name of the rate. Judged one by one: steady load would hide noisier training."""
 NOT_DECIDED: Final = "not decided: "
 """First words of the reason why a measured rate has no verdict yet."""
 _WAITED: Final = "the GPU waited for the host, so its rate is the host's"

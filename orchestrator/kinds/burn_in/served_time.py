@@ -15,8 +15,7 @@ from typing import Final, NamedTuple
 from protocol.failure import Phase
 
 ORDINARY_S: Final = 20.0
-"""Most seconds of a gap that count: on a node the import took 12 s, a first context 5 s, a later launch 0.5 to 1.3 s.
-"""
+"""Most seconds of a gap that count: on a node, import took 12 s, a first context 5 s, later launches 0.5 to 1.3 s."""
 SHARE: Final = 0.95
 LATE_S: Final = 10.0  # A device must serve SHARE of the requested time, less this and one cell
 LONG_S: Final = 60.0  # Longer unexplained gaps are reported: nothing planned takes so long

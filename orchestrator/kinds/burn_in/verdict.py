@@ -22,8 +22,7 @@ from protocol.cell import Workload
 from protocol.verification import Mismatch
 
 ALGORITHM_ELEMENTS: Final = 1000
-"""Least number of output elements that differ if a library chose another algorithm. Fewer are taken for flipped bits.
-"""
+"""Least output elements that differ if a library chose another algorithm. Fewer are taken for flipped bits."""
 
 
 @dataclass(frozen=True)

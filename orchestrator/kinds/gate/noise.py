@@ -19,8 +19,7 @@ from orchestrator.kinds.gate import planning
 from orchestrator.stats import pooled
 
 TOO_NOISY: Final = 0.1
-"""Standard deviation between launches, as a share, above which a warning is given: at 0.03 never [sim, docs/gate.md].
-"""
+"""Standard deviation between launches, as a share, that gives a warning; at 0.03 none is given [sim, docs/gate.md]."""
 LEAST_DEGREES: Final = 2
 """Least degrees of freedom for which a cell's noise is known: two launches of both sides, or three of one."""
 HELP: Final = "What helps: end other programs, fixed cores (taskset), more time (--time-limit)"

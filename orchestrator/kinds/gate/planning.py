@@ -49,7 +49,7 @@ def shows_noise(cell: Cell) -> bool:
 
 
 def compared(gate: Gate, plan: Plan) -> tuple[tuple[str, ...], ...]:
-    """Return the ids of cells that are measured for one comparison: a cell and its partner, or one cell alone."""
+    """Return groups of cell ids, one for each comparison: a cell and its partner, or with a baseline one cell alone."""
     return tuple(partners(gate, plan).items()) if gate.sides else tuple((cell.id,) for cell in plan.cells)
 
 

@@ -102,7 +102,7 @@ def _to_do(rows: Sequence[OperatorRow]) -> Iterator[str]:
 
 
 def _categories(rows: Sequence[OperatorRow], *, together: bool = False) -> Table:
-    """Return a table of right results, speeds and grades, by category and implementation. together: by category."""
+    """Return a table of right results, speeds and grades by category, and unless `together` also by implementation."""
     found: dict[tuple[str, ...], list[OperatorRow]] = {}
     for row in rows:
         found.setdefault((row.category,) if together else (row.category, _name(row)), []).append(row)
