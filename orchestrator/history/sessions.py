@@ -20,7 +20,7 @@ _Place = tuple[str, CellKey]
 def spread(records: Iterable[RunRecord], side: Side, others: frozenset[str], margins: Margins) -> SessionSpread | None:
     """Return the spread between sessions in those recorded runs that have the cells and the stack of `side`.
 
-    others: ids of runs to ignore. margins: supplies what cannot be learned. None if nothing can be learned.
+    others: ids of runs to ignore. margins: supplies what cannot be learned. None with fewer than three such runs.
     """
     host = {place: cell_facts.measures_host(one, one) for place, one in pairing.places(side).items() if one.cell.values}
     found = [

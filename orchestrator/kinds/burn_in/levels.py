@@ -61,7 +61,7 @@ class OnDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class HeatSoakRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When a GPU counts as warm: its hottest window rose by at most rise_c degrees Celsius over `windows` windows.
 
-    At the latest after most_s seconds, or most_share of the duration. A window is ten seconds (stats/windows.py).
+    At the latest after most_s seconds or most_share of the duration, whichever is shorter. A window is ten seconds.
     """
 
     rise_c: float

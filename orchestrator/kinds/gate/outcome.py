@@ -76,7 +76,7 @@ def _advised(cell: ComparedCell, advice: str) -> ComparedCell:
 def _figures(
     before: Side, after: Side, named: Mapping[CellKey, str]
 ) -> Iterator[tuple[str, Mapping[str, tuple[float | None, float | None]]]]:
-    """Yield (name, figure → its values on both sides) of each cell on each GPU. named: names to show for keys."""
+    """Yield (name, figure → its values on both sides) of each compared cell on each GPU. named: key → name to show."""
     first = {(cell.gpu_uuid, cell.key): cell for cell in before.cells}
     any_gpu: dict[CellKey, Mapping[str, float]] = {cell.key: cell.figures for cell in before.cells}
     labels = {device.gpu_uuid: device.label for device in after.devices}
