@@ -1,4 +1,4 @@
-"""Attribute failures to the model, the device, or an earlier hardware failure. Pure."""
+"""Attribute failed launches to the model, the device, or an earlier hardware failure. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ _MEASURED: Final = frozenset({Status.OK, Status.DEGRADED})
 
 
 class Fault(NamedTuple):
-    """Attribution of a failure. text: the reason. blame: None if neither the model nor the device is blamed."""
+    """Cause of a failed launch. blame: the model, the device or UNKNOWN; None for another cause. text: the reason."""
 
     blame: Blame | None
     text: str
 
 
 def attribute_failures(archive: Archive, evidence: Evidence) -> Mapping[int, Fault]:
-    """Return the attribution of each failure that has one, by the number of its launch."""
+    """Return launch number → cause of its failure, without the launches whose failure needs no explanation."""
     run = _Run(archive, evidence.outcomes)
     failed = ((attempt, attempt.failure) for attempt in archive.attempts if attempt.failure is not None)
     faults = {attempt.start.launch: _attribute(run, attempt, failure) for attempt, failure in failed}
@@ -86,13 +86,16 @@ def _model_or_device(run: _Run, attempt: Attempt, failure: Failure) -> Fault:
 
 
 def _by_another_model(run: _Run, attempt: Attempt, failure: Failure) -> Fault | None:
-    """Blame device or model, judging by other models' launches on the same GPU; None if these show nothing."""
+    """Blame the GPU or the model for a failure, by launches of other models on that GPU; None if they show nothing."""
     device = run.archive.devices[attempt.start.device]
     if device.kind is not DeviceKind.CUDA or not _points_at_device(run, attempt, failure):
         return None
     here = [other for other in run.archive.attempts if other.start.device == device.uuid]
     place = here.index(attempt)
-    before, after = _ended_well(run, here[:place][::-1], attempt), _ended_well(run, here[place + 1 :], attempt)
+    before, after = (
+        _first_other_model(run, here[:place][::-1], attempt),
+        _first_other_model(run, here[place + 1 :], attempt),
+    )
     for other, well in chain(after, before):
         if not well:
             return Fault(Blame.DEVICE, f"probably the device: {other} failed on it too, with no result in between")
@@ -101,8 +104,11 @@ def _by_another_model(run: _Run, attempt: Attempt, failure: Failure) -> Fault | 
     return None
 
 
-def _ended_well(run: _Run, attempts: Iterable[Attempt], attempt: Attempt) -> Sequence[tuple[str, bool]]:
-    """Return (model, success) of the first attempt by another model that tests the device; () if none does."""
+def _first_other_model(run: _Run, attempts: Iterable[Attempt], attempt: Attempt) -> Sequence[tuple[str, bool]]:
+    """Return ((model, measured),) of the first of `attempts` at another model that tests the device of `attempt`.
+
+    Empty if there is none, or if an attempt at the model of `attempt` has a result before it.
+    """
     own = run.archive.cells[attempt.start.cell].model
     for other in attempts:
         cell, failed = run.archive.cells[other.start.cell], other.failure
@@ -115,7 +121,7 @@ def _ended_well(run: _Run, attempts: Iterable[Attempt], attempt: Attempt) -> Seq
 
 
 def _points_at_device(run: _Run, attempt: Attempt, failure: Failure) -> bool:
-    """Whether a faulty device may be the cause. False for a launch on several devices: any may be faulty."""
+    """Whether the failure may be due to its device. False for a launch on several devices: any may be faulty."""
     alone = len(run.archive.cells[attempt.start.cell].devices) == 1
     points = failure.category in POINTS_AT_DEVICE and not failure.stopped
     return alone and points and failure.phase not in BEFORE_DEVICE

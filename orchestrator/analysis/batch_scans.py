@@ -1,4 +1,4 @@
-"""Results of scans for the batch size: figures of each size, the largest that fits, the best one. Pure."""
+"""Results of batch size scans (`-b auto`): figures of each tried size, the largest that fits, the best. Pure."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -18,7 +18,7 @@ BOUNDS: Final = {
     "cap": "the largest size that is tried",
     "time": "the time that one iteration may take",
 }
-"""Bound of a scan → its words in the report."""
+"""What kept a scan from a larger batch (`batch_scan.bound`) → words of the report; other bounds are shown as is."""
 
 
 def batch_scans(archive: Archive, evidence: Evidence) -> Iterator[BatchScan]:
@@ -27,7 +27,7 @@ def batch_scans(archive: Archive, evidence: Evidence) -> Iterator[BatchScan]:
 
 
 def is_an_answer(archive: Archive, evidence: Evidence, attempt: Attempt) -> bool:
-    """Whether the attempt failed only because a scan tried a batch size that is too large."""
+    """Whether the attempt belongs to a batch size scan that uses its failure as an answer: this size is too large."""
     if attempt.failure is None or archive.replay.state.cells[attempt.start.cell].batch_size != AUTO:
         return False
     tried = archive.replay.without(evidence.damaged).state.slots[attempt.slot].tried

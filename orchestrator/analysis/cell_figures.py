@@ -68,7 +68,7 @@ def mb(size: int | None) -> float | None:
 
 
 def peak(memory: Memory) -> int | None:
-    """Return the allocator's peak in bytes, of warm-up or measurement, whichever is larger; None on a CPU device."""
+    """Return the peak of PyTorch's allocator in bytes over warm-up and measurement; None on a CPU device."""
     return _greater(memory.cold_allocated_bytes, memory.warm_allocated_bytes)
 
 
@@ -77,7 +77,10 @@ def _greater(*sizes: int | None) -> int | None:
 
 
 def measured(fate: CellReport, valid: ValidLaunches, value: Callable[[LaunchEvidence], float | None]) -> Measured:
-    """Return the figures of every workload. value: reads a launch's main figure. On CPUs, memory is resident memory."""
+    """Return those figures of a cell that every workload has. fate: its state. value: reads a launch's main figure.
+
+    Memory is that of PyTorch's allocator, on a CPU device the resident memory of the process.
+    """
     figures, launches = valid.figures, valid.launches
     on_cpu = valid.device.kind is DeviceKind.CPU
     states = [launch.result.warm_up.steady_state for launch in launches]
@@ -181,7 +184,7 @@ def _statistics(valid: ValidLaunches) -> Statistics | None:
 
 
 def load(base: Measured, valid: ValidLaunches) -> LoadMetrics:
-    """Return the figures of a load cell. base: the figures that every workload has."""
+    """Return the figures of a cell that loads its model. base: the figures that every workload has."""
     return LoadMetrics(
         **asdict(base),
         model_load_time_ms=valid.mean_ms(SeriesName.ITERATION),
@@ -227,7 +230,7 @@ def _each(energy_j: float | None, tokens: int | None) -> float | None:
 
 
 def generation(base: Measured, valid: ValidLaunches, plausibility: Plausibility) -> GenerationMetrics:
-    """Return the figures of a generation cell. base: the figures that every workload has."""
+    """Return the figures of a cell that generates text. base: the figures that every workload has."""
     figures, cell = valid.figures, valid.cell
     between = figures.pooled.get(SeriesName.INTER_TOKEN) if figures else None
     tokens, expected = (figures.tokens, figures.tokens_expected) if figures else (None, None)
@@ -274,7 +277,10 @@ def probe(base: Measured, valid: ValidLaunches, spec: ModelSpec) -> ProbeMetrics
 
 
 def seen(valid: ValidLaunches, *, generates: bool) -> Seen | None:
-    """Return the facts that decide a cell's plausibility; None without a result. generates: the cell writes text."""
+    """Return the facts that decide whether a cell's time is plausible; None without a result.
+
+    generates: whether the cell writes text.
+    """
     iteration_ms = valid.mean_ms(SeriesName.ITERATION)
     if not valid.launches or not iteration_ms:
         return None
@@ -304,7 +310,7 @@ LAUNCH_VALUE: Final[Mapping[Workload, Callable[[LaunchEvidence], float | None]]]
     Workload.GENERATION: lambda launch: launch.figures.tokens_per_second,
     Workload.PROBE: _rate_of_probe,
 }
-"""The main figure of a launch, which comparisons use; checks of a burn-in have none."""
+"""Workload → function that reads a launch's main figure, by which launches are compared: a rate, or ms of loading."""
 
 
 def _per_output_token(whole_ms: float | None, first_ms: float | None, new_tokens: int | None) -> float | None:
@@ -314,7 +320,7 @@ def _per_output_token(whole_ms: float | None, first_ms: float | None, new_tokens
 
 
 def _best_tflops(launch: LaunchEvidence) -> float | None:
-    """Return the TFLOPS of the fastest iteration, measured or in the search for a shape; None without times."""
+    """Return the TFLOP/s of a probe's fastest iteration, its search for the best matrix shape included."""
     means_ms = launch.figures.means_ms
     times_ms = (means_ms.get(SeriesName.BEST), means_ms.get(SeriesName.ITERATION), launch.figures.quickest_block_ms)
     return _tflops(launch, min((time_ms for time_ms in times_ms if time_ms), default=None))
@@ -335,6 +341,6 @@ def _gb_per_sec(launch: LaunchEvidence, series: SeriesName) -> float | None:
 
 
 def _model_bytes(launch: LaunchEvidence) -> int:
-    """Return the allocator's peak while the model is loaded; on a CPU device, bytes of parameters and buffers."""
+    """Return the allocator's peak in bytes with the model loaded; on a CPU device, the size of the model."""
     allocated = peak(launch.result.memory)
     return launch.result.memory.model_bytes if allocated is None else allocated

@@ -17,7 +17,7 @@ from protocol.cell import CompileMode, Precision, device_label
 from protocol.result import Compilation, Result
 
 TOLERANCE: Final = {Precision.FP32: 1e-3, Precision.TF32: 1e-2, Precision.FP16: 1e-2, Precision.BF16: 5e-2}
-"""Largest error of a compiled output, relative to the largest eager one: a compiler may reorder sums."""
+"""Precision → largest accepted error of a compiled model's outputs, as a share: a compiler may reorder sums."""
 
 
 def of_launches(results: Sequence[Result], precision: Precision) -> CompilationFigures | None:
@@ -45,13 +45,13 @@ def of_launches(results: Sequence[Result], precision: Precision) -> CompilationF
 
 
 def beside_eager(results: Sequence[ModelResult]) -> tuple[ModelResult, ...]:
-    """Return the results in the same order. Each compiled cell is compared with the eager cell of the run."""
+    """Return the results in their order, each compiled cell completed with its speed-up over the same eager cell."""
     eager = {_apart_from_mode(one): one for one in results if one.compile_mode == CompileMode.EAGER}
     return tuple(_compared(one, eager.get(_apart_from_mode(one))) for one in results)
 
 
 def causes(report: Report) -> Iterator[Cause]:
-    """Yield a cause of the exit code for each compiled model with wrong outputs. It names the first wrong cell."""
+    """Yield a cause of exit code 1 for each compiled model with wrong outputs. It names the first wrong cell."""
     labels = {
         gpu.gpu_uuid: device_label(gpu.kind, gpu.gpu_uuid, gpu.gpu_id, gpu.slice_index) for gpu in report.gpu_info
     }
@@ -111,7 +111,7 @@ def _pays_after(first_call_ms: float | None, eager_ms: float, compiled_ms: float
 
 
 def _half_width(metric: Measured) -> float | None:
-    """Return half of the 95 % interval of the time, as a share: over launches, or if unknown within launches."""
+    """Return half of the 95 % interval of a cell's time as a share, between launches or, if unknown, within them."""
     over_launches = metric.launch_interval_percent
     return metric.relative_half_width if over_launches is None else over_launches / 100
 

@@ -45,7 +45,10 @@ class Point(NamedTuple):
 
 
 class SideBySide(NamedTuple):
-    """Results of one cell on identical devices. figure: the one compared. reasons: why a point is excluded, or None."""
+    """Results (points) of one cell on identical devices. figure: the compared one.
+
+    reasons: for each point, why it is excluded from the comparison, or None.
+    """
 
     group: Group
     figure: Figure
@@ -56,7 +59,7 @@ class SideBySide(NamedTuple):
 def side_by_side(
     devices: Sequence[Device], results: Sequence[ModelResult], probes: Sequence[ProbeMetrics]
 ) -> tuple[SideBySide, ...]:
-    """Return each cell that was planned on two or more identical devices (same name, kind and memory)."""
+    """Return the results of each cell that was planned on two or more identical devices (same name, kind, memory)."""
     by_uuid = {device.uuid: device for device in devices}
     groups: dict[Group, list[tuple[Device, Measured]]] = {}
     for uuid, key, metric in measured(results, probes):
@@ -67,12 +70,12 @@ def side_by_side(
 
 
 def spreads(sides: Sequence[SideBySide]) -> tuple[Spread, ...]:
-    """Return for each cell how far its identical devices differ. sides: as by `side_by_side`."""
+    """Return how far identical devices differ, for each cell. sides: the results, from `side_by_side`."""
     return tuple(_spread(side) for side in sides)
 
 
 def measured(results: Sequence[ModelResult], probes: Sequence[ProbeMetrics]) -> Iterator[tuple[str, CellKey, Measured]]:
-    """Yield every measurement: UUID of the device, key of the cell, figures."""
+    """Yield (UUID of the device, key of the cell, figures) of every cell in the results and probes."""
     for result in results:
         for key, metric in keys.of_model(result):
             yield result.gpu_uuid, key, metric

@@ -1,4 +1,4 @@
-"""Read the verifications of burn-in launches whose results do not count: wrong bits still count as faults."""
+"""Read what burn-in launches without a valid result verified: wrong bits (mismatches) in them still are faults."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -19,7 +19,7 @@ _SEEN: Final = msgspec.json.Decoder(Seen)
 
 
 def read_verification(archive: Archive, attempt: Attempt, devices: tuple[str, ...]) -> dict[str, Verification]:
-    """Return by device what was verified in a launch whose result does not count; empty if nothing was."""
+    """Return device UUID → what a launch without a valid result verified there; empty if nothing is known."""
     if attempt.withdrawn is not None:
         with suppress(ResultFileError):  # damaged: use the files of mismatches
             result = archive.withdrawn_result(attempt)
@@ -30,7 +30,7 @@ def read_verification(archive: Archive, attempt: Attempt, devices: tuple[str, ..
 
 
 def _read_mismatches(paths: LaunchPaths, attempt: Attempt, devices: tuple[str, ...]) -> Verification:
-    """Read one process's file of mismatches. The file exists only after a mismatch, so an empty one counts as one."""
+    """Read the file in which a process lists its mismatches. It exists only after one: an empty file counts as one."""
     lines: list[bytes] = []
     try:
         lines = safe_read.read(paths.mismatches, cap_bytes=CAP_BYTES).split(b"\n")
@@ -49,7 +49,7 @@ def _read_mismatches(paths: LaunchPaths, attempt: Attempt, devices: tuple[str, .
 
 
 def _read_lines(lines: list[bytes], attempt: Attempt, devices: tuple[str, ...]) -> Iterator[Seen]:
-    """Yield the valid lines. Invalid lines were cut off when the worker died or the disk was full."""
+    """Yield the mismatches of a file's valid lines. The others were cut off: the worker died, or the disk was full."""
     for line in lines:
         with suppress(msgspec.MsgspecError, UnicodeDecodeError):
             seen = _SEEN.decode(line)

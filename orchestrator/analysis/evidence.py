@@ -44,7 +44,10 @@ _NO_SERIES: Final[dict[str, bytes]] = {}
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class LaunchEvidence:
-    """Figures and telemetry of a launch with a result. beside: another process that was seen on its GPU."""
+    """Figures and telemetry of a launch with a result. stalls: times in which its worker was suspended (burn-in only).
+
+    rates: work per second in windows of ten seconds (burn-in only). beside: another process that was seen on its GPU.
+    """
 
     result: Result  # without blocks, series and course of the warm-up, to save memory
     figures: LaunchFigures
@@ -58,7 +61,10 @@ class LaunchEvidence:
 
 @dataclass(frozen=True)
 class DeviceEvidence:
-    """Telemetry of a device. utilization_percent, power_w: means from the first launch to the last."""
+    """Telemetry of a device. utilization_percent, power_w: means from the first launch to the last.
+
+    climates, traces: boot of the host → readings for the heat soak of a burn-in, and for charts.
+    """
 
     utilization_percent: float | None = None
     power_w: float | None = None
@@ -68,7 +74,12 @@ class DeviceEvidence:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything that `report_builder.merge` needs in addition to the archive. damaged: launch → what is wrong."""
+    """Everything that `report_builder.merge` needs in addition to the archive.
+
+    outcomes, cells: by cell id. launches: by launch number. devices, clocks: by UUID. courses: health signals in time.
+    suspect: ids of cells that ran out of memory only on their GPU. uncounted: launch → device → what a burn-in launch
+    without a valid result verified.
+    """
 
     outcomes: Mapping[str, CellOutcome]
     launches: Mapping[int, LaunchEvidence]
@@ -83,7 +94,7 @@ class Evidence:
 
 
 def gather(archive: Archive, *, goes_on: bool = False) -> Evidence:
-    """Read every result and the telemetry around it. goes_on: a process still works on the run."""
+    """Reduce all result files and telemetry of a run. goes_on: whether the run is still running."""
     damaged: dict[int, str] = {}
     launches: dict[int, LaunchEvidence] = {}
     cells: dict[str, CellFigures] = {}
@@ -148,7 +159,7 @@ def _results(archive: Archive, attempts: Sequence[Attempt], damaged: dict[int, s
 
 
 def _samples(archive: Archive, device: Device) -> dict[str, tuple[Sample, ...]]:
-    """Return the samples of a device by boot of the host: monotonic times of different boots overlap."""
+    """Return boot of the host → telemetry samples of a device: monotonic times of different boots overlap."""
     path = archive.paths.samples(device.uuid)
     boots = dict.fromkeys(segment.boot_id for segment in archive.segments)
     if device.kind is not DeviceKind.CUDA:
@@ -157,7 +168,7 @@ def _samples(archive: Archive, device: Device) -> dict[str, tuple[Sample, ...]]:
 
 
 def _worked(archive: Archive) -> dict[str, Span]:
-    """Return first start and last end of the attempts, in monotonic ns, by boot of the host; 0 without attempts."""
+    """Return, by boot of the host, the first start and the last end of its attempts in monotonic ns; 0 if unknown."""
     attempts: dict[str, list[Attempt]] = {segment.boot_id: [] for segment in archive.segments}
     for attempt in archive.attempts:
         attempts[attempt.segment.boot_id].append(attempt)
@@ -220,7 +231,10 @@ def _launch(device: Device, result: Result, track: Track, beside: str, interner:
 
 
 def _rates(result: Result, suspended: Sequence[Span]) -> tuple[Window, ...]:
-    """Return the rates of a burn-in cell in operations (if unknown: iterations) per second, without stalled blocks."""
+    """Return a burn-in launch's rates in windows of ten seconds, in operations (if unknown: iterations) per second.
+
+    Measured blocks in which the worker was suspended are left out.
+    """
     blocks = [
         (block.start_ns, block.end_ns, block.iterations)
         for block in result.blocks
@@ -231,7 +245,7 @@ def _rates(result: Result, suspended: Sequence[Span]) -> tuple[Window, ...]:
 
 
 def kind_of_work(cell: Cell, batch_size: int) -> str:
-    """Return a key that is equal for launches with comparable rates. Training steps differ by batch size."""
+    """Return a key that burn-in launches with comparable rates share. Training steps also differ by batch size."""
     size = f" b{batch_size}" if cell.workload is Workload.REPLAY else ""
     return f"{cell.workload} {cell.model} {cell.precision}{size}"
 
@@ -244,7 +258,7 @@ def mean(values: Iterable[float | None]) -> float | None:
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """Switch Python's cyclic garbage collector off: evidence has no cycles, and 100,000 results slow it down."""
+    """Switch Python's garbage collector off in a `with` block: results have no cycles, and 100,000 slow it down."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -29,7 +29,8 @@ def verdict(
 ) -> RunVerdict:
     """Return the exit code and its reasons. Slow GPUs and cells that do not fit in memory do not change the code.
 
-    short: text about cells that have fewer launches than planned. additions: findings of the kind of run.
+    judged: verdicts on health. additions: findings of the kind of run. slow: verdict on each GPU among its siblings.
+    short: describes cells with fewer launches than planned, such as "measured by fewer launches than planned".
     """
     causes = tuple(_causes(archive, evidence, judged, additions, counts=counts, short=short))
     remarks: list[str] = []
@@ -45,7 +46,7 @@ def verdict(
 
 
 def describe_slow_gpus(slow: Iterable[Standing]) -> Iterator[str]:
-    """Yield a sentence for each slow GPU. GPUs with the verdict SPLIT share one sentence."""
+    """Yield a sentence for each slow GPU. The GPUs of a SPLIT (fast and slow groups) share one sentence."""
     findings = [standing for standing in slow if standing.verdict.is_finding]
     yield from dict.fromkeys(
         f"{standing.verdict}: {standing.why}"

@@ -1,4 +1,4 @@
-"""Compare each cell on one device at work alone and with all devices at work, by geometric means. Pure."""
+"""Compare each cell with only its device at work (solo) and with all at work (loaded), by geometric means. Pure."""
 
 from collections.abc import Iterator, Sequence
 from statistics import geometric_mean
@@ -30,7 +30,7 @@ class _Both(NamedTuple):
 def full_node(
     devices: Sequence[Device], results: Sequence[ModelResult], probes: Sequence[ProbeMetrics]
 ) -> tuple[FullNode, ...]:
-    """Return a comparison for each cell that a device was to measure in both modes, in the order of the results."""
+    """Return a comparison for each cell that is planned in both modes on a device, in the order of the results."""
     cells = list(_both(devices, results, probes))
     reasons = [_not_comparable(cell) for cell in cells]
     pairs = [_pair(cell) for cell, reason in zip(cells, reasons, strict=True) if reason is None]

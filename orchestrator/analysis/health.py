@@ -1,4 +1,4 @@
-"""Turn observed health signals into verdicts and into reasons for the exit code."""
+"""Turn health signals of GPUs and machine (errors, temperature, links) into verdicts and reasons for the exit code."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -33,11 +33,14 @@ _ALIKE: Final = {
     "pcie_width": "PCIe lanes",
     "memory_total_bytes": "bytes of memory",
 }
-"""Properties that identical GPUs of a healthy machine share."""
+"""Property → its name in messages. In a healthy machine, identical GPUs agree in each."""
 
 
 def health(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault], level: str) -> HealthReport:
-    """Return the verdicts on GPUs and machine. level: name in configs/health.yaml, decides what PASS requires."""
+    """Return the verdicts on GPUs and machine. faults: launch → cause of its failure.
+
+    level: name of a level in configs/health.yaml, which decides what PASS requires.
+    """
     rules, devices = limits.load(), archive.stored.devices
     accusing = {launch for launch, fault in faults.items() if fault.blame is Blame.DEVICE}
     worked = _worked(archive)
@@ -147,7 +150,7 @@ def _kind(device: Device) -> tuple[str, int | None]:
 
 
 def _worked(archive: Archive) -> dict[str, dict[Segment, Span]]:
-    """Return start and end (ns) of each device's launches in each session, by UUID and session."""
+    """Return UUID → session → when the device's first launch began and its last one ended, in monotonic ns."""
     by_device: dict[str, dict[Segment, Span]] = {}
     for attempt in archive.attempts:
         for uuid in archive.cells[attempt.start.cell].devices:
@@ -159,7 +162,7 @@ def _worked(archive: Archive) -> dict[str, dict[Segment, Span]]:
 
 
 def _work(archive: Archive, worked: Mapping[str, Mapping[Segment, Span]], uuid: str = "") -> Iterator[Work]:
-    """Yield the time span of work in each session: of the GPU `uuid`, or of all GPUs if that GPU never worked."""
+    """Yield when the GPU `uuid` was at work in each session; if it never was or is "", when any GPU was at work."""
     gpus = [other.uuid for other in archive.stored.devices if other.kind is DeviceKind.CUDA]
     of = [worked[gpu] for gpu in ([uuid] if uuid in worked else gpus) if gpu in worked]
     for segment in dict.fromkeys(archive.segments):

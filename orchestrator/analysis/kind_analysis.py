@@ -18,7 +18,8 @@ from orchestrator.state.archive import Archive
 class KindAnalysis:
     """Findings of a kind of run, in addition to those of cells and health.
 
-    incomplete: reasons for the exit code that are listed before the reasons of cells. unknown: those listed after them.
+    incomplete, unknown, faults: reasons for the exit code. The report lists `incomplete` before the reasons of cells,
+    and `unknown` after them. warnings: remarks without influence on the exit code.
     """
 
     burn_in: BurnInReport | None = None
@@ -32,9 +33,10 @@ class KindAnalysis:
 
 @dataclass(frozen=True)
 class ReportTerms:
-    """How a kind of run is reported: configuration shown, wording, additional findings.
+    """How a kind of run is reported. as_reported: returns the configuration that the report shows.
 
-    health_level: name of a level in configs/health.yaml, which decides what PASS requires.
+    health_level: name of a level in configs/health.yaml, which decides what PASS requires. short_of_launches: describes
+    cells with fewer launches than planned. analyse: returns additional findings. judge: causes of the exit code.
     """
 
     health_level: str = "benchmark"

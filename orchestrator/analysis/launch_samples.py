@@ -1,6 +1,6 @@
 """Values that a run's launches measured, read launch by launch to save memory.
 
-Results that the cell's figures exclude are read too, and marked. About 300 bytes per launch stay in memory.
+Launches that do not count for their cell's figures are read too, and marked. About 300 bytes per launch stay in memory.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -21,13 +21,16 @@ from protocol.result import Result
 
 LOST: Final = "its result file is missing or damaged"
 _OWN_ITERATIONS: Final[Mapping[str, int | None]] = MappingProxyType({"latency": 1, "inter_token": None, "best": None})
-"""Series that are not measured block by block → iterations that a value covers."""
+"""Series without measured blocks → iterations that each value covers; None if a value is no whole iteration."""
 
 _Usual = Mapping[str, tuple[float, float]]  # Series → the range without outliers, in ms
 
 
 class _Kept(msgspec.Struct, frozen=True, gc=False):
-    """A launch with a result, and what is needed to read its result file again."""
+    """A launch with a result, and what is needed to read its file again. promised: SHA-256 of the file.
+
+    excluded: why it does not count for its cell's figures, or "". value: its main figure, over `iterations`.
+    """
 
     launch: int
     round: int
@@ -46,7 +49,7 @@ class _OfCell(NamedTuple):
 
 
 def of_run(archive: Archive, evidence: Evidence) -> Samples:
-    """Return a function that reads the launches of a cell. It keeps neither archive nor evidence in memory."""
+    """Return a function that reads the launches of a cell by its id. It keeps neither archive nor evidence alive."""
     cells = {name: _of_cell(tries, archive.cells[name], evidence) for name, tries in archive.tries.items()}
     paths, devices = archive.paths, frozenset(archive.devices)
 

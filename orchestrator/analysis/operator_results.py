@@ -17,17 +17,17 @@ _WITHOUT_SHAPES: Final = {
     Status.DOES_NOT_FIT: OperatorStatus.UNSUPPORTED,
     Status.FAILED: OperatorStatus.FAILED,
 }
-"""State of a cell without a counted launch → status of its shapes. Others are missing, an interrupted cell too."""
+"""Status of a cell without a valid launch → status of its shapes. In every other state its shapes are MISSING."""
 
 
 def shape_results(cell: Cell, shape: OperatorShape, evidence: Evidence) -> list[ShapeResult]:
-    """Return the results for the shape, of all launches that count for the cell."""
+    """Return the results for one shape from the launches of a cell, without launches that do not count."""
     launches = [evidence.launches[number].result.shapes for number in evidence.outcomes[cell.id].valid_launches]
     return [one for shapes in launches for one in shapes if one.shape == shape.name]
 
 
 def fate(found: Sequence[ShapeResult], cell: Cell, evidence: Evidence) -> tuple[OperatorStatus, str]:
-    """Return the status of a shape and its reason. One wrong result makes it WRONG, else one good result OK."""
+    """Return status and reason of a shape with the results `found`: one wrong makes it WRONG, else one good OK."""
     if wrong := [one.wrong for one in found if one.wrong]:
         return OperatorStatus.WRONG, wrong[0]
     if any(not one.error and not one.unsupported for one in found):
@@ -41,7 +41,7 @@ def fate(found: Sequence[ShapeResult], cell: Cell, evidence: Evidence) -> tuple[
 
 
 def call_time(name: str, found: Sequence[ShapeResult]) -> OperatorTime | None:
-    """Return the time per call of the series `name` over launches; None if no launch has a time above zero."""
+    """Return the time of a shape's call, over launches; None without times above zero. name: series, such as "pure"."""
     unpacked = (floats.unpack(one.series[name]) for one in found if name in one.series)
     launches = [times for times in unpacked if times and median(times) > 0]
     if not launches:
@@ -59,13 +59,19 @@ def call_time(name: str, found: Sequence[ShapeResult]) -> OperatorTime | None:
 
 
 def median_ms(found: Sequence[ShapeResult], name: str) -> float | None:
-    """Return the median over launches of each launch's median of the series `name`, in ms; None without times."""
+    """Return a shape's time in ms: the median over launches of the median within a launch; None without times.
+
+    name: the series of times, such as "pure" (device time) or "host" (host time).
+    """
     values = [median(floats.unpack(one.series[name])) for one in found if name in one.series]
     return median(values) if values else None
 
 
 def is_host_bound(found: Sequence[ShapeResult], *, graphed: bool | None) -> bool | None:
-    """Whether the host limits the device time; None if unknown. graphed: CUDA graph used, None on a CPU device."""
+    """Whether the host decides a shape's measured device time; None if unknown.
+
+    graphed: whether a CUDA graph kept the host out of that time; None on a CPU device.
+    """
     host_ms, device_ms = median_ms(found, "host"), median_ms(found, "pure")
     if graphed is None or host_ms is None or device_ms is None:
         return None

@@ -1,4 +1,4 @@
-"""The outcome of each planned cell, from the replay of the run's journal.
+"""The outcome of each planned cell, from the replay of the run's journal. A slot is a planned or added launch.
 
     a result at the requested size                           ok
     a result at a smaller size                               degraded
@@ -9,7 +9,7 @@
     no time left for it                                      dropped
     no attempt, or only interrupted ones                     missing
 
-A scan is ok when the largest and the best batch size are known. The best one is its result.
+A scan for the batch size (`-b auto`) is ok when the largest and the best size are known. The best is its result.
 """
 
 from collections import defaultdict
@@ -32,7 +32,7 @@ NOT_YET: Final = "not measured yet: the run is still running"
 
 
 class CellOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a cell. refers_to: id of a planned smaller cell that replaces it. reason: "" if it is ok."""
+    """The outcome of a cell. refers_to: id of the cell at a smaller batch size that replaces it. reason: "" if ok."""
 
     status: Status
     batch_size: int | None = None
@@ -49,7 +49,7 @@ _SKIPPED: Final = (  # by policy.Reach
 
 
 def derive(replay: Replay, *, goes_on: bool = False) -> dict[str, CellOutcome]:
-    """Return the outcome of every planned cell by its id. goes_on: missing results may still come."""
+    """Return the outcome of every planned cell by its id. goes_on: whether the run is still running."""
     view = _View(replay, goes_on=goes_on)
     outcomes: dict[str, CellOutcome] = {}
     for cell in sorted(replay.plan.cells, key=lambda cell: cell.batch_size):  # what a larger size refers to comes first
@@ -58,7 +58,7 @@ def derive(replay: Replay, *, goes_on: bool = False) -> dict[str, CellOutcome]:
 
 
 def slots_by_cell(state: RunState) -> Mapping[str, Sequence[Slot]]:
-    """Return the slots of each cell, one for each planned or added launch, by the cell's id."""
+    """Return cell id → slots of the cell."""
     by_cell: dict[str, list[Slot]] = defaultdict(list)
     for slot in state.slots:
         by_cell[slot[0]].append(slot)
@@ -66,7 +66,10 @@ def slots_by_cell(state: RunState) -> Mapping[str, Sequence[Slot]]:
 
 
 def launches_counted(state: RunState, slots: Sequence[Slot], planned: Collection[Slot]) -> tuple[int, ...]:
-    """Return the launches that a cell's figures are made of: one per round, all with the same batch size."""
+    """Return the launches that a cell's figures are made of: one per round, all with the same batch size.
+
+    slots: all slots of the cell. planned: slots of the plan, without added launches.
+    """
     if not slots:
         return ()
     if state.cells[slots[0][0]].batch_size == AUTO:
@@ -164,7 +167,7 @@ class _View:
         )
 
     def _without_result(self, cell: Cell, slots: Sequence[SlotState]) -> CellOutcome:
-        """Return the outcome of a cell without a result that did not run out of memory, by the slot tried last."""
+        """Return the outcome of a cell without a result, lack of memory aside, by its last launch among `slots`."""
         skipped = self._skipped(cell)
         if skipped is None and (dropped := self._dropped(cell)) is not None:
             return dropped
@@ -229,7 +232,7 @@ def _final(slot: SlotState, failure: Failure) -> str:
 
 
 def _is_unfit(slot: SlotState) -> bool:
-    """Whether a launch ran out of memory at every batch size, even if it will be tried again."""
+    """Whether a launch ran out of memory even at batch size 1, although it may be tried again."""
     if slot.status is SlotStatus.DOES_NOT_FIT:
         return True
     ran_out = slot.status is SlotStatus.WAITING and slot.failures[-1:] == (Category.OUT_OF_MEMORY,)
@@ -237,10 +240,10 @@ def _is_unfit(slot: SlotState) -> bool:
 
 
 def _memory(replay: Replay) -> tuple[dict[Cell, int], dict[Cell, int], set[str]]:
-    """Return what ran out of memory. A family is all cells that differ only in batch size.
+    """Return what ran out of memory. A family is all cells that differ only in batch size, shown with batch size 0.
 
-    First: smallest batch size, by family. Second: smallest batch size that failed before the first forward pass, by
-    family. Third: ids of the cells that failed before that pass.
+    First: family → smallest batch size that ran out of memory. Second: family → smallest batch size that did so before
+    the first forward pass. Third: ids of the cells that did so before that pass.
     """
     smallest: dict[Cell, int] = {}
     early: dict[Cell, int] = {}

@@ -1,7 +1,7 @@
 """Check a measured time against the probes of the same device in the same run. Pure.
 
-A model reaches at most 100 % of the sustained rate of the gemm probe, and reads its weights no faster than the hbm
-probe copies or adds.
+A model computes at most as fast as the gemm probe (matrix products) over its whole measurement, and reads its weights
+no faster than the hbm probe (device memory) copies or adds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,12 +20,15 @@ TOO_LONG: Final = (
 WRITTEN: Final = "operations are not counted for generation"
 _MOST_PERCENT: Final = 100.0
 _LEAST_COVERED: Final = 0.8
-"""Share of the measured blocks that their iterations must add up to: the rest is one synchronisation a block."""
+"""Least share of the measured blocks' time that their iterations take: the rest is one synchronisation per block."""
 
 
 @dataclass(frozen=True)
 class Reached:
-    """Rates that probes measured on a device. tflops, doubts: by precision. doubts: why tflops may not be sustained."""
+    """Rates that probes measured on a device. tflops: precision → TFLOP/s. gb_per_sec: 1e9 bytes/s of device memory.
+
+    doubts: precision → why its TFLOP/s may not be sustained.
+    """
 
     tflops: Mapping[str, float] = field(default_factory=dict)
     doubts: Mapping[str, str] = field(default_factory=dict)
@@ -34,7 +37,11 @@ class Reached:
 
 @dataclass(frozen=True)
 class Seen:
-    """Facts of a cell's result that decide whether its time is plausible."""
+    """Facts of a cell's result that decide whether its time is plausible. flops: operations of an iteration.
+
+    generates: whether it writes text. covered: share of a launch's measured time that its iterations add up to; the
+    least of the launches.
+    """
 
     iteration_ms: float  # mean
     flops: float | None  # of an iteration
@@ -44,7 +51,7 @@ class Seen:
 
 
 def reached(probes: Sequence[ProbeMetrics], gpu_uuid: str) -> Reached:
-    """Return the rates that the probes measured on the device `gpu_uuid`."""
+    """Return the rates of the device `gpu_uuid`. probes: those of all devices."""
     mine = [probe for probe in probes if probe.gpu_uuid == gpu_uuid]
     tflops = {probe.precision: probe.sustained_tflops for probe in mine if probe.sustained_tflops is not None}
     rates = [rate for probe in mine for rate in (probe.copy_gb_per_sec, probe.triad_gb_per_sec) if rate is not None]
@@ -53,7 +60,7 @@ def reached(probes: Sequence[ProbeMetrics], gpu_uuid: str) -> Reached:
 
 
 def judge(seen: Seen | None, precision: str, device: Reached) -> Plausibility:
-    """Judge whether a cell's time is plausible. seen: None without a result. device: rates of its probes."""
+    """Judge whether a cell's time is plausible. seen: None without a result. device: rates measured on its device."""
     if seen is None:
         return Plausibility(
             achieved_tflops=None, gemm_tflops=None, gemm_percent=None, least_iteration_ms=None, flags=(), note=""

@@ -1,4 +1,4 @@
-"""The lists of results in the report: entries of models, probes, and all planned cells."""
+"""The lists of results in the report: one entry per model and configuration, the probes, and all planned cells."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ DAMAGED: Final = "damaged"
 
 
 class _Entry(NamedTuple):
-    """Key of an entry in the report. Cells in an entry differ only in workload and batch size."""
+    """Key of a model's entry in the report. The cells of an entry differ only in workload and batch size."""
 
     device: str
     model: str
@@ -45,7 +45,7 @@ class _Entry(NamedTuple):
 
 
 def results(archive: Archive, evidence: Evidence, probe_results: Sequence[ProbeMetrics]) -> tuple[ModelResult, ...]:
-    """Return the entries with every planned cell of a model, in the order of the plan."""
+    """Return the entries of all models with every planned cell, in the order of the plan. probe_results: all probes."""
     entries: dict[_Entry, list[Cell]] = {}
     for cell in archive.stored.plan.cells:
         if cell.workload in PHASES:
@@ -69,7 +69,10 @@ def probes(archive: Archive, evidence: Evidence) -> tuple[ProbeMetrics, ...]:
 def cells(
     archive: Archive, evidence: Evidence, of_models: Sequence[ModelResult], of_probes: Sequence[ProbeMetrics]
 ) -> Iterator[CellEntry]:
-    """Yield an entry with status and number of launches for every planned cell, in the order of the plan."""
+    """Yield status and number of launches of every planned cell, in the order of the plan.
+
+    of_models, of_probes: all figures, from `results` and `probes`.
+    """
     metrics: dict[str, Measured] = {metric.cell: metric for result in of_models for _, metric in keys.of_model(result)}
     metrics |= {probe.cell: probe for probe in of_probes}
     planned = Counter(cell for cell, _ in archive.stored.plan.slots)

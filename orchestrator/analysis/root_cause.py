@@ -13,12 +13,12 @@ _WITHOUT: Final = frozenset({Status.FAILED, Status.MISSING})
 
 
 def root(failures: Sequence[FailureReport]) -> FailureReport | None:
-    """Return the earliest of the gravest failures. Interrupted and stopped attempts do not count. None without any."""
+    """Return the earliest of the gravest failures, interrupted and stopped launches excluded; None without any."""
     return min(_causes(failures), key=_gravity, default=None)
 
 
 def explains(cause: FailureReport, failures: Sequence[FailureReport]) -> bool:
-    """Whether `cause` explains the other failures: its category can cause others, or all are of one kind."""
+    """Whether `cause` explains all failures: its category can cause others, or all failed alike in the same phase."""
     return has_trait(cause.category, Trait.ROOT_CAUSE) or len({kind(one) for one in _causes(failures)}) == 1
 
 
@@ -42,6 +42,6 @@ def out_of_time(failure: FailureReport) -> bool:
 
 
 def kind(failure: FailureReport) -> str:
-    """Describe how the launch failed, and in which phase."""
+    """Describe how a launch failed, and in which phase."""
     phase = f" (phase {failure.phase})" if failure.phase else ""
     return f"{how_it_ended(failure.category or failure.outcome, failure.message)}{phase}"

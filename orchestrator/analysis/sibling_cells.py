@@ -27,7 +27,10 @@ CAPPED: Final = CLOCK_EVENT_REASONS[POWER_CAP]
 
 @dataclass(frozen=True)
 class JudgedCell:
-    """A cell on identical GPUs. points: results by UUID, of GPUs that were not throttled. held: of throttled GPUs."""
+    """A cell on identical GPUs. bound: what limits its rate, such as clock or bandwidth.
+
+    points: UUID → result of each GPU that was not throttled. held: UUID → result of each throttled GPU.
+    """
 
     name: str
     key: CellKey
@@ -37,7 +40,7 @@ class JudgedCell:
 
     @property
     def waited(self) -> frozenset[str]:
-        """Return the GPUs that waited for the host, if most did; else none. The cell does not judge these GPUs."""
+        """UUIDs of the GPUs that waited for the host, if most did; else none. The cell does not judge these GPUs."""
         waited = frozenset(uuid for uuid, point in self.points.items() if point.metric.launch_bound)
         return waited if len(waited) * 2 > len(self.points) else frozenset()
 
@@ -75,7 +78,7 @@ def _rates(cells: Sequence[JudgedCell], held: str = "") -> list[SiblingCell]:
 
 
 def judged_cells(sides: Sequence[SideBySide]) -> list[JudgedCell]:
-    """Return the cells to judge. Their names leave out the mode, which the report shows beside the name."""
+    """Return the cells by which GPUs are judged. Names leave out the mode, which the report shows beside the name."""
     of_no_mode = [msgspec.structs.replace(side.group.cell, mode="") for side in sides]
     names = keys.names(of_no_mode)
     return [_cell(names[key], side) for key, side in zip(of_no_mode, sides, strict=True)]
@@ -91,7 +94,7 @@ def _cell(name: str, side: SideBySide) -> JudgedCell:
 
 
 def excluded_gpus(side: SideBySide) -> dict[str, str]:
-    """Return why a GPU is excluded from the comparison of a cell, by UUID of the GPU."""
+    """Return UUID → why this GPU is excluded from a cell's comparison. side: the results of the cell."""
     reasons = {}
     for point, reason in zip(side.points, side.reasons, strict=True):
         unusable = "" if min(point.metric.launch_values, default=0.0) > 0 else "no rate above zero"
@@ -110,6 +113,6 @@ def _bound(key: CellKey, metrics: Sequence[Measured]) -> Bound:
 
 
 def work(key: CellKey) -> Work:
-    """Return what limits a cell: computing, or for a probe what that probe measures."""
+    """Return what limits the rate of a cell: computing, or for a probe what that probe measures."""
     probe = PROBES.get(key.model_name) if key.phase is Workload.PROBE else None
     return Work.COMPUTE if probe is None else probe.work  # a report of another version may have other probes

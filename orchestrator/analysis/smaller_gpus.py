@@ -19,7 +19,7 @@ Outcomes = dict[str, CellOutcome]
 def find_suspects(
     devices: Sequence[Device], cells: Iterable[Cell], outcomes: Mapping[str, CellOutcome]
 ) -> tuple[Outcomes, Outcomes]:
-    """Return new outcomes by cell id: suspect cells, then cells explained by memory in use before the run."""
+    """Return cell id → new outcome, twice: of suspect cells, and of cells that lacked memory in use before the run."""
     by_uuid = {device.uuid: device for device in devices}
     kinds = {device.uuid: device.name for device in devices if device.kind is DeviceKind.CUDA}
     suspect: Outcomes = {}
@@ -49,7 +49,7 @@ def _more_in_use(own: Device, alike: Sequence[Device]) -> str:
 
 
 def _suspect(cell: Cell, outcome: CellOutcome, own: Device, alike: Sequence[Device]) -> CellOutcome:
-    """Return the outcome of a cell for which GPU `own` had no room, with a reason that names GPUs `alike` that had.
+    """Return the outcome of a cell that did not fit on GPU `own`; its reason names the GPUs `alike` on which it did.
 
     DOES_NOT_FIT becomes FAILED. Other statuses stay, because a smaller batch size was measured or is planned.
     """

@@ -1,4 +1,7 @@
-"""Judge which GPU is slower than its identical siblings, in which cells, why, and what helps. Pure."""
+"""Judge which GPU is slower than its identical siblings, in which cells, why, and what helps. Pure.
+
+A STRAGGLER is slower, a SUSPECT perhaps; more launches decide. SPLIT: the GPUs form a fast and a slow group.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -53,7 +56,10 @@ _NEXT: Final = "run a burn-in (--burn-in 1h), which verifies the results of the 
 def standings(
     devices: Sequence[Device], sides: Sequence[SideBySide], added: Mapping[str, int] = MappingProxyType({})
 ) -> tuple[Standing, ...]:
-    """Return one verdict per device among its siblings, in their order. added: device → launches beyond the plan."""
+    """Return a verdict for each device among its siblings, in the order of `devices`.
+
+    sides: results of each cell on identical devices. added: UUID → launches beyond the plan.
+    """
     by_uuid = {
         standing.gpu_uuid: standing for group, mine in _alike(devices, sides) for standing in _of_group(group, mine)
     }
@@ -62,7 +68,7 @@ def standings(
 
 
 def doubts(devices: Sequence[Device], sides: Sequence[SideBySide]) -> Iterator[Doubt]:
-    """Yield the cells that leave a GPU SUSPECT. A GPU that is a STRAGGLER in any mode is not SUSPECT."""
+    """Yield the cells that leave a GPU SUSPECT. A GPU with a graver verdict in any mode is not SUSPECT."""
     for group, mine in _alike(devices, sides):
         cells = sibling_cells.judged_cells(mine)
         ids = [tuple(point.metric.cell for point in side.points) for side in mine]
@@ -148,7 +154,7 @@ def _why_not(
 
 
 def _obstacle(device: Device, cell: JudgedCell, missing: Mapping[str, Counter[str]]) -> str:
-    """Return why a GPU has no result in `cell` with which others can be compared. missing: UUID → reasons."""
+    """Return why a GPU has no comparable result in `cell`. missing: UUID → reason → number of cells excluded by it."""
     if device.uuid in cell.held:
         return THROTTLED
     return next((reason for reason, _ in missing[device.uuid].most_common(1)), "no result")
@@ -228,7 +234,10 @@ def _standing(
 
 
 def _slowest(cells: Sequence[JudgedCell], own: Mapping[str, Sibling]) -> list[tuple[JudgedCell, Effect]]:
-    """Return the cells in which a GPU is slower: first those beyond the cell's margin, then by the difference."""
+    """Return the cells in which a GPU is slower, those beyond their margin first, then by the difference.
+
+    own: mode → verdict on this GPU.
+    """
     alone = [
         (cell, own[cell.key.mode].alone[cell.name], cell.name in own[cell.key.mode].slow_cells)
         for cell in cells
@@ -239,7 +248,7 @@ def _slowest(cells: Sequence[JudgedCell], own: Mapping[str, Sibling]) -> list[tu
 
 
 def _why_behind(device: Device, faster: frozenset[str], cells: Sequence[JudgedCell]) -> Why | None:
-    """Explain why a GPU is slower than the GPUs in `faster`, by its slowest cell; None if they share no cell."""
+    """Explain why a GPU is slower than those of the UUIDs `faster`, by its slowest cell; None if they share no cell."""
     ratios = []
     for cell in cells:
         own = cell.points_with(device.uuid).get(device.uuid)

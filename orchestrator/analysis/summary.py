@@ -42,7 +42,10 @@ def summary(archive: Archive, evidence: Evidence, results: Sequence[ModelResult]
 
 
 def overhead(archive: Archive, evidence: Evidence) -> Overhead:
-    """Return the time that one process per launch cost, and whether forking from the zygote saved time."""
+    """Return the time that one process per launch cost, and from how many launches on the zygote saves time.
+
+    The zygote is a process that imports torch once; each launch is a fork of it.
+    """
     isolation = archive.stored.configuration.isolation
     good = [attempt for attempt in archive.attempts if attempt.start.launch in evidence.launches]
     ledgers = [(evidence.launches[attempt.start.launch].result.ledger, attempt) for attempt in good]
@@ -67,7 +70,10 @@ def overhead(archive: Archive, evidence: Evidence) -> Overhead:
 
 
 def failures(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault]) -> Iterator[FailureReport]:
-    """Yield every launch without a result, earliest first, because an early failure may cause later ones."""
+    """Yield every launch without a result, earliest first, because an early failure may cause later ones.
+
+    faults: launch → cause of its failure. A size that a batch size scan found too large is no failure.
+    """
     for attempt in sorted(archive.attempts, key=lambda attempt: attempt.started):
         if outcome_word(attempt, evidence.damaged) == "result" or batch_scans.is_an_answer(archive, evidence, attempt):
             continue

@@ -23,7 +23,7 @@ class Held(NamedTuple):
 
 
 def throttled_cells(sides: Sequence[SideBySide]) -> dict[str, list[Held]]:
-    """Return UUID → cells in which this GPU was throttled. sides: of all cells (cross_gpu.side_by_side)."""
+    """Return UUID → cells in which this GPU was throttled. sides: results of all cells (cross_gpu.side_by_side)."""
     held: dict[str, list[Held]] = {}
     for side in sides:
         for point in side.points:
@@ -33,7 +33,7 @@ def throttled_cells(sides: Sequence[SideBySide]) -> dict[str, list[Held]]:
 
 
 def explain_throttling(held: Sequence[Held]) -> Why | None:
-    """Explain why a GPU was throttled, by the cell with the longest throttling; None if `held` is empty."""
+    """Explain why a GPU was throttled, by the longest throttled of its cells `held`; None if `held` is empty."""
     if not held:
         return None
     cell, (_, metric, _) = max(held, key=lambda throttled: throttled.point.metric.slowdown_percent or 0.0)
@@ -47,14 +47,17 @@ def explain_throttling(held: Sequence[Held]) -> Why | None:
 
 
 def _reason(seen: Sequence[str]) -> Reason:
-    """Return the probable reason. A hardware slowdown is CLOCK: NVML does not say whether heat or power caused it."""
+    """Return the probable reason of throttling. seen: NVML's names of clock event reasons.
+
+    A hardware slowdown is CLOCK, because NVML does not say whether heat or power caused it.
+    """
     if not seen or any(word in _HEAT for word in seen):
         return Reason.HEAT
     return Reason.POWER if any(word in _BRAKE for word in seen) else Reason.CLOCK
 
 
 def explain_power_limit(device: Device, group: Sequence[Device]) -> Why | None:
-    """Explain a power limit below the one that most siblings share; None if there is no such difference."""
+    """Explain a power limit of `device` below that of most GPUs in `group`, its siblings; None if it is not below."""
     own = device.power_limit_w
     ((usual, times),) = Counter(other.power_limit_w for other in group).most_common(1)
     if own is None or usual is None or own >= usual or 2 * times <= len(group):

@@ -1,9 +1,10 @@
-"""Where the time of launches went, and what one process per launch cost.
+"""Where the time of launches went, phase by phase (a ledger), and what one process per launch cost.
 
     START ── start │ import │ … │ warm_up │ measure │ count ── record ── END ── teardown ── free
              └──── reported by the worker (Ledger) ───────┘
 
-The entries add up to the whole time: what the worker does not report before END is `record`.
+START and END are records of the journal. The entries add up to the whole time: `record` is all that the worker does not
+report before END.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ _OVERHEAD: Final = attrgetter(*(name for name in Ledger.__struct_fields__ if nam
 
 
 def ledger(launches: Sequence[tuple[Ledger, Attempt]]) -> LaunchLedger | None:
-    """Return the median of each time entry over the launches; None without launches. Unknown teardowns are excluded."""
+    """Return the median time of each phase over the launches, in ms; None without launches."""
     if not launches:
         return None
     entries = {name: median(getattr(spent, name) for spent, _ in launches) for name in Ledger.__struct_fields__}
@@ -37,11 +38,11 @@ def ledger(launches: Sequence[tuple[Ledger, Attempt]]) -> LaunchLedger | None:
 
 
 def record_ms(spent: Ledger, attempt: Attempt) -> float | None:
-    """Return the milliseconds from START to END that are not in `spent`; None if another session wrote END."""
+    """Return the ms from START to END that the worker's ledger `spent` lacks; None if a later session wrote END."""
     return None if attempt.lasted_ms is None else attempt.lasted_ms - sum(msgspec.structs.astuple(spent))
 
 
 def overhead_ms(spent: Ledger, attempt: Attempt) -> float:
-    """Return the milliseconds of a launch that were not compiling, loading, warm-up or measurement."""
+    """Return the ms of a launch in which it did not compile, load, warm up or measure. spent: its worker's ledger."""
     teardown_ms = attempt.left.teardown_ms if attempt.left else 0.0
     return float(sum(_OVERHEAD(spent)) + (record_ms(spent, attempt) or 0.0) + teardown_ms)

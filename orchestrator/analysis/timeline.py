@@ -15,7 +15,7 @@ MOST_FAILED: Final = 100
 
 
 def timeline(archive: Archive, evidence: Evidence, without_result: Collection[int]) -> Timeline:
-    """Return the timeline of all devices. without_result: launches that the report counts as failures."""
+    """Return the timeline of all devices. without_result: numbers of launches that the report counts as failures."""
     spans: dict[str, list[Span]] = {uuid: [] for uuid in archive.devices}
     clocks = _clocks(archive)
     for attempt in archive.attempts:
@@ -32,7 +32,7 @@ def timeline(archive: Archive, evidence: Evidence, without_result: Collection[in
 
 
 def _clocks(archive: Archive) -> Mapping[str, float]:
-    """Return, by boot, the seconds to add to monotonic times to get seconds since the start of the run."""
+    """Return boot of the host → seconds that turn its monotonic times into seconds since the start of the run."""
     clocks: dict[str, float] = {}
     for segment in archive.segments:
         clocks.setdefault(segment.boot_id, segment.wall - archive.header.created - segment.monotonic_ns / 1e9)
@@ -69,7 +69,7 @@ def _device(uuid: str, spans: Iterable[Span], evidence: DeviceEvidence, clocks: 
 
 
 def merge_spans(spans: Sequence[Span], most: int = MOST_SPANS) -> Iterator[Span]:
-    """Merge spans that start in the same interval of time. Yields at most `most` spans, in order of time."""
+    """Merge spans that start close together, so that at most `most` remain; yield them in order of time."""
     if len(spans) <= most:
         yield from spans
         return

@@ -36,9 +36,9 @@ from orchestrator.report.sections import (
 from orchestrator.stats.two_runs import ChangeVerdict
 
 MOST_DRAWN: Final = 60
-"""Cells of one chart, the gravest first."""
+"""Most cells in a chart, which shows the gravest first."""
 MOST_NAMES: Final = 30
-"""Names of cells per reason for no verdict."""
+"""Most names of cells in a list, such as that of the cells without a verdict for the same reason."""
 TOGETHER: Final = "all together"
 _ELSEWHERE: Final = "--format json"
 _CONSTANT: Final = ("Second run", "GPU", "Mode")
@@ -46,12 +46,12 @@ _FILTERED: Final = ("Second run", "GPU", "Phase", "Implementation", "Shape", "Ti
 
 
 def to_html(comparisons: Sequence[Comparison], end: Ended) -> bytes:
-    """Render one or several comparisons as HTML."""
+    """Render one or several comparisons as HTML. end: how they ended."""
     return fitted(page(comparisons, end))
 
 
 def page(comparisons: Sequence[Comparison], end: Ended) -> Page:
-    """Build the page of one or several comparisons."""
+    """Return the page of one or several comparisons, before it is rendered. end: how they ended."""
     first = comparisons[0]
     several = len(comparisons) > 1
     counts = wording.headline(comparisons)
@@ -162,7 +162,7 @@ def _speed(comparisons: Sequence[Comparison]) -> Section:
 
 
 def _with_ratio(comparison: Comparison) -> list[tuple[ComparedCell, float]]:
-    """Return the cells to draw, with their ratios. Cells that cannot be compared are not drawn."""
+    """Return the cells of the chart, gravest first, with their ratios; without cells that cannot be compared."""
     return [
         (cell, cell.ratio)
         for cell in wording.ordered(comparison.cells)
@@ -254,7 +254,7 @@ def _gpu(_one: Comparison, cell: ComparedCell) -> str:
 
 
 def _percent(ratio: float | None) -> str:
-    """Return the change in percent for spreadsheets, "-5.0"; "" if the ratio is unknown."""
+    """Format a ratio of rates as change in percent, for spreadsheets: 0.95 → "-5.0"; None → ""."""
     return "" if ratio is None else f"{wording.percent(ratio):+z.1f}"
 
 

@@ -2,7 +2,8 @@
 
 A cell with a verdict of --fail-on is a failure. Cells that could not be judged come first, and are skipped unless
 --fail-on names them. Every other cell has passed. A cell that only the first run has is NOT COMPARABLE, and so is a
-cell of a device without a baseline cell. Other new cells are skipped. A verdict on a whole phase is a test case too.
+cell of a device that has no cell in the baseline. Other cells that only the second run has are skipped. A verdict on
+all cells of a phase together is a test case, too.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -29,7 +30,7 @@ class _Case(NamedTuple):
 def to_junit(
     comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict], of_run: Sequence[Cause] = ()
 ) -> bytes:
-    """Render comparisons as JUnit XML. fail_on: verdicts that fail. of_run: a gate's causes, as test cases."""
+    """Render comparisons as JUnit XML. fail_on: verdicts that fail. of_run: a run's causes, also made test cases."""
     root = Element("testsuites", name="gpubench compare")
     for comparison in comparisons:
         suite = SubElement(

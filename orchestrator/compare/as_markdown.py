@@ -14,7 +14,7 @@ _MOST_ROWS: Final = 25
 
 
 def to_markdown(comparisons: Sequence[Comparison], end: Ended) -> str:
-    """Render comparisons as Markdown, without a newline at the end."""
+    """Render comparisons as Markdown, without a newline at the end. end: how they ended."""
     first = answer(comparisons, end)
     lines = [*markdown.lines(replace(first, summary=(" ".join(first.summary),)), "###")]
     for comparison in comparisons:

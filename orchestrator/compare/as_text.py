@@ -10,11 +10,11 @@ from orchestrator.report import text
 from orchestrator.stats.two_runs import ChangeVerdict
 
 MOST_ROWS: Final = 15
-"""Rows of the table of cells. Those of changed cells are all shown."""
+"""Most rows of the table of cells, unless more cells have changed: those are all shown."""
 
 
 def to_text(comparisons: Sequence[Comparison], end: Ended) -> str:
-    """Render comparisons as text, without a newline at the end."""
+    """Render comparisons as text, without a newline at the end. end: how they ended."""
     first = answer(comparisons, end)
     lines = [line for words in (first.title, *first.summary) for line in text.wrap(words, "", "  ")]
     for comparison in comparisons:

@@ -1,6 +1,6 @@
 """Score a run against a baseline: geometric means of the rates' ratios over cells without a fault. Pure.
 
-A score compares machines, so another GPU or power limit is allowed. `compare BASELINE REPORT` judges one GPU.
+A score compares machines, so another GPU model or power limit is allowed; `compare BASELINE REPORT` requires the same.
 """
 
 import math
@@ -29,10 +29,10 @@ NOT_THERE: Final = "not in the baseline"
 
 @dataclass(frozen=True)
 class Held:
-    """A run compared with a baseline. unwatched: cells of the baseline without telemetry on throttling.
+    """A run compared with a baseline. by_device: (UUID, cell) → rate of the device divided by the baseline's rate.
 
-    by_device: (UUID, cell) → rate of the device divided by the baseline's rate. excluded: (UUID, cell) → why it is not
-    compared.
+    excluded: (UUID, cell) → why it is not compared. unwatched: cells that the baseline measured without telemetry, so
+    that they may have been throttled.
     """
 
     comparison: BaselineComparison
@@ -72,7 +72,7 @@ def hold(run: Side, baseline: Side) -> Held:
 
 
 def joined(sides: Sequence[Side]) -> Side:
-    """Join runs that measured different cells into one. Raises ConfigError for different stacks or duplicate cells."""
+    """Return one side with the cells of several runs. Raises ConfigError if stacks differ or a cell is in several."""
     first = sides[0]
     for other in sides[1:]:
         if change := next(cell_facts.differences(first.stack, other.stack), None):
@@ -90,7 +90,7 @@ def joined(sides: Sequence[Side]) -> Side:
 
 
 def reduced(side: Side, name: str) -> Side:
-    """Make a baseline of a run's cells without a fault. Raises ConfigError if there are none."""
+    """Return a baseline of those cells of a run that have no fault. Raises ConfigError if there are none."""
     cells = tuple(place.cell for place in pairing.places(side).values() if not cell_facts.fault(place))
     if not cells:
         why = "; ".join(f"{plural(len(places), 'cell')}, {advice}" for advice, places in unsound(side).items())
@@ -99,7 +99,7 @@ def reduced(side: Side, name: str) -> Side:
 
 
 def unsound(side: Side) -> dict[str, list[Place]]:
-    """Return the cells of a run that cannot be part of a baseline, by a text with the fault and its remedy."""
+    """Return fault and remedy, as one text → cells of a run that cannot be part of a baseline because of it."""
     found: dict[str, list[Place]] = {}
     for place in pairing.places(side).values():
         if advice := cell_facts.advice(place):
@@ -149,7 +149,7 @@ def _comparison(
 
 
 def _note(run: Side, baseline: Side, unknown: int, cells: int) -> str:
-    """Return remarks on the score, or "". cells: number of cells in it. unknown: those with unknown throttling."""
+    """Return remarks on the score, or "". cells: number of scored cells. unknown: of those perhaps throttled."""
     others = {device.gpu_name for device in baseline.devices} - {device.gpu_name for device in run.devices}
     notes = ["the baseline is of another GPU model"] if others else []
     if run.run_ids & baseline.run_ids:

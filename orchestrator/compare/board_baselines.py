@@ -1,8 +1,8 @@
-"""Judge each GPU by a baseline of its own board, which also shows when all siblings are slow. Pure.
+"""Judge each GPU by a baseline of its board (GPU model and power limit), which also shows that all siblings are slow.
 
-With the same torch, CUDA and cuDNN, a baseline of the same GPU model and power limit decides about each GPU:
+Pure. With the same torch, CUDA and cuDNN, the baseline decides about each GPU:
 
-    verdict among siblings    slower than the baseline by more    within the margin     neither
+    verdict among siblings    slower by more than the margin      within the margin     neither
     STRAGGLER                 STRAGGLER                           STRAGGLER             STRAGGLER
     SPLIT or none             BELOW BASELINE                      OK                    unchanged
     any other                 BELOW BASELINE                      unchanged             unchanged
@@ -23,13 +23,16 @@ from orchestrator.stats.beside_baseline import BaselineEffect
 from orchestrator.stats.siblings import ALPHA, SiblingVerdict, holm
 
 _SOFTWARE: Final = ("torch", "CUDA", "cuDNN")
-"""Another torch alone moved a benchmark by 16 %: a GPU is not called slow for it."""
+"""Versions that must be equal: another torch alone moved a benchmark by 16 %, for which no GPU is called slow."""
 NEXT_STEP: Final = "look at its power limit, clocks and cooling, then at its health: --burn-in 1h"
 _ALIKE: Final = "all GPUs of this node are: look at what they share first: cooling, power, clocks, the host"
 
 
 def judge(standings: Sequence[Standing], run: Side, sides: Iterable[Side]) -> tuple[Standing, ...]:
-    """Return the standings, judged by the first side with the GPU's board. sides: baselines, the given one first."""
+    """Return the verdicts on the GPUs (standings), changed by the first baseline that has the GPU's board.
+
+    run: the run of the standings. sides: baselines, that of the user first.
+    """
     usable = [one for one in sides if not one.run_ids & run.run_ids and _software(one) == _software(run)]
     found: dict[str, tuple[Side, BaselineEffect]] = {}
     for side in usable:
@@ -58,7 +61,7 @@ def _has(side: Side, device: SideDevice) -> bool:
 
 
 def _ratios(run: Side, side: Side) -> Mapping[str, list[float]]:
-    """Return by GPU the rates of `run` divided by those of `side`, in cells of workloads with sibling verdicts."""
+    """Return UUID → rates of `run` divided by those of the baseline `side`, of the cells that may judge a GPU."""
     ratios: dict[str, list[float]] = {}
     for (uuid, key), ratio in baselines.hold(run, side).by_device.items():
         if WORKLOADS[key.phase].sibling_verdict:

@@ -2,7 +2,8 @@
 
 identity facts   must agree, or the cell is NOT COMPARABLE
 faults           keep a cell out of limits, scores, baselines, trends; in `compare` NOT COMPARABLE or a doubt
-doubts           a cell that was not steady is judged by the prior standard deviation, or by its own if that is larger
+doubts           a cell that was not steady is judged by the prior standard deviation (that of configs/margins.yaml), or
+                 by its own if that is larger
 not watched      throttling is unknown: prevents SAME, NO CHANGE SEEN and FASTER, and is a remark on other verdicts
 stack facts      are what people compare, so the title names those that differ
 """
@@ -19,13 +20,13 @@ from protocol.cell import DeviceKind
 
 _FEW: Final = {1: "one launch", 2: "two launches"}
 _READ_BY_LAUNCHES: Final = frozenset({"torch", "CUDA", "cuDNN", "torchvision", "transformers", "python"})
-"""Stack facts that a run without any result does not know."""
+"""Facts of the stack that only launches report, so that a run without any result does not know them."""
 _ABSENT: Final = dict.fromkeys(("iterations", "warm-up iterations"), "adaptive")
 UNWATCHED: Final = "throttling unknown"
 
 
 class Place(NamedTuple):
-    """A cell of one run on its device."""
+    """A cell of one run, with the device that measured it."""
 
     device: SideDevice
     cell: SideCell
@@ -39,7 +40,8 @@ class _Fact(NamedTuple):
 class _Fault(NamedTuple):
     """A fault that keeps a cell from being compared. words: its name. found: whether a cell has it.
 
-    same_work: `compare` shows the change. judged: `compare` also shows a verdict, by the prior standard deviation.
+    with_status: name it with the cell's status. remedy: what to do. same_work: `compare` shows the change nevertheless.
+    judged: `compare` also shows a verdict, by the prior standard deviation.
     """
 
     words: str
@@ -62,7 +64,7 @@ _OF_THE_DEVICE: Final = (
     _Fact("memory", lambda one: _with_unit(one.device.memory_mb, "MB")),
     _Fact("power limit", lambda one: _with_unit(one.device.power_limit_w, "W")),
 )
-"""The other facts are in the key of a cell, by which it is paired."""
+"""Facts of the device that must agree. All others that must are in the key of a cell, by which it is paired."""
 
 STEADIER: Final = (
     "this machine varies, and a longer profile would not help: end other programs, choose a larger batch (-b), measure "
@@ -110,13 +112,16 @@ def advice(place: Place) -> str:
 
 
 def _varies(place: Place) -> bool:
-    """Whether the machine makes times unsteady, so that measuring longer would not help."""
+    """Whether a cell's times are unsteady because of the machine, so that measuring longer would not help."""
     values = place.cell.values
     return place.device.kind == DeviceKind.CPU or max(values) > (1 + SPREAD_LIMIT_PERCENT / 100) * min(values)
 
 
 def difference(before: Place, after: Place, *, any_device: bool = False) -> str:
-    """Return the fact that prevents a comparison of two cells, or "". any_device: another GPU model is allowed."""
+    """Return the fault or the differing fact because of which two cells cannot be compared; "" if they can.
+
+    any_device: another GPU model, memory or power limit is allowed.
+    """
     if (found := _gravest((one for one in _FAULTS if not one.judged), before, after)) is not None:
         who = {name: one for name, one in _sides(before, after) if found.found(one)}
         return f"{_fault_words(found, who.values())} in {' and '.join(who)}"
@@ -150,13 +155,13 @@ def _fault_words(fault: _Fault, places: Iterable[Place]) -> str:
 
 
 def doubt(before: Place, after: Place) -> str:
-    """Return the fault because of which a cell is judged by the prior standard deviation; "" without one."""
+    """Return the fault because of which two compared cells are judged by the prior standard deviation, or ""."""
     found = _gravest((one for one in _FAULTS if one.judged), before, after)
     return "" if found is None else found.words
 
 
 def measures_host(before: Place, after: Place) -> bool:
-    """Whether times of a cell vary as those of cells limited by the host, not as those limited by the GPU."""
+    """Whether the times of two compared cells vary as those of host-bound cells do, not as those of GPU-bound ones."""
     launches = min(len(before.cell.values), len(after.cell.values))
     # An unsteady cell of several launches shows its own scatter; the prior of the host would hide a GPU's change.
     unknown = launches < LEAST_LAUNCHES and doubt(before, after)
@@ -167,7 +172,7 @@ def measures_host(before: Place, after: Place) -> bool:
 
 
 def few_launches(before: Place, after: Place) -> str:
-    """Return the remark on a verdict that uses the prior standard deviation because of few launches, or ""."""
+    """Return "one launch" or "two launches" if a cell has so few that the prior standard deviation is used, or ""."""
     return _FEW.get(min(len(before.cell.values), len(after.cell.values)), "")
 
 
@@ -177,7 +182,7 @@ def not_watched(kind: str, throttled: bool | None) -> bool:  # noqa: FBT001  # a
 
 
 def unwatched(before: Place, after: Place) -> str:
-    """Return which run has no telemetry on throttling; "" if both have it."""
+    """Return "throttling unknown in the first run" or the like, for runs without telemetry; "" if both have it."""
     who = [name for name, one in _sides(before, after) if not_watched(one.device.kind, one.cell.throttled)]
     return f"{UNWATCHED} in {' and '.join(who)}" if who else ""
 
@@ -187,7 +192,7 @@ def _sides(before: Place, after: Place) -> tuple[tuple[str, Place], ...]:
 
 
 class Change(NamedTuple):
-    """A fact of the software or a device that differs between two runs. before, after: "" if unknown."""
+    """A fact of the stack of two runs or devices that differs. before, after: its values; "" if unknown."""
 
     name: str
     before: str
@@ -200,14 +205,14 @@ class Change(NamedTuple):
 
 
 def shown(name: str, value: str | None) -> str:
-    """Return the value of the fact `name` about software or device; for None, words such as "unknown"."""
+    """Return the value of a stack's fact as text; for a missing one "unknown", "adaptive" or "not set", by its name."""
     if name in EFFECTS:
         return value or "not set"
     return value.replace(", ", " and ") if value else _ABSENT.get(name, "unknown")  # a run may have several drivers
 
 
 def changes(before: Side, after: Side, paired: Iterable[tuple[SideDevice, SideDevice]]) -> Iterator[Change]:
-    """Yield the differences between the software of two runs, then those between paired devices."""
+    """Yield the differences between the stacks of two runs, then those between their paired devices."""
     yield from differences(before.stack, after.stack)
     seen: dict[Change, None] = {}
     for old, new in paired:

@@ -32,7 +32,7 @@ _REMARKS: Final = 20
 
 
 class Ended(NamedTuple):
-    """How a comparison ended: a word, the meaning of the exit code, and what to do next, or ""."""
+    """How a comparison ended. badge: in a word. meaning: of the exit code. step: what to do next, or ""."""
 
     badge: Badge
     meaning: str
@@ -40,13 +40,13 @@ class Ended(NamedTuple):
 
 
 def ended(code: int, why: str = "", step: str = "") -> Ended:
-    """Return how a comparison ends with this code. why: reason for the exit code; empty for its usual meaning."""
+    """Return how a comparison ends with this exit code. why: reason for it, or "". step: what to do next, or ""."""
     meaning = f"Exit code {code:d}: {why or wording.MEANS[ExitCode(code)]}"
     return Ended(_ENDS.get(code, _FAILED), meaning, step and f"Next: {step}")
 
 
 def answer(comparisons: Sequence[Comparison], end: Ended) -> Section:
-    """Return a section: the verdict with counts, the slower cells or else the worst, the meaning of the exit code."""
+    """Return the first section: verdict with counts, slower cells or the worst one, meaning of the exit code."""
     gravest = worst(comparisons)
     slower = slower_cells(comparisons)
     first = () if gravest is None or (slower and gravest.badge == _SLOWER) else (gravest.title,)
@@ -56,7 +56,7 @@ def answer(comparisons: Sequence[Comparison], end: Ended) -> Section:
 
 
 def slower_cells(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
-    """Return a line with the SLOWER cells for each comparison that has any."""
+    """Return a line for each comparison with SLOWER cells, which names these cells."""
     lines = ((comparison, wording.slower(comparison)) for comparison in comparisons)
     several = len(comparisons) > 1
     return tuple(f"{comparison.after}: {words}" if several else words for comparison, words in lines if words)
@@ -83,13 +83,16 @@ def worst(comparisons: Sequence[Comparison]) -> Finding | None:
 
 
 def _is_well(cell: ComparedCell) -> bool:
-    """Whether a cell has a good verdict, or no verdict and no loss of speed."""
+    """Whether a cell is faster or unchanged by its verdict, or at least not slower and not WRONG."""
     no_loss = cell.verdict is not ChangeVerdict.WRONG and cell.ratio is not None and cell.ratio >= 1
     return no_loss or cell.verdict in (ChangeVerdict.FASTER, *UNCHANGED)
 
 
 def compared_cells(comparison: Comparison, without: Collection[ChangeVerdict], *, several: bool) -> Section:
-    """Return the section of a comparison. without: verdicts of unlisted cells. several: begin with counts."""
+    """Return the section of a comparison, with a table of its cells. without: verdicts whose cells are left out.
+
+    several: whether it is one of several comparisons, so that it begins with its counts.
+    """
     name = wording.naming(comparison)
     shown = [cell for cell in wording.ordered(comparison.cells) if cell.verdict not in without]
     rows = [(name(cell), wording.change(cell), wording.interval(cell), str(cell.verdict)) for cell in shown]

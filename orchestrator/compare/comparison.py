@@ -35,7 +35,10 @@ UNJUDGED: Final = frozenset({ChangeVerdict.PROBABLY_SLOWER, ChangeVerdict.INCONC
 
 
 class SessionSpread(NamedTuple):
-    """Standard deviations between sessions, as shares, instead of configs/margins.yaml. runs: number of runs used."""
+    """How much the mean of a cell varies between runs on one machine: standard deviations as shares of the mean.
+
+    device, host: of cells limited by the device, by the host. runs: number of runs learned from; 0 for defaults.
+    """
 
     device: float
     host: float
@@ -85,12 +88,12 @@ class ComparedCell(Part, frozen=True, kw_only=True):
 
     @property
     def must_be_judged(self) -> bool:
-        """Whether the first run has a result for the cell."""
+        """Whether the cell must get a verdict: the first run has a result for it."""
         return self.before is not None
 
 
 class LoneCell(Part, frozen=True, kw_only=True):
-    """A cell without a partner. why: on which other device or in which mode the other run has it, or ""."""
+    """A cell without a partner. why: on which other device or in which mode the other run measured it, or ""."""
 
     cell: str
     model_name: str
@@ -99,7 +102,7 @@ class LoneCell(Part, frozen=True, kw_only=True):
 
 
 class StackChange(Part, frozen=True, kw_only=True):
-    """A fact of the software or a device that differs between the runs. before, after: null if unknown."""
+    """A fact of the stack of runs or devices that differs between the runs. before, after: null if unknown."""
 
     name: str
     before: str | None
@@ -151,7 +154,10 @@ def compare(
     *,
     named: Mapping[CellKey, str] = MappingProxyType({}),
 ) -> Comparison:
-    """Compare `after` with `before`. percent: margin of every cell. named: names to show for keys of cells."""
+    """Compare the run `after` with the run or baseline `before`. percent: margin of every cell in place of `margins`.
+
+    session: spread between sessions in place of that of `margins`. named: key of a cell → name to show.
+    """
     found = pairing.beside(before, after)
     places = found.pairs
     reasons = [cell_facts.difference(*pair) for pair in places]
@@ -195,14 +201,14 @@ def compare(
 
 
 def exit_code(comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict]) -> ExitCode:
-    """Return MISSED for a verdict of fail_on, PASSED if every cell of the first runs was judged, else INCOMPLETE."""
+    """Return MISSED for a verdict in fail_on, else PASSED if every cell of the first run was judged, or INCOMPLETE."""
     if failing(comparisons, fail_on):
         return ExitCode.MISSED
     return ExitCode.PASSED if all(map(_all_judged, comparisons)) else ExitCode.INCOMPLETE
 
 
 def failing(comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict]) -> list[str]:
-    """Return the verdicts of fail_on that were found, and "missing cells"; empty if nothing fails."""
+    """Return the verdicts in fail_on that were found, and "missing cells" if those fail; empty if nothing fails."""
     found = {
         verdict
         for comparison in comparisons
@@ -271,7 +277,10 @@ def _compared(pair: tuple[Place, Place], names: _Names, rates: Pair, judged: Jud
 
 
 def _not_comparable(pair: tuple[Place, Place], names: _Names, reason: str) -> ComparedCell:
-    """Return the cell: WRONG if only `after` is wrong, else NOT COMPARABLE, but with a ratio if work is the same."""
+    """Return the cell of a pair without a comparison: WRONG if only the second result is wrong, else NOT COMPARABLE.
+
+    The latter has a ratio if both did the same work.
+    """
     before, after = pair
     if after.cell.wrong and before.cell.values and not before.cell.wrong:
         return _cell(*pair, names, ChangeVerdict.WRONG, after.cell.wrong)

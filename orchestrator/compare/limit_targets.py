@@ -16,7 +16,7 @@ from protocol.cell import CompileMode, Workload
 
 
 class Relative(NamedTuple):
-    """Speed of a cell in percent of a reference. why_not: why speed is None. blind: throttling is unknown."""
+    """Speed of a cell in percent of a reference. why_not: why it is None. blind: the reference may be throttled."""
 
     speed: float | None
     why_not: str
@@ -24,14 +24,17 @@ class Relative(NamedTuple):
 
 
 LIMITED: Final = (*PHASES, Workload.OPERATOR)
-"""Workloads with thresholds."""
+"""Workloads whose cells a threshold can limit."""
 _NO_SIBLINGS: Final = Relative(None, "no identical device has this cell")
 _ONE_MODE: Final = "not measured with one device at work (mode: [loaded, solo], as triage does)"
 _NO_RELATIVES: Final = {LimitName.OF_SIBLINGS: _NO_SIBLINGS, LimitName.OF_SOLO: Relative(None, _ONE_MODE)}
 
 
 class Cell(NamedTuple):
-    """A cell of the report. relative: its speed in percent of each reference. fault, advice: "" without a fault."""
+    """A cell of the report. fault: its fault. advice: the fault with its remedy. Both are "" without a fault.
+
+    relative: OF_BASELINE, OF_SIBLINGS or OF_SOLO → speed relative to it.
+    """
 
     key: CellKey
     metric: Metric
@@ -42,7 +45,10 @@ class Cell(NamedTuple):
 
 
 class Target(NamedTuple):
-    """A figure that can be limited. read: its value in a cell, given the samples per epoch; None if not measured."""
+    """A figure that thresholds can limit. phases: workloads that have it.
+
+    read: returns its value in a cell, None if not measured; takes the cell and the samples per epoch.
+    """
 
     limit: Limit
     phases: tuple[Workload, ...]
@@ -74,7 +80,7 @@ _TARGETS: Final[Mapping[LimitName, Target]] = {
     **{name: _relative(name) for name in (LimitName.OF_BASELINE, LimitName.OF_SIBLINGS, LimitName.OF_SOLO)},
 }
 TARGETS: Final = {name: _TARGETS[name] for name in LimitName}
-"""1 GB = 1024 x 1024 x 1024 bytes, as in the requirements."""
+"""Name → figure that thresholds can limit. Here 1 GB is 1024 x 1024 x 1024 bytes, as in the requirements."""
 
 
 def cells(report: Report, held: Held | None) -> Iterator[Cell]:
@@ -120,7 +126,7 @@ def _of_solo(alone: FullNode | None) -> Relative:
 def _of_siblings(
     report: Report, places: Mapping[tuple[str, CellKey], Place]
 ) -> Iterator[tuple[tuple[object, ...], Relative]]:
-    """Yield UUID and cell, with the speed relative to identical devices, unknown if one of these has a fault."""
+    """Yield (UUID and facts of a cell, speed relative to identical devices); unknown if one of these has a fault."""
     named = {_among_siblings(uuid, key): place for (uuid, key), place in places.items()}
     for spread in report.cross_gpu:
         key = (

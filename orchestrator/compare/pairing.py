@@ -23,7 +23,10 @@ _Devices = list[SideDevice]
 
 
 class Beside(NamedTuple):
-    """Paired cells and devices, and those without a partner. Of the latter, only cells with a result are listed."""
+    """Pairs of cells (pairs) and of devices of two runs, and those without a partner.
+
+    only_before, only_after: cells with a result in one run only. alone_before, alone_after: devices.
+    """
 
     pairs: list[tuple[Place, Place]]
     only_before: list[Place]
@@ -34,12 +37,12 @@ class Beside(NamedTuple):
 
 
 def beside(before: Side, after: Side) -> Beside:
-    """Pair two sides. Cells are in the order of the first run, or of the second if the first is a baseline."""
+    """Pair the cells and devices of two sides, in the order of the first, or of the second for a baseline first."""
     return _with_baseline(before, after) if before.is_baseline else _of_runs(before, after)
 
 
 def places(side: Side) -> _Places:
-    """Return every cell of a run with its device, by UUID and key."""
+    """Return (UUID, key) → cell with its device, for every cell of a side."""
     known = {device.gpu_uuid: device for device in side.devices}
     return {
         (cell.gpu_uuid, cell.key): Place(known[cell.gpu_uuid], cell) for cell in side.cells if cell.gpu_uuid in known
@@ -47,7 +50,7 @@ def places(side: Side) -> _Places:
 
 
 def by_key(side: Side) -> dict[CellKey, list[Place]]:
-    """Return the cells of all devices, with their devices, by key."""
+    """Return key → cells with this key, one for each device of a side that has it."""
     found: dict[CellKey, list[Place]] = {}
     for place in places(side).values():
         found.setdefault(place.cell.key, []).append(place)
@@ -86,9 +89,10 @@ def _paired(before: Sequence[SideDevice], after: Sequence[SideDevice]) -> list[t
 
 
 def _with_baseline(baseline: Side, run: Side) -> Beside:
-    """Pair the cells of a run with those of a baseline, whose devices of one GPU model are combined into one.
+    """Pair the cells of a run with those of a baseline. Devices of one GPU model in the baseline count as one.
 
-    A run with a GPU of the baseline was made on its node: there each GPU stands for itself, and a lost one is named.
+    If a GPU of the baseline is in the run, both are of the same node. Then GPUs of the baseline that the run lacks have
+    no partner.
     """
     known = by_key(baseline)
     pairs: list[tuple[Place, Place]] = []

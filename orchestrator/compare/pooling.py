@@ -1,4 +1,4 @@
-"""Combine a baseline's cell from several devices into one. Pure.
+"""Combine the results of several devices of a baseline for one cell into one result. Pure.
 
 The same board is preferred, else the median device (of an even number, the middle two), so that one bad board does not
 change the result.
@@ -35,7 +35,7 @@ def partners(candidates: Sequence[Place], place: Place, *, any_device: bool = Fa
 
 
 def combined(places: Sequence[Place]) -> Place:
-    """Combine the same cell of one or more devices into one cell with all launches."""
+    """Return the results of one or more devices for the same cell as one result with all launches."""
     first = places[0]
     if len(places) == 1:
         return first
@@ -54,11 +54,11 @@ def combined(places: Sequence[Place]) -> Place:
 
 
 def _launches(cells: Sequence[SideCell]) -> tuple[float, ...]:
-    """Return the values of all launches, without the differences between boards, which the margin already includes.
+    """Return the values of all launches of a cell on several boards, without the differences between the boards.
 
-    The logarithms of each board are shifted to a common mean. Their distances from it are stretched, so that their
-    sample variance is the variance within boards, despite one mean per board. With one launch per board, returns the
-    values unchanged.
+    The margin already includes these differences. The logarithms of each board are shifted to a common mean. Their
+    distances from it are stretched, so that their sample variance is the variance within boards, despite one mean per
+    board. With one launch per board, returns the values unchanged.
     """
     logs = [[math.log(value) for value in cell.values] for cell in cells]
     launches = sum(map(len, logs))
@@ -72,7 +72,7 @@ def _launches(cells: Sequence[SideCell]) -> tuple[float, ...]:
 
 
 def device(devices: Sequence[SideDevice]) -> SideDevice:
-    """Combine one or more devices into one that has all their UUIDs, labels and versions."""
+    """Return one or more devices as one that has all their UUIDs, labels and versions."""
     first = devices[0]
     if len(devices) == 1:
         return first

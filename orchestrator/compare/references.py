@@ -22,12 +22,15 @@ from orchestrator.store.journal import write_durably
 from protocol.paths import RunPaths
 
 MOST_PRICE: Final = 1e9
-"""Per hour, in any currency. Keeps derived numbers printable."""
+"""Highest price per device hour, in any currency. It keeps numbers derived from it printable."""
 _WITHOUT: Final = "Delete the file to compare the run with nothing."
 
 
 class Against(Part, frozen=True, kw_only=True):
-    """What a run is compared with, null or empty if not given. session: spread between sessions, set by a gate."""
+    """What a run is compared with (references), null or empty if not given.
+
+    session: spread between sessions of this machine, set by a gate.
+    """
 
     baseline: Side | None = None
     session: SessionSpread | None = None
@@ -38,7 +41,7 @@ class Against(Part, frozen=True, kw_only=True):
         return self != NOTHING
 
     def beside(self, given: "Against") -> "Against":
-        """Return these references. Those that are set in `given` replace them."""
+        """Return these references, with those that `given` has in their place."""
         return Against(
             baseline=given.baseline or self.baseline,
             session=given.session or self.session,
@@ -51,13 +54,13 @@ NOTHING: Final = Against()
 
 
 def store(against: Against, paths: RunPaths) -> None:
-    """Write the references into the run folder, if there are any. Raises StorageError."""
+    """Write what a run is compared with into its folder, if there is anything. Raises StorageError."""
     if against:
         write_durably(paths.compared_with, msgspec.json.format(msgspec.json.encode(against), indent=2) + b"\n")
 
 
 def stored(paths: RunPaths) -> Against:
-    """Read the references from the run folder. Raises RunFolderError for a damaged file."""
+    """Read what a run is compared with from its folder. Raises RunFolderError for a damaged file."""
     if not paths.compared_with.exists():
         return NOTHING
     try:
@@ -71,7 +74,10 @@ def stored(paths: RunPaths) -> Against:
 
 
 def hold(report: Report, against: Against, shipped: Sequence[Side] = ()) -> Report:
-    """Return the report with its comparisons. shipped: baselines for GPUs that the given baseline does not judge."""
+    """Return the report completed with its comparison with `against`: score, thresholds, costs, and exit code.
+
+    shipped: baselines of gpubench, for GPUs that the user's baseline does not judge.
+    """
     run = run_figures.of_report(report, "this run") if against.baseline or shipped else None
     if run is not None:
         report = _beside_baselines(report, run, [one for one in (against.baseline, *shipped) if one is not None])
@@ -111,5 +117,5 @@ def _scored(summary: Summary, scored: BaselineComparison) -> Summary:
 
 
 def _verdict(verdict: RunVerdict, results: Sequence[ThresholdResult]) -> RunVerdict:
-    """Combine the verdict of the run with its thresholds. Graver outcomes (hardware fault, internal error) stay."""
+    """Return the verdict of the run with its missed thresholds. Graver outcomes (a hardware fault) still decide."""
     return run_verdict((*verdict.causes, *thresholds.causes(results)), verdict.remarks)

@@ -24,11 +24,11 @@ RUNS_APART: Final = ", "
 LEAST: Final = 1e-9
 MOST: Final = 1e18
 Rate = Annotated[float, msgspec.Meta(ge=LEAST, le=MOST)]
-"""Figures beyond were not measured by gpubench, and their powers would overflow."""
+"""Value of a launch, in the unit of its metric. gpubench measures none beyond these limits; powers would overflow."""
 
 
 class SideCell(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """A cell on one device. values: the figure of each launch. throttled: None without telemetry.
+    """A cell on one device. values: the figure `metric` of each launch. ran_at: batch size. throttled: None if unknown.
 
     host_bound: whether the GPU waited for the host; None if unknown, as in older baselines. wrong: what is
     wrong with the result of an operator or a compiled model. figures: name with unit → further figure, only shown.
@@ -61,7 +61,7 @@ class SideCell(Part, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SideDevice(Part, frozen=True, kw_only=True):
-    """A device of the run. label: "GPU 0". stack: facts about the device that may differ between two runs."""
+    """A device of a run or baseline. label: "GPU 0". stack: facts about it that may differ, such as its VBIOS."""
 
     gpu_uuid: str
     label: str
@@ -73,7 +73,7 @@ class SideDevice(Part, frozen=True, kw_only=True):
 
 
 class Side(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """A run or a baseline. baseline_version: None for a run. ended: "" if it ended well.
+    """A run or a baseline. baseline_version: None for a run. ended: why it did not end well, or "".
 
     stack: versions and settings of the software and the host, {"driver": "580.95.05"}.
     """
@@ -95,7 +95,7 @@ class Side(Part, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def label(self) -> str:
-        """The name with run id, host and date, because @last or a file may be another run tomorrow."""
+        """Name with run id, host and date: a name such as @last may stand for another run tomorrow."""
         run_id = "" if self.is_baseline or self.run_id in self.name else self.run_id
         facts = (run_id, self.stack.get("host", ""), self.test_date.partition("T")[0])
         return f"{self.name} ({', '.join(filter(None, facts))})"
@@ -107,7 +107,7 @@ class Side(Part, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def impossible(report: Report) -> Iterator[str]:
-    """Yield values below LEAST or above MOST, in words: "1e+308 of resnet50 inference fp32 b8 on GPU-1"."""
+    """Yield a text for each value below LEAST or above MOST: "1e+308 of resnet50 inference fp32 b8 on GPU-1"."""
     for uuid, key, metric, _ in _metrics(report):
         for value in metric.launch_values:
             if not LEAST <= value <= MOST:
@@ -115,7 +115,7 @@ def impossible(report: Report) -> Iterator[str]:
 
 
 def of_report(report: Report, name: str) -> Side:
-    """Reduce a report to a side without its `impossible` values. name: the given file or folder."""
+    """Reduce a report to a side, without values that are `impossible`. name: the file or folder that the user named."""
     return Side(
         baseline_version=None,
         name=name,
@@ -227,4 +227,4 @@ BESIDE: Final[Mapping[str, Callable[[Metric], float | None]]] = {
     "peak memory, MB": BY_FIELD["peak_memory_mb"].number,
     "cold compilation, ms": BY_FIELD["compile_cold_ms"].number,
 }
-"""Figures beside the main one, by name with unit: they have no verdict."""
+"""Name with unit → reader of a figure that is shown beside the compared one and has no verdict."""

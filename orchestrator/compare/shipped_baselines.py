@@ -1,4 +1,4 @@
-"""The baselines in configs/baselines."""
+"""The baselines that ship with gpubench, in configs/baselines."""
 
 import functools
 from collections.abc import Collection
@@ -10,7 +10,7 @@ from orchestrator.config.catalogue import configs_folder
 
 
 def files() -> dict[str, Path]:
-    """Return the files of the shipped baselines by name."""
+    """Return name → file of each shipped baseline."""
     return {path.stem: path for path in sorted((configs_folder() / "baselines").glob("*.json"))}
 
 

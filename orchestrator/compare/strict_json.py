@@ -11,12 +11,12 @@ from orchestrator.errors import ConfigError
 from orchestrator.system import safe_read
 
 MAX_BYTES: Final = 256 * 1024 * 1024
-"""A report of 100,000 launches takes 100 MB. Numbers take up to 16 times as much in memory as in a file."""
+"""Largest accepted file: a report of 100,000 launches has 100 MB. In memory, numbers take up to 16 times as much."""
 
 _LONE_SURROGATE: Final = re.compile(
     rb"(?<!\\)(?:\\\\)*\\u[dD][89abAB][0-9a-fA-F]{2}(?:[^\\]|\\[^u]|\\u[^dD]|\\u[dD][^c-fC-F])"
 )
-"""The first half of a surrogate pair without the second, which msgspec reports as truncated."""
+"""Matches the first half of a surrogate pair without the second, for which msgspec says that the text is truncated."""
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ def contents(path: Path) -> bytes:
 
 
 def decode(data: bytes, kind: type[T], name: str) -> T:
-    """Decode `data` strictly as `kind`. Raises ConfigError with file and position."""
+    """Decode JSON strictly as `kind`. Raises ConfigError with `name`, the file's, and the position."""
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:
@@ -47,7 +47,7 @@ def decode(data: bytes, kind: type[T], name: str) -> T:
 
 
 def convert(value: object, kind: type[T], name: str) -> T:
-    """Check decoded JSON as strictly as `decode`. Raises ConfigError with file and position."""
+    """Convert decoded JSON to `kind` as strictly as `decode` does. Raises ConfigError with `name` and the position."""
     try:
         return msgspec.convert(value, type=kind)
     except msgspec.ValidationError as error:

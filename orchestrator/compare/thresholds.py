@@ -33,7 +33,7 @@ _BLIND: Final = {LimitName.OF_BASELINE: BLIND_BASELINE, LimitName.OF_SIBLINGS: B
 
 
 class Bound(enum.StrEnum):
-    """How a figure must compare with the value of a threshold."""
+    """How a figure must compare with the limit of a threshold."""
 
     BELOW = "below"
     AT_MOST = "at_most"
@@ -50,9 +50,10 @@ _HOLDS: Final[Mapping[Bound, tuple[str, Callable[[float, float], bool]]]] = {
 
 
 class Threshold(Part, frozen=True, kw_only=True):
-    """A limit. Empty lists match everything. samples_per_epoch: only for epoch_time_s.
+    """A limit of one figure in the cells that match. One of the four bounds is set. Empty lists match everything.
 
-    models: names of models or operators. implementations, shapes, times: only for operators.
+    models: names of models or operators. implementations, shapes, times: only for operators. samples_per_epoch: only
+    for epoch_time_s.
     """
 
     name: str
@@ -72,11 +73,11 @@ class Threshold(Part, frozen=True, kw_only=True):
 
     @property
     def limit(self) -> tuple[Bound, float]:
-        """The bound that is given, and its value."""
+        """The bound of the four that is set, and its value in the unit of the figure."""
         return next((bound, value) for bound in Bound if (value := getattr(self, bound)) is not None)
 
     def means(self, key: CellKey) -> bool:
-        """Whether the threshold applies to this cell."""
+        """Whether the threshold applies to the cell with this key."""
         return (
             key.phase == self.phase
             and (not self.models or key.model_name in self.models)
@@ -95,9 +96,9 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load(path: Path, models: Collection[str], probes: Collection[str]) -> tuple[Threshold, ...]:
-    """Read one threshold or more. models: names that they may use. Raises ConfigError with line and key.
+    """Read a file of thresholds. models: names that thresholds may use. probes: names that they must not use.
 
-    probes: names that a threshold must not use.
+    Raises ConfigError with line and key, also for a file without thresholds.
     """
     document = yaml_file.read(path)
     found = document.convert(_File).thresholds
@@ -123,7 +124,7 @@ def _no_model(name: str, models: Collection[str], probes: Collection[str]) -> st
 
 
 def mistake(threshold: Threshold) -> str:
-    """Return what is wrong with a threshold beyond its types, or ""."""
+    """Return what is wrong with a threshold whose fields have valid types, or ""."""
     given = [bound for bound in Bound if getattr(threshold, bound) is not None]
     if len(given) != 1:
         return f"expected one of {listed(Bound)}, got {listed(given, 'and') if given else 'none'}"
@@ -160,7 +161,7 @@ def _never_missed(threshold: Threshold) -> str:
 
 
 def judge(report: Report, thresholds: Sequence[Threshold], held: Held | None) -> Iterator[ThresholdResult]:
-    """Compare each threshold with each matching cell. held: the comparison with a baseline."""
+    """Yield the result of each threshold in each matching cell. held: comparison of the report with a baseline."""
     cells = list(limit_targets.cells(report, held)) if thresholds else []
     for threshold in thresholds:
         meant = [cell for cell in cells if threshold.means(cell.key)]

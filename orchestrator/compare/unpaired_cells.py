@@ -20,9 +20,9 @@ THIS_RUN: Final = "this run"
 
 
 def other_mode(key: CellKey, cells: Container[CellKey], own: str, side: str, *, wanted: str | None = None) -> str:
-    """Describe the mode in which `side` has a cell of `own`, if only the mode differs; else "".
+    """Return "solo in A, loaded in B" with advice, if run A has a cell that run B has only in the other mode; else "".
 
-    own, side: names of the two runs. wanted: mode to recommend.
+    key: of the cell. own: name of A. cells: keys of B. side: name of B. wanted: mode to recommend; None for that of B.
     """
     for mode in Mode:
         if mode != key.mode and replace(key, mode=mode.value) in cells:
@@ -32,7 +32,7 @@ def other_mode(key: CellKey, cells: Container[CellKey], own: str, side: str, *, 
 
 
 class Other:
-    """The other run, searched for cells of `own` on the same GPU model. is_first: it is the comparison's first run."""
+    """The run `side`, searched for cells of the run `own` that have no partner. is_first: `side` is the first run."""
 
     def __init__(self, side: Side, own: Side, *, is_first: bool) -> None:
         self._side, self._own = (BASELINE if one.is_baseline else one.name for one in (side, own))
@@ -44,7 +44,7 @@ class Other:
                 of_model.setdefault(place.cell.key, []).append(place.device.label)
 
     def why(self, place: Place) -> str:
-        """Return why a cell has no partner: where the other run measured it; "" if it did not."""
+        """Return where the other run measured a cell without a partner, as text; "" if on no GPU of this model."""
         known, key = self._labels.get(place.device.gpu_name, {}), place.cell.key
         if labels := known.get(key):
             return f"measured in {self._side} on {', '.join(labels)}"

@@ -32,7 +32,7 @@ NOTHING: Final = "no cell was measured in both runs"
 
 
 def failure(failing: Sequence[str]) -> str:
-    """Return "SLOWER and WRONG fail the comparison (--fail-on)"; "" if nothing fails. failing: as `failing` has it."""
+    """Return "SLOWER and WRONG fail the comparison (--fail-on)"; "" if nothing fails. failing: what fails."""
     verb = "fail" if len(failing) > 1 or MISSING in failing else "fails"
     return f"{listed(failing, 'and')} {verb} the comparison (--fail-on)" if failing else ""
 
@@ -58,7 +58,10 @@ def headline(comparisons: Sequence[Comparison]) -> str:
 
 
 def verdicts(comparisons: Sequence[Comparison]) -> str:
-    """Return "1 SLOWER, 3 SAME". If no cell is slower, begins with the phases that are slower as a whole."""
+    """Return the numbers of verdicts: "1 SLOWER, 3 SAME".
+
+    If no cell is SLOWER by itself, the text begins with the phases whose cells together are.
+    """
     counts = {word: sum(comparison.counts.get(word, 0) for comparison in comparisons) for word in GRAVEST_FIRST}
     slower = [
         mean.phase for comparison in comparisons for mean in comparison.means if mean.verdict is ChangeVerdict.SLOWER
@@ -68,7 +71,7 @@ def verdicts(comparisons: Sequence[Comparison]) -> str:
 
 
 def means(comparison: Comparison) -> str:
-    """Return the mean change of speed of each phase, with its interval; empty without means."""
+    """Return the mean change of speed over the cells of each phase, with its interval; empty without means."""
     return f"Geometric mean: {', '.join(map(mean, comparison.means))}" if comparison.means else ""
 
 
@@ -80,7 +83,7 @@ def mean(of_phase: Mean) -> str:
 
 
 def naming(comparison: Comparison) -> Callable[[ComparedCell | LoneCell], str]:
-    """Return a function that names cells, with the device if there are several."""
+    """Return a function that names a cell of the comparison, with its device if several devices are compared."""
     if not _on_several(comparison):
         return lambda cell: cell.cell
 
@@ -101,12 +104,12 @@ def _on_several(comparison: Comparison) -> bool:
 
 
 def change(cell: ComparedCell | Mean) -> str:
-    """Return the change of the speed, "-5.0%", or "" where it is unknown."""
+    """Return the change of the speed of a cell or phase, "-5.0%"; "" if it is unknown."""
     return "" if cell.ratio is None else difference(percent(cell.ratio))
 
 
 def interval(cell: ComparedCell | Mean) -> str:
-    """Return the 95 % interval of the change: "-5.9% to -4.2%"."""
+    """Return the 95 % interval of the change, "-5.9% to -4.2%"; "" if it is unknown."""
     if cell.low is None or cell.high is None:
         return ""
     return f"{difference(percent(cell.low))} to {difference(percent(cell.high))}"
@@ -118,18 +121,18 @@ def percent(ratio: float) -> float:
 
 
 def margin(cell: ComparedCell) -> str:
-    """Return "margin 1%", or "" without a margin."""
+    """Return the margin of a cell, "margin 1%"; "" if it has none."""
     return "" if cell.margin_percent is None else f"margin {cell.margin_percent:.3g}%"
 
 
 def judged(cell: ComparedCell) -> str:
-    """Return the change in percent with its interval and the margin; "" if there is no change to show."""
+    """Return the change of a cell with its interval and margin; "" if there is no change to show."""
     between = f" (95% interval {interval(cell)}, {margin(cell)})" if cell.low is not None else ""
     return f"{change(cell)}{between}"
 
 
 def excluded(cells: Sequence[ComparedCell]) -> str:
-    """Say which slow-down is ruled out in cells with NO CHANGE SEEN; "" if none of the cells has that verdict."""
+    """Return which slow-down is ruled out in the cells with NO CHANGE SEEN, as text; "" if there are none."""
     found = [cell.excluded_percent for cell in cells if cell.verdict is ChangeVerdict.NO_CHANGE]
     known = [one for one in found if one is not None]
     return f"a slow-down of more than {max(known):.2g} % is ruled out" if known else ""
@@ -166,7 +169,7 @@ def unjudged(comparison: Comparison, most: int = _MOST_LONE) -> Iterator[str]:
 
 
 def next_step(comparisons: Sequence[Comparison]) -> str:
-    """Return the command that decides the inconclusive and the probably slower cells, or "" without such cells."""
+    """Return what decides the inconclusive and probably slower cells (a command or option); "" without such cells."""
     undecided = (ChangeVerdict.INCONCLUSIVE, ChangeVerdict.PROBABLY_SLOWER)
     cells = [cell for one in comparisons for cell in one.cells if cell.must_be_judged and cell.verdict in undecided]
     if not cells:
@@ -180,12 +183,12 @@ def next_step(comparisons: Sequence[Comparison]) -> str:
 
 
 def remark(cell: ComparedCell) -> str:
-    """Return all remarks on a verdict, or ""."""
+    """Return all remarks on the verdict of a cell as one text, or ""."""
     return "; ".join(filter(None, (_remark(cell), excluded((cell,)))))
 
 
 def _remark(cell: ComparedCell) -> str:
-    """Return what prevents or weakens a verdict, and the needed launches, or ""."""
+    """Return what prevents or weakens the verdict of a cell, and how many launches it needs, or ""."""
     words = [cell.reason] if cell.reason else []
     if cell.launches_needed is not None:
         words.append(f"needs {cell.launches_needed} launches per side")
@@ -195,7 +198,7 @@ def _remark(cell: ComparedCell) -> str:
 
 
 def remarks(comparison: Comparison, verdict: ChangeVerdict) -> Iterator[str]:
-    """Yield each remark on cells with this verdict once, with the names of its cells."""
+    """Yield each remark on cells with this verdict once, with the names of the first cells that have it."""
     for words, names in grouped(comparison, verdict).items():
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         yield f"{verdict}: {words}: {', '.join(names[:3])}{more}"
@@ -204,7 +207,7 @@ def remarks(comparison: Comparison, verdict: ChangeVerdict) -> Iterator[str]:
 
 
 def grouped(comparison: Comparison, verdict: ChangeVerdict) -> dict[str, list[str]]:
-    """Return the remarks on cells with this verdict, each with the names of its cells."""
+    """Return remark → names of the cells with this verdict that have the remark."""
     name, found = naming(comparison), dict[str, list[str]]()
     for cell in comparison.cells:
         if cell.verdict is verdict and (words := _remark(cell)):

@@ -10,7 +10,7 @@ from orchestrator.stats.slowdown_reasons import Reason
 
 
 class Pace(enum.StrEnum):
-    """Result of comparing a GPU's rates over time or with its siblings."""
+    """Verdict on a GPU's rates, compared over time or with its siblings."""
 
     STEADY = "steady"
     SLOWER = "slower"
@@ -18,7 +18,7 @@ class Pace(enum.StrEnum):
 
 
 class Ending(enum.StrEnum):
-    """What ended the heat soak."""
+    """What ended a GPU's heat soak, the time at the start in which it warms up."""
 
     STEADY = "the temperature was steady"
     CAP = "its time limit was reached"
@@ -27,7 +27,7 @@ class Ending(enum.StrEnum):
 
 
 class CheckReport(Part, frozen=True, kw_only=True):
-    """One kind of check on one GPU.
+    """One kind of check on one GPU. checks: number of comparisons.
 
     verified_operations: floating-point operations whose results were compared. verified_bytes: compared bytes of memory
     or transfers. error_bound: share of wrong checks that n right ones exclude with 95 % confidence, 3/n;
@@ -51,7 +51,7 @@ class CheckReport(Part, frozen=True, kw_only=True):
 
 
 class ReasonReport(Part, frozen=True, kw_only=True):
-    """A reason for the verdict, and what to do about it (empty: nothing)."""
+    """A reason for the verdict on a GPU, and what to do about it (empty: nothing)."""
 
     verdict: HealthVerdict
     text: str
@@ -59,7 +59,7 @@ class ReasonReport(Part, frozen=True, kw_only=True):
 
 
 class HeatSoakReport(Part, frozen=True, kw_only=True):
-    """The heat soak. Rates during it are not judged, but errors during it count.
+    """The heat soak of a GPU, in which it warms up. Rates during it are not judged, but errors during it count.
 
     excluded_seconds: time without judged rates at the start of each session; null if the whole first round was
     excluded. reached_c: median temperature of the hottest ten-second window.
@@ -90,8 +90,8 @@ class CourseReport(Part, frozen=True, kw_only=True):
 class PaceReport(Part, frozen=True, kw_only=True):
     """Verdict on one kind of rates of a GPU, such as its rates in training. text: the evidence.
 
-    courses: changes over the burn-in, those "by itself" first. reason: probable reason why the GPU is slower; null if
-    unknown. rate_per_clock_percent: change of the work per SM clock cycle over the burn-in.
+    courses: changes over the burn-in, those "against its siblings" first. reason: probable reason why the GPU is
+    slower; null if unknown. rate_per_clock_percent: change of the work per SM clock cycle over the burn-in.
     """
 
     kind: str
@@ -104,7 +104,7 @@ class PaceReport(Part, frozen=True, kw_only=True):
 
 
 class GpuBurnIn(Part, frozen=True, kw_only=True):
-    """Burn-in of one GPU.
+    """Result of the burn-in on one GPU.
 
     requested_seconds: requested time. served_seconds: time at work, with the usual gaps between launches.
     under_load_seconds: time of the measured blocks. compared_launches: launches whose output bits were compared with
@@ -161,7 +161,10 @@ class Fate(enum.StrEnum):
 
 
 class InjectedReport(Part, frozen=True, kw_only=True):
-    """An injected fault. found: whether it was found on any device. fate: null in reports of earlier versions."""
+    """An injected fault. fault: what it did to its GPU. outcome: whether and where it was found, in words.
+
+    fate: null in reports of earlier versions.
+    """
 
     gpu_uuid: str
     fault: str
@@ -171,7 +174,7 @@ class InjectedReport(Part, frozen=True, kw_only=True):
 
 
 class BurnInReport(Part, frozen=True, kw_only=True):
-    """The burn-in. verdict: the worst verdict on a GPU. injected: requested faults, if any.
+    """Result of a burn-in. verdict: the worst verdict on a GPU. tainted: faults were injected on purpose.
 
     wrong_transfers: number of wrong copies, wrong all-reduce sums and wrong values before sending. An error that
     follows from another one does not count. In the checks of the GPUs, a wrong copy may count for both of its devices.

@@ -17,12 +17,12 @@ import msgspec
 from orchestrator.figures.parts import AttemptReport, LaunchLedger, Part, Plausibility, Statistics
 
 RESIDENT = "resident set"
-"""Basis of the memory figures of a CPU device."""
+"""Value of memory_basis for a CPU device: its memory figures are the resident set of the process."""
 BatchKey = Annotated[str, msgspec.Meta(pattern="^batch_size_[1-9][0-9]*$")]
 
 
 class Status(enum.StrEnum):
-    """Final state of a planned cell."""
+    """Final state of a planned cell. What leads to each: analysis/outcomes.py."""
 
     OK = "ok"
     DEGRADED = "degraded"
@@ -125,7 +125,7 @@ class Measured(CellReport, frozen=True, kw_only=True):
 
     @property
     def wrong(self) -> str:
-        """What is wrong with the result, or "". Only outputs of compiled models are checked."""
+        """What is wrong with the result; "" here: only outputs of compiled models (PhaseMetrics) are checked."""
         return ""
 
 
@@ -145,7 +145,10 @@ class LoadMetrics(Measured, frozen=True, kw_only=True):
 
 
 class Computed(Measured, frozen=True, kw_only=True):
-    """A model that computes. energy_per_token_j: energy per written token, or per read one if it writes none."""
+    """Figures of a model at work. sample_unit: what throughput counts. plausibility: whether the time can be true.
+
+    energy_per_token_j: energy per written token, or per read one if the model writes none.
+    """
 
     sample_unit: str
     plausibility: Plausibility
@@ -183,16 +186,17 @@ class ShapeFigures(Part, frozen=True, kw_only=True):
 
 
 class CompilationFigures(Part, frozen=True, kw_only=True):
-    """torch.compile in one cell, and the same cell without it.
+    """Figures of torch.compile in one cell, and the comparison with the same cell without it (eager).
 
     own: whether the model's code compiles itself, so there is no eager cell to compare with. cold: figures of the first
     launch, with empty caches; cached: medians of later launches. compile_ms: TorchDynamo and its backend;
     first_call_ms: the first iteration, compilation included. graph_breaks, recompilations: "file:line: reason", each
-    once. Errors of the outputs against eager (protocol.result.Compilation), the largest of all launches;
-    within_tolerance: by the relative error and the precision. speed_up: eager time over compiled time of an iteration,
-    with its 95 % interval; null beyond the tolerance. memory_of_eager: peak memory as a share of that of eager.
-    pays_after_iterations: iterations until a cold compilation has paid off; null where it never does. shapes: figures
-    of the first launch with changing input sizes (--compile-shapes), one for each way.
+    once. absolute_error, relative_error, cosine_distance: of the outputs, against those of eager
+    (protocol.result.Compilation), the largest of all launches; within_tolerance: by relative_error and precision.
+    speed_up: eager time over compiled time of an iteration, with its 95 % interval; null beyond the tolerance.
+    memory_of_eager: peak memory as a share of that of eager. pays_after_iterations: iterations until a cold compilation
+    has paid off; null where it never does. shapes: figures of the first launch with changing input sizes
+    (--compile-shapes), one for each way.
     """
 
     own: bool
@@ -238,7 +242,7 @@ class PhaseMetrics(Computed, frozen=True, kw_only=True):
 
     @property
     def wrong(self) -> str:
-        """Describe outputs of the compiled model that miss the tolerance, with their error; "" if there are none."""
+        """By how much outputs of the compiled model are wrong, in words; "" if they are within the tolerance."""
         found = self.compilation
         if found is None or found.within_tolerance is not False:
             return ""
@@ -293,7 +297,7 @@ class ProbeMetrics(Measured, frozen=True, kw_only=True):
 
 
 class BatchPoint(Part, frozen=True, kw_only=True):
-    """One batch size of a scan, with figures as in Measured. works: the size ran. why_not: category of the failure."""
+    """One batch size that `-b auto` tried, with figures as in Measured. works: it ran. why_not: failure category."""
 
     batch_size: int
     launch: int

@@ -1,4 +1,4 @@
-"""Report types of comparisons: identical devices, siblings, full node, stored run, thresholds and price."""
+"""Report types of comparisons: identical devices, siblings, solo with loaded mode, baseline, thresholds, price."""
 
 import enum
 from typing import Final
@@ -53,8 +53,9 @@ class Spread(Part, frozen=True, kw_only=True):
 class SiblingEffect(Part, frozen=True, kw_only=True):
     """Rate of a GPU in percent of its siblings' median, with the 90 % interval.
 
-    The rate is over all cells of one mode and limit (bound), or in one `cell`. margin_percent: tolerated deficit. p:
-    probability that chance alone gives such a deficit beyond the margin. launches: fewest launches of any cell.
+    cell: name of the only cell; empty for all cells of this mode that have the same limit (bound). margin_percent:
+    tolerated deficit. p: probability that chance alone gives such a deficit beyond the margin. launches: fewest
+    launches of any cell.
     """
 
     cell: str
@@ -108,12 +109,12 @@ class Standing(Part, frozen=True, kw_only=True):
 
     @property
     def slowed(self) -> bool:
-        """Whether heat or power slowed the GPU down although it is not slower than its siblings."""
+        """Whether the GPU was slowed down, by heat or power, without being found slower than its siblings."""
         return self.reason is not None and self.verdict in (SiblingVerdict.OK, SiblingVerdict.NONE)
 
     @property
     def word(self) -> str:
-        """Verdict in a word or two."""
+        """The verdict as it is shown: SLOWED DOWN if `slowed`, else the verdict among siblings."""
         return SLOWED_DOWN if self.slowed else self.verdict
 
 
@@ -144,7 +145,7 @@ class FullNode(Part, frozen=True, kw_only=True):
 
     @property
     def remark(self) -> str:
-        """Remark that is shown beside the figures, or empty."""
+        """Why the two modes cannot be compared, and notes; may be empty."""
         reason = () if self.not_comparable is None else (f"not comparable ({self.not_comparable})",)
         return "; ".join((*reason, *self.notes))
 
@@ -168,7 +169,7 @@ class BaselineComparison(Part, frozen=True, kw_only=True):
 
 
 class Met(enum.StrEnum):
-    """Whether a threshold was met. NOT_MEASURED: no cell of the run has that figure."""
+    """Whether a threshold was met. NOT_MEASURED: no matching cell has a figure that can be judged."""
 
     MET = "met"
     MISSED = "missed"

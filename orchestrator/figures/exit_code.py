@@ -39,7 +39,7 @@ CODES: Final[Mapping[CauseKind, ExitCode]] = {
     CauseKind.WRONG: ExitCode.MISSED,
 }
 COMPARED: Final = frozenset({CauseKind.MISSED, CauseKind.NOT_HELD, CauseKind.SLOWER, CauseKind.UNDECIDED})
-"""Causes that compare the figures with others, and say nothing about how the run itself ended."""
+"""Kinds of causes that come from thresholds or other runs, and say nothing about how the run itself ended."""
 _WORDS: Final[Mapping[ExitCode | CauseKind, str]] = {
     ExitCode.PASSED: "complete",
     ExitCode.HARDWARE: "hardware fault",
@@ -54,7 +54,7 @@ _IMPORTANCE: Final = tuple(CauseKind)
 
 
 class Cause(Part, frozen=True, kw_only=True):
-    """One thing that counts against the run."""
+    """One thing that counts against the run, and so decides or explains its exit code."""
 
     kind: CauseKind
     text: str

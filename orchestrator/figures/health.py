@@ -6,7 +6,7 @@ from orchestrator.gpu.health.verdict import HealthVerdict
 
 
 class SignalReport(Part, frozen=True, kw_only=True):
-    """One health signal. required: whether PASS needs the signal.
+    """One health signal, such as a count of memory errors. required: whether the verdict PASS needs the signal.
 
     start, end, rise: the driver's count at the start and at the end of the run, and its increase.
     """
@@ -69,7 +69,10 @@ class NodeHealth(Part, frozen=True, kw_only=True):
 
 
 class HealthReport(Part, frozen=True, kw_only=True):
-    """Health of all GPUs and of the machine. level: what PASS requires (configs/health.yaml). verdict: the gravest."""
+    """Health of all GPUs and of the machine. verdict: the gravest of them.
+
+    level: name of a level in configs/health.yaml, which decides what PASS requires.
+    """
 
     level: str
     verdict: HealthVerdict

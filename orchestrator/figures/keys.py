@@ -1,4 +1,4 @@
-"""Keys of measurements that are the same on any device and in any run."""
+"""Keys of cells: what identifies a measurement apart from its device and run, so that results can be compared."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -34,7 +34,7 @@ class CellKey(Part, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Words that form the name of the measurement."""
+        """Words of the measurement's name: ("resnet50", "inference", "fp32", "b8")."""
         batch = () if self.phase in WITHOUT_BATCH else (f"b{self.batch_size}",)
         of_operator = filter(None, (self.implementation, self.shape, self.time))
         return (self.model_name, self.phase.value, self.precision, *batch, *of_operator)
@@ -52,11 +52,11 @@ _FURTHER: Final[tuple[Callable[[CellKey], str], ...]] = (
     lambda key: key.memory_format,
     lambda key: key.compile_mode,
 )
-"""Facts of a key that its text (`words`) lacks."""
+"""Readers of those facts of a key that its name (`words`) lacks, each as text."""
 
 
 def names(cell_keys: Iterable[CellKey]) -> dict[CellKey, str]:
-    """Return a unique name for each key: its text, and the part in which keys of equal text differ."""
+    """Return key → unique name: its words, and the facts in which it differs from keys with the same words."""
     alike: dict[str, list[CellKey]] = {}
     for key in dict.fromkeys(cell_keys):
         alike.setdefault(key.words, []).append(key)
@@ -69,7 +69,7 @@ def _name(key: CellKey, alike: Sequence[CellKey]) -> str:
 
 
 def names_of_both(pairs: Mapping[CellKey, CellKey]) -> dict[CellKey, str]:
-    """Return names of measurements whose keys differ between two sides: "lstm inference fp32 -> bf16 b8"."""
+    """Return first key → name of its pair, "lstm inference fp32 -> bf16 b8". pairs: first key → second key."""
     return {
         one: " ".join((*map(_both, one.parts, other.parts), *_differences(one, other))) + name.removeprefix(one.words)
         for (one, other), name in zip(pairs.items(), names(pairs).values(), strict=True)
@@ -85,7 +85,7 @@ def _both(one: str, other: str) -> str:
 
 
 def by_cell(results: Iterable[ModelResult], probes: Iterable[ProbeMetrics]) -> dict[str, str]:
-    """Return the name of each measured cell of a report, by id of the cell. Names are the same on all devices."""
+    """Return cell id → name of each cell of models and probes. Equal cells of different devices have equal names."""
     keys = {metric.cell: key for result in results for key, metric in of_model(result)}
     keys |= {probe.cell: of_probe(probe) for probe in probes}
     names_by_key = names(keys.values())
@@ -93,7 +93,7 @@ def by_cell(results: Iterable[ModelResult], probes: Iterable[ProbeMetrics]) -> d
 
 
 def of_model(result: ModelResult) -> Iterator[tuple[CellKey, Measured]]:
-    """Yield key and measurement of each cell of a model on one device, in the order of its phases."""
+    """Yield (key, measurement) of each cell in a model's entry: loading, inference, training, generation."""
     phases: tuple[tuple[Workload, Sequence[Measured]], ...] = (
         (Workload.LOAD, [result.load_metrics] if result.load_metrics else []),
         (Workload.INFERENCE, list(result.inference_metrics.values())),

@@ -12,7 +12,7 @@ IN_ITS_FOLDER: Final = (
 
 
 class Series(NamedTuple):
-    """One series of a launch, in milliseconds.
+    """One series of times of a launch, such as "forward", in milliseconds.
 
     iterations: number of iterations that each value covers; None if a value is no whole iteration (a token, a tried
     burst). usual_ms: range outside which a value is an outlier; None if the report has no statistics of the series.
@@ -42,9 +42,9 @@ class LaunchSamples(NamedTuple):
 
 
 Samples = Callable[[str], Iterator[LaunchSamples]]
-"""The launches of a cell, by its id, in the order in which they were started."""
+"""Function that yields the launches of a cell, given its id, in the order in which they were started."""
 
 
 def not_at_hand(_cell: str) -> Iterator[LaunchSamples]:
-    """Replaces the function that reads samples, for a report without its run. Always raises RunFolderError."""
+    """Stands for the function `Samples` if a report has no run folder to read from. Always raises RunFolderError."""
     raise RunFolderError(f"{IN_ITS_FOLDER}: `gpubench-orchestrate report RUN -f samples.csv`")

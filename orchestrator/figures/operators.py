@@ -20,7 +20,7 @@ class OperatorStatus(enum.StrEnum):
 
 
 class Grade(enum.StrEnum):
-    """Speed relative to the eager implementation of the same run."""
+    """Grade of a speed relative to the eager implementation in the same run (kinds/ops/analysis.py has the limits)."""
 
     EXCELLENT = "excellent"
     GOOD = "good"
@@ -30,7 +30,7 @@ class Grade(enum.StrEnum):
 
 
 class TimeName(enum.StrEnum):
-    """Times of an operator, as in protocol.result.ShapeResult. *_BACKWARD: forward and backward pass together."""
+    """Times of an operator's call. PURE: on the device. REAL: with the host. *_BACKWARD: both passes together."""
 
     PURE = "pure"
     REAL = "real"
@@ -46,18 +46,18 @@ CELL_STATUS: Final = {
     OperatorStatus.UNSUPPORTED: Status.FAILED,
     OperatorStatus.MISSING: Status.MISSING,
 }
-"""Status of a row → status of its measurement."""
+"""Status of an operator's row → status of a cell, by which comparisons and thresholds treat the row."""
 
 
 class IntervalOver(enum.StrEnum):
-    """Values that an interval is computed from."""
+    """What the 95 % interval of a time is computed from: the times of the launches, or of the calls of a launch."""
 
     LAUNCHES = "launches"
     CALLS = "calls of a launch"
 
 
 class OperatorTime(Part, frozen=True, kw_only=True):
-    """One time of a shape. call_ms: time of a call, median over calls, then over launches.
+    """One of the times of an operator at one shape. call_ms: time of a call, median over calls, then over launches.
 
     launch_values: time of each launch in ms. interval_percent: half of the 95 % interval of their mean, from three
     launches on; with fewer, of the mean call within a launch (median), and null below 20 calls. interval_over: which of
@@ -75,7 +75,7 @@ class OperatorRow(Part, frozen=True, kw_only=True):
 
     Backward times are missing if the operator has no gradient. sizes: dimensions of the shape. deviation: largest
     relative deviation from the fp64 reference. gb_per_second, tflops: rates of the forward pass, by its time without
-    host work ("pure"). memory_percent, compute_percent: these rates in percent of those of hbm and gemm in this run.
+    host work ("pure"). memory_percent, compute_percent: these rates in percent of those of the probes in this run.
     roof_percent: the larger of both (roofline). eager_percent: speed in percent of that of the eager implementation.
     graphed: whether pure times come from a CUDA graph, without the host; null on a CPU device. host_bound: whether the
     host mostly decides the pure time of the forward pass. throttled: in any launch; null where nobody watched.
@@ -117,7 +117,7 @@ class OperatorRow(Part, frozen=True, kw_only=True):
         return self.times[name].call_ms if name in self.times else None
 
     def metric(self, name: TimeName) -> "OperatorMetric":
-        """Return the time `name` of the row as a measurement."""
+        """Return the time `name` of the row as a measurement, for comparisons and thresholds."""
         time = self.times.get(name)
         return OperatorMetric(
             cell=self.cell,
@@ -134,7 +134,7 @@ class OperatorRow(Part, frozen=True, kw_only=True):
 
 
 class OperatorMetric(Part, frozen=True, kw_only=True):
-    """One time of a row, with the fields that comparisons and thresholds read of every measurement (cells.py).
+    """One time of an operator's row, with the fields of Measured (cells.py) that comparisons and thresholds read.
 
     wrong: what differs from the reference, or "". call_ms: null without a result. peak_memory_mb, compile_cold_ms: only
     set in a study.

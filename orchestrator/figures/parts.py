@@ -1,15 +1,15 @@
-"""Common parts of metrics: distribution of times, ledger, attempts, plausibility."""
+"""Parts that several report types have: distribution of times, time by phase (ledger), attempts, plausibility."""
 
 from typing import Final
 
 import msgspec
 
 SHARE_IN_DOUBT: Final = "what gemm sustains, of which this is a share, is itself in doubt"
-"""Beginning of a Plausibility's note where gemm was not settled."""
+"""First words of Plausibility.note if the rate of the gemm probe (matrix products) is uncertain."""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A part of the report."""
+    """Base of all types of a report: immutable, and without fields that are not declared."""
 
 
 class Statistics(Part, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class LaunchLedger(Part, frozen=True, kw_only=True):
 
 
 class AttemptReport(Part, frozen=True, kw_only=True):
-    """One attempt at a cell, in its own process.
+    """One attempt at a cell: a started launch, in its own process. duration_ms: null if its end is unknown.
 
     outcome: result | failure | damaged (the result file differs from the journal) | interrupted (no end was recorded).
     folder: where its logs are, within the run's folder.
@@ -108,7 +108,7 @@ class Plausibility(Part, frozen=True, kw_only=True):
 
 
 class SettingReport(Part, frozen=True, kw_only=True):
-    """Environment variable that changes what is measured. effect: what it changes."""
+    """An environment variable of the run that changes what is measured. effect: what it changes."""
 
     name: str
     value: str

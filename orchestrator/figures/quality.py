@@ -1,4 +1,4 @@
-"""Quality of a row of the report in a word: the one decision that every format shows. Pure.
+"""Quality of a cell's result in a word, decided here for every format of the report. Pure.
 
 The first condition in _OF_A_MEASUREMENT that is true gives the quality, otherwise it is OK. Causes precede their
 effects: a cell that waits for the host scatters, too.
@@ -14,17 +14,17 @@ from orchestrator.stats.slowdown_reasons import CAPPED_SHARE
 from protocol.result import SteadyState
 
 CLOCK_LIMIT_PERCENT: Final = 1.0
-"""The worker has the same limit for times."""
+"""Change of the SM clock during a measurement above which it is UNSETTLED. The worker has the same limit for times."""
 LIMIT_PERCENT: Final = 2.0
-"""Limit of interval and drift. Steady cells bound by an H200 differed by 1.9 % at most (configs/margins.yaml)."""
+"""Limit of drift, and of half a 95 % interval: steady cells bound by an H200 differed by up to 1.9 % (margins.yaml)."""
 POWER_SETTLES_S: Final = 2.0
-"""Launches of a profile that measure this long also warm up long enough to see a clock fall for a minute."""
+"""Profiles that measure at least this long also warm up long enough to see the clock fall at the power limit."""
 SPREAD_LIMIT_PERCENT: Final = 5.0
-"""Limit between launches. Cells of quick runs on H200s at rest: 0.2 % (median), 1.9 % at most."""
+"""Largest spread between launches. Cells of quick runs on H200s at rest: 0.2 % (median), 1.9 % at most."""
 
 
 class Quality(enum.StrEnum):
-    """Quality of a row.
+    """Quality of a cell's result in a word.
 
     HOST_BOUND: the GPU waits for the host, so the figure does not judge the GPU. UNSETTLED: times still changed.
     UNSETTLED_POWER: at the power limit, where the clock falls for a minute, without a measurement that would show it.
@@ -49,12 +49,12 @@ class Quality(enum.StrEnum):
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether the row has a figure that another run may not confirm."""
+        """Whether the result has a figure that another run may not confirm."""
         return self in _DOUBTFUL
 
     @property
     def judges_gpu(self) -> bool:
-        """Whether the row shows how fast its GPU is beside equal GPUs, throttling and power limit included."""
+        """Whether the result shows how fast its GPU is beside equal GPUs, throttling and power limit included."""
         return self in (Quality.OK, Quality.THROTTLED, Quality.UNSETTLED_POWER)
 
 
@@ -67,7 +67,7 @@ _DOUBTFUL: Final = frozenset(
 
 
 def is_clock_moved(metric: Measured) -> bool:
-    """Whether the SM clock changed while the cell was measured."""
+    """Whether the SM clock changed by more than CLOCK_LIMIT_PERCENT while the cell was measured."""
     return _exceeds(metric.sm_clock_drift_percent, CLOCK_LIMIT_PERCENT)
 
 

@@ -8,8 +8,7 @@
            ── summary, overhead, failures, verdict, health
            ── baseline_comparison, thresholds, costs
 
-Names of the requirements document are kept. Schema versions: 1, the first; 2, sizes, memory formats, generation and
-probes; 3, health; 4, figures of each launch, and comparisons; 5, stragglers and full node.
+Names of the requirements document are kept.
 """
 
 from collections.abc import Sequence
@@ -29,7 +28,7 @@ SCHEMA_VERSION: Final = 6
 
 
 class SegmentReport(Part, frozen=True, kw_only=True):
-    """A session of the run: the first process, and one for each resume.
+    """A session of the run: the work of one orchestrator process, the first or that of a resume.
 
     suspended_seconds: length of each suspension of the orchestrator, during which deadlines paused, too.
     """
@@ -74,7 +73,7 @@ class Metadata(Part, frozen=True, kw_only=True):
 
     @property
     def suspended(self) -> str:
-        """Message about pauses of the orchestrator; empty where there were none."""
+        """How often and how long the orchestrator was suspended, in words; empty if it never was."""
         times_s = [seconds for segment in self.segments for seconds in segment.suspended_seconds]
         return pauses_in_words(times_s) if times_s else ""
 
@@ -188,7 +187,7 @@ class ExclusionReport(Part, frozen=True, kw_only=True):
 
 
 class BestThroughput(Part, frozen=True, kw_only=True):
-    """The highest throughput of the run."""
+    """The cell with the highest throughput of the run, in samples per second."""
 
     model: str
     batch_size: int
@@ -237,8 +236,8 @@ class Overhead(Part, frozen=True, kw_only=True):
     """Cost of a separate process for each launch.
 
     median_ms: median time of a good launch, without load, warm-up and measurement. zygote_start_ms: start-up of the
-    zygote, which all launches share. pays_from_launches: number of launches from which the zygote is faster than a new
-    interpreter for each.
+    zygote, the process that imports torch once and of which launches are forks. pays_from_launches: number of launches
+    from which the zygote is faster than a new interpreter for each.
     """
 
     isolation: str
@@ -307,7 +306,7 @@ class Report(Part, frozen=True, kw_only=True):
 
 
 def pauses_in_words(times_s: Sequence[float]) -> str:
-    """Describe the suspensions of the orchestrator. times_s: length of each."""
+    """Describe how often and how long the orchestrator was suspended. times_s: seconds of each suspension."""
     often = "" if len(times_s) == 1 else f" {len(times_s)} times,"
     total = f"for {sum(times_s):,.0f} s" + ("" if len(times_s) == 1 else " in all")
     why = "SIGSTOP, a paused machine or a slow disk"

@@ -9,7 +9,7 @@ _MIB: Final = 2**20
 
 
 class StudyOperation(Part, frozen=True, kw_only=True):
-    """An operation within one call: how often it ran, and its time without the operations that it called."""
+    """An operation within one profiled call: how often it ran, and its time without the operations that it called."""
 
     name: str
     calls: int
@@ -61,7 +61,7 @@ class StudyRow(Part, frozen=True, kw_only=True):
 
     @property
     def metric(self) -> OperatorMetric:
-        """Device time, peak memory and compile time of the row as a measurement."""
+        """Device time, peak memory and compile time of the row as a measurement, for comparisons and thresholds."""
         return OperatorMetric(
             cell=self.cell,
             status=CELL_STATUS[self.status],
@@ -79,7 +79,7 @@ class StudyRow(Part, frozen=True, kw_only=True):
 
 
 class StudyReport(Part, frozen=True, kw_only=True):
-    """A study. varied: the dimensions with several sizes. jax_version: installed JAX.
+    """Results of a study. varied: names of the dimensions with several sizes. jax_version: null without JAX.
 
     rows: ordered by grid point, then by implementation.
     """

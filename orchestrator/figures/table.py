@@ -1,4 +1,4 @@
-"""Table of the figures of a cell, for JSON, CSV, PyTorch's records, comparisons and thresholds.
+"""Table of all figures of a cell: their names, units and uses (JSON, CSV, PyTorch's records, comparisons, thresholds).
 
 A figure is a field of the report's types (figures/cells.py), computed in analysis/cell_figures.py, and a row here.
 """
@@ -22,7 +22,7 @@ Metric = Measured | OperatorMetric
 
 
 class Better(enum.Enum):
-    """Direction in which a figure is better."""
+    """Whether a higher or a lower value of a figure is better."""
 
     HIGHER = enum.auto()
     LOWER = enum.auto()
@@ -30,7 +30,7 @@ class Better(enum.Enum):
 
 
 class LimitName(enum.StrEnum):
-    """Figures that thresholds limit. EPOCH_TIME and the last three have no row here (compare/limit_targets.py)."""
+    """Names of the figures that thresholds can limit. EPOCH_TIME and the last three are in compare/limit_targets.py."""
 
     CALL_TIME = "call_time_ms"
     COLD_COMPILE = "compile_cold_ms"
@@ -112,7 +112,7 @@ def _p99_ms(metric: Measured) -> float | None:
 
 
 def memory_mb(metric: Measured) -> float | None:
-    """Return the peak of allocated memory in MB; for loading, the memory of the loaded model."""
+    """Return a cell's peak memory in MB; for a cell that loads a model, the memory of the loaded model."""
     return metric.memory_allocated_mb if isinstance(metric, LoadMetrics) else metric.peak_memory_mb
 
 
@@ -307,17 +307,17 @@ FIGURES: Final = (
 )
 BY_FIELD: Final = {figure.field: figure for figure in FIGURES}
 COLUMNS: Final = tuple(figure for figure in FIGURES if figure.column)
-"""Columns of CSV."""
+"""Figures that have a column in CSV, in the order of the columns."""
 MAIN: Final = {
     workload: [figure for figure in FIGURES if figure.main and workload in figure.workloads] for workload in Workload
 }
-"""Figures that cells of a workload are compared by: one, or for probes one of these. Checks have none."""
+"""Workload → figures that its cells are compared by: one; of a probe one of several; none for checks of a burn-in."""
 UNITS: Final = {figure.field: figure.unit for figure in FIGURES if figure.main}
-"""Units of the main figures."""
+"""Field of each figure by which cells are compared → its unit."""
 
 
 def main_figure(workload: Workload, model_name: str) -> Figure:
-    """Return the figure that a cell is compared by. model_name: name of the model or probe."""
+    """Return the figure that cells of a model or probe are compared by. model_name: its name."""
     if workload is Workload.PROBE and model_name in PROBES:
         return BY_FIELD[PROBES[model_name].figure]
     return MAIN[workload][0]

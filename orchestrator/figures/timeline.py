@@ -24,7 +24,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Readings of a GPU during one boot of its host. at_s: seconds since the run began."""
+    """Readings of a GPU during one boot of its host. at_s: seconds since the run began. curves: by quantity."""
 
     at_s: tuple[float, ...]
     curves: Mapping[str, Curve]
@@ -32,7 +32,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class DeviceTimeline:
-    """Timeline of one device. spans: in order of start. unseen: number of failed launches without a span."""
+    """Timeline of one device. spans: launches, in order of start. unseen: number of failed launches left out."""
 
     gpu_uuid: str
     spans: tuple[Span, ...]
@@ -42,11 +42,11 @@ class DeviceTimeline:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Timeline of the run. began: seconds since the epoch."""
+    """Timeline of a run. began: its start, in seconds since the epoch."""
 
     began: float
     devices: tuple[DeviceTimeline, ...]
 
 
 NOTHING_KEPT: Final = Timeline(began=0.0, devices=())
-"""Timeline of a report without its run's folder."""
+"""The empty timeline of a report whose run folder is not at hand."""

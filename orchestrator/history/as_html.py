@@ -26,9 +26,9 @@ from orchestrator.report.sections import (
 )
 
 MOST_SERIES: Final = 80
-"""Series drawn, changed ones first."""
+"""Most series (a cell on a device) in the charts, changed ones first."""
 MOST_POINTS: Final = 2000
-"""Points of all charts together, the newest runs of each series. More do not fit into 3 MB."""
+"""Most points in all charts together: more do not fit into 3 MB. Each series shows its newest runs."""
 _ELSEWHERE: Final = "--format json"
 _COLUMNS: Final = (
     *texts("Run", "Began", "Device", "Cell", "Figure"),
@@ -43,12 +43,12 @@ _AXIS: Final = (
 
 
 def to_html(trends: Sequence[Trend], filters: Mapping[str, str]) -> bytes:
-    """Render at least one trend as HTML. filters: the requested filters, the model as "Model"."""
+    """Render at least one trend as HTML. filters: name of each requested filter → its value, with the key "Model"."""
     return fitted(page(trends, filters), MOST_POINTS)
 
 
 def page(trends: Sequence[Trend], filters: Mapping[str, str]) -> Page:
-    """Build the page of at least one trend."""
+    """Return the page of at least one trend, before it is rendered. filters: as in `to_html`."""
     runs = sorted({(point.test_date, point.run_id) for trend in trends for point in trend.points})
     heading = f"{filters['Model']} over {plural(len(runs), 'run')}"
     found = [(trend, point) for trend in trends for point in trend.points if wording.change(point)]
@@ -160,7 +160,7 @@ def _row(trend: Trend, point: TrendPoint) -> tuple[Entry, ...]:
 
 
 def _value(point: TrendPoint) -> str:
-    """Return the figure of a point without thousands separators, so that the table can be sorted by it."""
+    """Format the value of a point without thousands separators, so that the table can be sorted by it."""
     return "" if point.value is None else wording.figure(point.value).replace(",", "")
 
 

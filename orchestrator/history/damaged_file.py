@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Final
 
 _COMPANIONS: Final = ("-wal", "-shm", "-journal")
-"""Files beside a database that SQLite would take for those of a new one."""
+"""Endings of the files beside a database, which SQLite would use for a new database of this name."""
 
 
 def move(path: Path, inode: int | None) -> Path | None:
-    """Move the file with this inode. Returns its new path; None if another process moved it. Raises OSError."""
+    """Move the damaged history at `path` aside, with the files beside it, if it still has this inode. Raises OSError.
+
+    Returns its new path; None if another process moved it.
+    """
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

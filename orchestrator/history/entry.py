@@ -23,7 +23,7 @@ OFFENCES: Final = frozenset({HealthVerdict.FAIL, HealthVerdict.WARN})
 
 
 def of_report(report: Report, folder: Path, *, tainted: bool) -> RunRecord:
-    """Return the history entry of a report. folder: that of the run. tainted: none of its figures is a measurement."""
+    """Return the history entry of a report. folder: that of the run. tainted: faults were injected into the run."""
     reduced = run_figures.of_report(report, report.metadata.run_id)
     devices = tuple(_devices(report, reduced))
     counts = Counter(one.device.gpu_name for one in devices)
@@ -70,7 +70,7 @@ def _why_of_health(judged: DeviceHealth) -> str:
 
 
 def _why_of_burn_in(burn_in: GpuBurnIn) -> str:
-    """Return the reasons of the verdict of a burn-in, and without FAIL or WARN also its number of checks."""
+    """Return the reasons for a burn-in's verdict on a GPU, and unless it is FAIL or WARN also the number of checks."""
     reasons = dict.fromkeys(one.text for one in burn_in.reasons if one.verdict is burn_in.verdict)
     if burn_in.verdict in OFFENCES or not burn_in.checks:
         return "; ".join(reasons)
@@ -80,7 +80,7 @@ def _why_of_burn_in(burn_in: GpuBurnIn) -> str:
 
 
 def _cells(report: Report, reduced: Side) -> Iterator[CellRecord]:
-    """Yield records of the cells in the order of run_figures.of_report. reduced: result of that function."""
+    """Yield a record of each cell of a report. reduced: the report as `run_figures.of_report` reduces it."""
     metrics: list[Metric] = [metric for result in report.results for _, metric in keys.of_model(result)]
     metrics += report.probes
     metrics += [metric for _, _, metric in keys.of_operators(report)]

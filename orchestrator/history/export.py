@@ -1,4 +1,4 @@
-"""Export the history as JSON, or as CSV with a row per cell and run, in parts of one run each."""
+"""Export the history as JSON, or as CSV with a row per cell and run. The text is made run by run to save memory."""
 
 import csv
 import io
@@ -35,7 +35,7 @@ def indented(value: object) -> bytes:
 
 
 def to_csv(runs: Iterable[RunRecord]) -> Iterator[bytes]:
-    """Yield CSV text: a row per cell, and one per device of a run without cells (burn-in)."""
+    """Yield CSV text of the runs: a row per cell, and one per device that has no cell, as in a burn-in."""
     yield _written([COLUMNS])
     for made in runs:
         devices = {one.device.gpu_uuid: one for one in made.devices}

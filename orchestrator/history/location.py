@@ -15,14 +15,14 @@ NOWHERE: Final = (
 
 @dataclass(frozen=True)
 class Place:
-    """The history file. default: whether it is in gpubench's own folder, where a damaged file may be moved aside."""
+    """Where the history is. path: of the file. default: the user did not name it, so the folder is gpubench's own."""
 
     path: Path
     default: bool
 
 
 def find(file: str | None, environment: Mapping[str, str]) -> Place:
-    """Return the history file. file: as named by the user, or None. Raises HistoryError if no folder is usable."""
+    """Return where the history is. file: path that the user names, or None. Raises HistoryError without a folder."""
     if file is not None:
         return Place(Path(file), default=False)
     data_home = Path(environment.get("XDG_DATA_HOME", ""))

@@ -6,7 +6,7 @@ Migration n changes the database from user_version n - 1 to n.
 from typing import Final
 
 APPLICATION_ID: Final = 0x67707562
-"""`PRAGMA application_id` of a history: "gpub"."""
+"""`PRAGMA application_id` that marks a database as a history: "gpub" as four bytes."""
 
 _RUNS: Final = """
 CREATE TABLE runs (

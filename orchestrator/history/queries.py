@@ -128,7 +128,7 @@ def in_full(connection: sqlite3.Connection, run: RunLine) -> RunRecord:
 
 
 def each(connection: sqlite3.Connection) -> Iterator[RunRecord]:
-    """Yield every run, oldest first, each read in its own short transaction. Runs deleted meanwhile are missing."""
+    """Yield every run, oldest first, each read in a transaction of its own. Runs deleted meanwhile are left out."""
     for (run_id,) in connection.execute(_IDS).fetchall():
         with _as_of_now(connection):
             made = [in_full(connection, run) for run in _runs(connection, _OF_ID, {"run_id": run_id})]
@@ -153,7 +153,7 @@ def points(
     batch_size: int | None = None,
     since: str | None = None,
 ) -> list[Point]:
-    """Return the matching cells of a model, oldest run first."""
+    """Return the cells of a model in all runs, oldest run first. gpu, since: as in `Filter`. None: any."""
     wanted = {"model": model, "gpu": gpu, "precision": precision, "batch_size": batch_size, "since": since}
     return [
         _made(
@@ -181,12 +181,12 @@ def devices(connection: sqlite3.Connection) -> list[tuple[str, str]]:
 
 
 def verdicts(connection: sqlite3.Connection) -> list[str]:
-    """Return all recorded verdicts of runs, health and burn-ins."""
+    """Return the different verdicts that are recorded for runs, health and burn-ins."""
     return msgspec.convert([row[0] for row in connection.execute(_VERDICTS)], list[str])
 
 
 def kinds(connection: sqlite3.Connection, model: str) -> list[tuple[str, int, str, str]]:
-    """Return (precision, batch size, UUID, latest date) of each kind of recorded cell of a model."""
+    """Return each combination of precision, batch size and UUID in which a model is recorded, with its latest date."""
     return msgspec.convert(connection.execute(_KINDS, (model,)).fetchall(), list[tuple[str, int, str, str]])
 
 
@@ -214,7 +214,7 @@ def _line(connection: sqlite3.Connection, value: dict[str, object]) -> RunLine:
 
 
 def _made(kind: type[Kept], **values: object) -> Kept:
-    """Build a record with type checks: SQLite may return bytes in a text column."""
+    """Return a record of this type from its fields, with type checks: SQLite may return bytes in a text column."""
     return msgspec.convert(values, kind)
 
 

@@ -9,11 +9,14 @@ from orchestrator.figures.keys import CellKey
 from orchestrator.figures.parts import Part
 
 LONGEST_S: Final = 1e11
-"""Three thousand years: SQLite would also store infinity."""
+"""Most seconds of a recorded run, three thousand years: without a limit SQLite would also store infinity."""
 
 
 class RunLine(Part, frozen=True, kw_only=True):
-    """Summary of a run. devices: "8 x NVIDIA H200". planned, ok: numbers of cells. test_date: ISO 8601, UTC."""
+    """Summary of a run. planned, ok: numbers of cells. test_date: ISO 8601, UTC. devices: ("8 x NVIDIA H200",).
+
+    tainted: faults were injected. stack: versions and settings. health, burn_in: worst verdict; "" without a burn-in.
+    """
 
     run_id: str
     test_date: str
@@ -34,7 +37,10 @@ class RunLine(Part, frozen=True, kw_only=True):
 
 
 class DeviceRecord(Part, frozen=True, kw_only=True):
-    """A device in a run with its verdicts. health_words (only FAIL and WARN), burn_in_words: reasons for a verdict."""
+    """A device in a run. health, burn_in: verdict; "" without one. burn_in_words: reasons for the burn-in's verdict.
+
+    health_words: reasons for FAIL or WARN of its health, else "".
+    """
 
     device: SideDevice
     health: str
@@ -44,7 +50,10 @@ class DeviceRecord(Part, frozen=True, kw_only=True):
 
 
 class CellRecord(Part, frozen=True, kw_only=True):
-    """A cell on one device. launches: `metric` of each launch. figures: medians. doubt: why the cell is not judged."""
+    """A cell on one device. launches: the figure `metric` of each launch. doubt: why the cell is not judged, or "".
+
+    figures: name → median over the launches.
+    """
 
     gpu_uuid: str
     key: CellKey
@@ -64,7 +73,7 @@ class RunRecord(Part, frozen=True, kw_only=True):
 
 
 class Point(Part, frozen=True, kw_only=True):
-    """A cell of one run on its device, for trends."""
+    """A cell of one run on its device, from which a trend is made. test_date: start of the run, ISO 8601, UTC."""
 
     run_id: str
     test_date: str
@@ -76,7 +85,7 @@ class Point(Part, frozen=True, kw_only=True):
 
 
 class Offence(Part, frozen=True, kw_only=True):
-    """A FAIL or WARN of a device by its health or a burn-in."""
+    """A run in which the health or the burn-in of a device had the verdict FAIL or WARN. *_words: reasons, or ""."""
 
     run_id: str
     test_date: str

@@ -1,4 +1,4 @@
-"""Spread between sessions, learned from earlier runs of the same cells on the same stack. Pure."""
+"""How much results vary between runs (sessions) of one machine, learned from runs of the same cells and stack. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -12,15 +12,15 @@ from orchestrator.history.records import CellRecord, RunRecord
 from orchestrator.stats import sessions
 
 MOST_SESSIONS: Final = 30
-"""Only the newest runs count: what a machine did years ago says little of today."""
+"""Most runs to learn from, the newest ones: what a machine did years ago says little of today."""
 _QUIET: Final = frozenset({"seed"})
 _Place = tuple[str, CellKey]
 
 
 def spread(records: Iterable[RunRecord], side: Side, others: frozenset[str], margins: Margins) -> SessionSpread | None:
-    """Learn the spread between sessions from recorded runs with the cells and the stack of `side`.
+    """Return the spread between sessions in those recorded runs that have the cells and the stack of `side`.
 
-    others: ids of runs to ignore. margins: supplies what cannot be learned. None if there are fewer than three runs.
+    others: ids of runs to ignore. margins: supplies what cannot be learned. None with fewer than three such runs.
     """
     host = {place: cell_facts.measures_host(one, one) for place, one in pairing.places(side).items() if one.cell.values}
     found = [
@@ -44,7 +44,7 @@ def spread(records: Iterable[RunRecord], side: Side, others: frozenset[str], mar
 
 
 def same_stack(stack: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Whether two runs have the same software and settings, except for the seed."""
+    """Whether two stacks are equal, except for the seed: the same software and settings, as far as known."""
     return not {change.name for change in cell_facts.differences(stack, other)} - _QUIET
 
 

@@ -28,7 +28,7 @@ from orchestrator.history.migrations import APPLICATION_ID, MIGRATIONS
 
 BUSY_S: Final = 10.0
 CHECKED_BYTES: Final = 100 * 2**20
-"""Larger files are not checked before writing. The check takes 0.2 s, over a network 1 to 2 s."""
+"""Largest file that is checked for damage before writing, which takes 0.2 s, over a network 1 to 2 s."""
 _LONGEST: Final = 80
 _NONE_OF_OURS: Final = "{path}: not a history of gpubench, so it was not changed. Name another file."
 _CLOSED: Final = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM})
@@ -36,22 +36,22 @@ _DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _HEADER_BYTES: Final = 100
 _MAGIC: Final = b"SQLite format 3\0"
 _ID_AT: Final = 68
-"""Offset of application_id in the header (https://www.sqlite.org/fileformat.html, 1.3)."""
+"""Offset of application_id in the header of a database (https://www.sqlite.org/fileformat.html, 1.3)."""
 _TRIES: Final = 3
 _LOCAL_DISKS: Final = frozenset(
     {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "nilfs2", "overlay", "ramfs", "reiserfs", "tmpfs"}
     | {"ufs", "xfs", "zfs"}
 )
-"""All other types of file systems (nfs, cifs, lustre, fuse.sshfs, 9p) are treated as remote."""
+"""File systems of local disks. All others (nfs, cifs, lustre, fuse.sshfs, 9p) are treated as remote."""
 
 
 class DamagedError(HistoryError):
-    """The file is no valid database."""
+    """The history file is no valid database."""
 
 
 @contextmanager
 def writing(place: Place, notes: list[str] | None = None) -> Iterator[sqlite3.Connection]:
-    """Open the history for writing. Raises HistoryError. notes: gets a message about a damaged file."""
+    """Open the history for writing. notes: gets a message if a damaged file was moved aside. Raises HistoryError."""
     path = _real(place.path)
     messages = [] if notes is None else notes
     with _as_user_errors(path):
@@ -84,7 +84,7 @@ def reading(place: Place) -> Iterator[sqlite3.Connection | None]:
 
 
 def refusal(place: Place) -> str:
-    """Return why runs cannot be recorded there (foreign file, newer version), or "". Writes nothing."""
+    """Return why runs cannot be recorded here (file of another program or newer version), or "". Writes nothing."""
     path = _real(place.path)
     try:
         with _as_user_errors(path):
@@ -100,7 +100,7 @@ def refusal(place: Place) -> str:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Run the body in a transaction. If the process is killed, nothing of it remains in the database."""
+    """Run the body of a `with` block in a transaction. If the process is killed, nothing of it remains."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -112,7 +112,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def migrate(connection: sqlite3.Connection, migrations: Sequence[Sequence[str]] = MIGRATIONS) -> None:
-    """Migrate the database, unless another process has done so meanwhile."""
+    """Bring the database to the schema of this version, unless another process has done so meanwhile."""
     if _number(connection, "PRAGMA user_version") == len(migrations):
         return
     with transaction(connection):
@@ -141,7 +141,10 @@ def _whole(path: Path, place: Place, notes: list[str], checked_bytes: float) -> 
 
 
 def _open(path: Path, checked_bytes: float = 0) -> sqlite3.Connection:
-    """Open for writing. Raises DamagedError, HistoryError. checked_bytes: no larger file is checked for damage."""
+    """Open a history for writing. checked_bytes: larger files are not checked for damage.
+
+    Raises DamagedError, and HistoryError for a file of another program or a newer version.
+    """
     connection = _connect(path, "rwc")
     try:
         with _damage_named(path):
@@ -206,7 +209,7 @@ def _require_whole(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def is_local(path: Path) -> bool:
-    """Whether an absolute path without links is on a local disk."""
+    """Whether `path`, absolute and without links, is on a local disk."""
     mounts = psutil.disk_partitions(all=True)
     types = [mount.fstype for mount in mounts if path.is_relative_to(mount.mountpoint)]
     return bool(types) and types[-1] in _LOCAL_DISKS  # in the order of mounting: the last one hides the others

@@ -21,9 +21,9 @@ _QUIET: Final = frozenset({"seed"})
 
 
 class TrendPoint(Part, frozen=True, kw_only=True):
-    """One run in a trend. excluded: why the run is not judged. stack: changed software since the previous run.
+    """One run in a trend. excluded: why the run is not judged, or "". change_percent: of the level, with this run.
 
-    change_percent: change of the level that begins with this run; null without a change.
+    stack: changes of software and settings since the previous run.
     """
 
     run_id: str
@@ -36,7 +36,7 @@ class TrendPoint(Part, frozen=True, kw_only=True):
 
 
 class Trend(Part, frozen=True, kw_only=True):
-    """Figure of a cell on one device over many runs, oldest run first."""
+    """A figure of a cell on one device over many runs, oldest run first. margin_percent: smallest change to report."""
 
     cell: str
     key: CellKey
@@ -61,7 +61,7 @@ def trends(points: Sequence[Point], margins: Margins, figure: str | None = None)
 
 
 def figures(points: Sequence[Point]) -> tuple[str, ...]:
-    """Return the names of all figures of these cells."""
+    """Return the names of all figures that any of these cells has, sorted."""
     return tuple(sorted({name for point in points for name in point.cell.figures}))
 
 
@@ -103,7 +103,10 @@ def _exclusion(point: Point, value: float | None) -> str:
 
 
 def _changes(values: Sequence[float | None], excluded: Sequence[str], margin: float) -> Iterator[tuple[int, float]]:
-    """Yield (index, change in percent) of each change of level; none if a value is zero or less."""
+    """Yield (index, change in percent) of each change of the level; none if a judged value is zero or less.
+
+    excluded: for each value why it is not judged, or "". margin: smallest change to report, as a share.
+    """
     sound = [
         (place, value)
         for place, (value, why) in enumerate(zip(values, excluded, strict=True))

@@ -29,7 +29,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 
 def record(connection: sqlite3.Connection, made: RunRecord) -> None:
-    """Record a run, in place of an earlier entry of this run."""
+    """Record a run. An earlier entry of this run is replaced."""
     run = made.run
     with transaction(connection):
         connection.execute(_DELETE, (run.run_id,))
@@ -47,7 +47,7 @@ def record(connection: sqlite3.Connection, made: RunRecord) -> None:
 
 
 def remove(connection: sqlite3.Connection, run_ids: Iterable[str]) -> None:
-    """Remove runs and free their space."""
+    """Remove runs from the history, and free their space in the file."""
     with transaction(connection):
         connection.executemany(_DELETE, [(run_id,) for run_id in run_ids])
     # Another process uses it, or the disk has no room for the copy: later runs then reuse the space.

@@ -1,4 +1,4 @@
-"""Texts of trends, shared by terminal and HTML, and of what earlier runs found on devices. Pure."""
+"""Texts about trends, for terminal and HTML, and about what earlier runs found on devices. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -11,7 +11,7 @@ from orchestrator.stats.change_points import LEAST
 from protocol.cell import Device, DeviceKind
 
 LONGEST: Final = 160
-"""Most characters of a reason."""
+"""Most characters of a reason in a remark on a device."""
 
 
 def cell(trend: Trend) -> str:
@@ -33,7 +33,7 @@ def figure(value: float) -> str:
 
 
 def change(point: TrendPoint) -> str:
-    """Return the change of the level with this run: "-5.0 %", or ""."""
+    """Return the change of the level that begins with this run, "-5.0 %"; "" without a change."""
     return "" if point.change_percent is None else f"{point.change_percent:+.1f} %"
 
 
@@ -55,7 +55,7 @@ def unjudged(trend: Trend) -> str:
 
 
 def earlier_findings(devices: Sequence[Device], offences: Iterable[Offence]) -> dict[str, str]:
-    """Return a remark by UUID for each device with offences. offences: oldest first."""
+    """Return UUID → remark on the newest of the gravest offences of a device. offences: oldest first."""
     against: dict[str, list[Offence]] = {}
     for offence in offences:
         against.setdefault(offence.gpu_uuid, []).append(offence)

@@ -1,4 +1,4 @@
-"""The triage: a benchmark whose reports begin with the slow GPUs."""
+"""The triage: a benchmark whose reports begin with the verdicts on slow GPUs."""
 
 from typing import Final
 

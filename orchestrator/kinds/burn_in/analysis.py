@@ -149,7 +149,7 @@ def _share(launch: _Good, device: Device, accused: Accused) -> _Good:
 
 
 def _samples(good: Sequence[_Good], uncounted: Sequence[Uncounted]) -> Iterator[Sample]:
-    """Yield the bits of all launches. Contaminated launches count too, because other processes never change bits."""
+    """Yield the digests of all launches, contaminated ones included: other processes never change correct bits."""
     yield from wrong_bits.samples((launch.attempt, launch.cell, launch.evidence.result.verification) for launch in good)
     yield from wrong_bits.samples(
         (launch.attempt, launch.cell, launch.seen[launch.cell.devices[0]]) for launch in uncounted
@@ -197,7 +197,7 @@ def _work(facts: _Facts, device: Device, mine: Sequence[_Good], beside: Sequence
 
 
 def _explained(facts: _Facts, device: Device) -> Mapping[Segment, Sequence[Span]]:
-    """Return by session what explains gaps of a device: waits for others, and launches whose result file is lost."""
+    """Return session → times that explain why a device was idle: it waited for others, or a result file was lost."""
     waits = {segment: [*spans] for segment, spans in facts.waits.items()}
     for attempt, cell, _ in facts.lost:
         if attempt.failure is None and device.uuid in cell.devices:

@@ -15,7 +15,7 @@ Digests = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Sample:
-    """Digests of one launch's outputs. cell: name without the device. key: see protocol.verification.Verification."""
+    """Digests (hashes) of one launch's outputs. cell: name without the device. key: what may change correct bits."""
 
     device: str
     cell: str
@@ -28,7 +28,11 @@ class Sample:
 
 @dataclass(frozen=True)
 class Deviation:
-    """A launch whose bits differ from the right ones, or from those that its device usually gives."""
+    """A launch whose bits are not the right ones or, if these are unknown, not those that its device usually gives.
+
+    at: index of the first digest that differs. against, of: how many launches of the device, or of all devices if
+    between_gpus, gave the expected bits, and how many were compared.
+    """
 
     sample: Sample
     at: int  # position of the first digest that differs
@@ -39,7 +43,11 @@ class Deviation:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of comparing all launches: deviations, undecided cells, and devices with nothing to compare with."""
+    """The result of comparing all launches: deviations, undecided cells, and devices with nothing to compare with.
+
+    undecided: (cell, key) → devices that disagree. compared: device → number of compared launches. alone: device →
+    cells that no other device ran with the same key.
+    """
 
     deviations: tuple[Deviation, ...]  # in order of launches
     undecided: Mapping[tuple[str, tuple[str, ...]], tuple[str, ...]]  # cell and key → devices that disagree
@@ -83,7 +91,10 @@ def undecided(device: str, compared: Comparison) -> Iterator[str]:
 
 
 def not_tested(device: str, compared: Comparison, cells: int) -> dict[str, str]:
-    """Return check → reason if no other device has bits to compare with. cells: number of cells with bits."""
+    """Return what is not tested → reason, for a device without others to compare bits with; else {}.
+
+    cells: number of the device's cells that have bits.
+    """
     alone = dict.fromkeys(compared.alone.get(device, ()))
     if not alone:
         return {}
@@ -106,7 +117,10 @@ def _most(digests_of_launches: Sequence[Digests]) -> Digests | None:
 
 
 def _majority(group: Sequence[Sample], usual: Mapping[str, Digests | None]) -> tuple[Digests | None, int]:
-    """Return the right digests and how many devices gave them, or (None, 0). usual: device → its usual digests."""
+    """Return the right digests of one cell and how many devices gave them; (None, 0) if unknown.
+
+    group: its launches. usual: device → the digests that it usually gives, if any.
+    """
     usual_counts = Counter(digests for digests in usual.values() if digests is not None)
     for digests, votes in usual_counts.most_common(1):
         if votes * 2 > len(usual):

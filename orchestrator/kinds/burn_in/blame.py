@@ -26,7 +26,11 @@ _Pairs = frozenset[frozenset[str]]  # Pairs of devices with a wrong copy, in eit
 
 @dataclass(frozen=True)
 class Blamed:
-    """A mismatch that counts against `device`."""
+    """A mismatch that counts against `device`. ends: sender and receiver of a wrong copy.
+
+    link: either end or the path between is at fault, so it counts against both. doubtful: it may follow from another
+    device's fault. culprit: the device that is probably at fault, if any.
+    """
 
     device: str
     mismatch: Mismatch
@@ -37,11 +41,11 @@ class Blamed:
 
 
 def culprits(launches: Sequence[Mapping[str, Verification]], proven: Collection[str] = ()) -> dict[str, int]:
-    """Map each device that explains wrong copies to the number of devices it has wrong copies with.
+    """Return device that explains wrong copies → number of devices with which it had some.
 
-    The number is 0 for a device whose own numbers were wrong. launches: what each device found in link launches.
-    proven: devices proven faulty by other checks. The other wrong copies are explained by the smallest set of devices
-    that has the sender or receiver of each copy, if only one set is so small.
+    The number is 0 if the device was proven faulty by its own wrong numbers or by another check. launches: what each
+    device of a check of links found, by device. proven: devices proven faulty by other checks. The other wrong copies
+    are explained by the smallest set with the sender or receiver of each copy, if only one set is so small.
     """
     own = {device for seen in launches for device, one in seen.items() if any(_own(device, one))} | {*proven}
     wrong = frozenset(frozenset(pair) for seen in launches for pair in _copies(seen))
@@ -50,7 +54,10 @@ def culprits(launches: Sequence[Mapping[str, Verification]], proven: Collection[
 
 
 def blamed(seen: Mapping[str, Verification], culprits: Collection[str], *, cut_off: bool = False) -> list[Blamed]:
-    """Return the mismatches of a launch with the device to blame for each. cut_off: it ended before its result."""
+    """Return the mismatches of a launch on several devices, each with the device to blame.
+
+    seen: device → what it found. culprits: devices that explain wrong copies. cut_off: the launch ended early.
+    """
     found = [Blamed(device, one) for device, verification in seen.items() for one in _own(device, verification)]
     for ends, wrong in _copies(seen).items():
         found += [one for mismatch in wrong for one in _of_copy(mismatch, ends, culprits)]
@@ -74,7 +81,7 @@ def _own(device: str, verification: Verification) -> Iterator[Mismatch]:
 
 
 def _copies(seen: Mapping[str, Verification]) -> dict[tuple[str, str], list[Mismatch]]:
-    """Return the wrong copies by sender and receiver, without numbers that were wrong before they were sent."""
+    """Return (sender, receiver) → wrong copies, without copies of numbers that were wrong before they were sent."""
     found: dict[tuple[str, str], list[Mismatch]] = defaultdict(list)
     for receiver, verification in seen.items():
         for one in verification.kept:
@@ -87,7 +94,10 @@ def _copies(seen: Mapping[str, Verification]) -> dict[tuple[str, str], list[Mism
 
 
 def _was_wrong_before(sent: Verification, copy: Mismatch) -> bool:
-    """Whether numbers were wrong before they were sent. After the sender's last kept mismatch all count as wrong."""
+    """Whether the numbers of a wrong copy were wrong before they were sent. sent: what their sender found.
+
+    A sender keeps details of only its first mismatches. If it had more, all its later numbers count as wrong.
+    """
     wrong = [_when(one) for one in sent.kept if one.what.startswith(BEFORE_SENT)]
     more = bool(wrong) and sent.mismatches > len(sent.kept)
     return _when(copy) in wrong or (more and _when(copy) > _when(sent.kept[-1]))
@@ -117,14 +127,14 @@ def _connected(wrong: _Pairs) -> Iterator[_Pairs]:
 
 
 def _beside(known: Collection[str], together: _Pairs) -> Iterator[str]:
-    """Yield the fewest further devices that explain all pairs in `together` which the known devices do not explain."""
+    """Yield the fewest devices, beside the known ones, that explain the wrong copies of the pairs `together`."""
     left = frozenset(pair for pair in together if pair.isdisjoint(known))
     for part in _connected(left):
         yield from _explaining(part) or _explaining(together) & frozenset[str]().union(*part)
 
 
 def _explaining(wrong: _Pairs) -> frozenset[str]:
-    """Return the smallest set of devices that has a device of each pair; empty if several sets are equally small."""
+    """Return the smallest set with a device of each pair in `wrong`; empty if several sets are equally small."""
     for most in range(1, len(wrong) + 1):
         match list(islice(_in_all(wrong, most), 2)):
             case []:
@@ -137,7 +147,10 @@ def _explaining(wrong: _Pairs) -> frozenset[str]:
 
 
 def _in_all(wrong: _Pairs, most: int) -> Iterator[frozenset[str]]:
-    """Yield sets of at most `most` devices with a device of each pair: the one in most pairs, or all its partners."""
+    """Yield sets of at most `most` devices that have a device of each pair in `wrong`.
+
+    Each set has the device that is in most pairs, or all its partners.
+    """
     if not wrong:
         yield frozenset()
         return

@@ -24,7 +24,7 @@ Work = Mapping[Segment, Load]
 
 
 def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mapping[str, Work]:
-    """Return the work of each device, by UUID. lost: launches without a result that count as a finding."""
+    """Return UUID → work of the device. lost: launches without a result that are findings (lost_launches.py)."""
     burn_in = requested(archive.stored.configuration)
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     good = [
@@ -45,13 +45,16 @@ def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mappi
 
 
 def remaining(archive: Archive, evidence: Evidence) -> Remaining:
-    """Return the remaining time of a burn-in. Quarantined devices do not count, unless all devices are quarantined."""
+    """Return served and remaining seconds of the device that served least, not counting quarantined devices.
+
+    If all devices are quarantined, all count.
+    """
     burn_in = requested(archive.stored.configuration)
     return remaining_of(archive, at_work(archive, evidence, lost_launches.lost(archive, burn_in)))
 
 
 def remaining_of(archive: Archive, at_work: Mapping[str, Work]) -> Remaining:
-    """Return the remaining time of a burn-in. at_work: the work of each device, by UUID."""
+    """Return the same as `remaining`, from the work of the devices. at_work: UUID → work of the device."""
     burn_in = requested(archive.stored.configuration)
     out = staying_out(at_work, archive.quarantined)
     waited_for = [device for device in archive.stored.devices if device.uuid not in out]
@@ -69,7 +72,7 @@ def remaining_of(archive: Archive, at_work: Mapping[str, Work]) -> Remaining:
 
 
 def longest_s(archive: Archive, device: Device) -> float:
-    """Return the expected seconds of a device's longest planned launch. On a CPU a replay may outlast a short cell."""
+    """Return the expected seconds of work of a device's longest cell. On a CPU a replay may outlast a short cell."""
     stored = archive.stored
     burn_in, models = requested(stored.configuration), stored.configuration.by_name
     cell_s, scale = burn_in.cell_s[device.kind], estimate.scale(stored.configuration, device, stored.devices)
@@ -79,7 +82,10 @@ def longest_s(archive: Archive, device: Device) -> float:
 
 
 def launch_s(archive: Archive, device: Device) -> float:
-    """Return the median seconds of a device's launches, at least the estimate that `resume` uses (time_budget.py)."""
+    """Return the seconds that one more launch of a device needs: the median of its launches so far.
+
+    At least the estimate that `resume` uses (time_budget.py), and the longest launch that the end of the run cut off.
+    """
     stored = archive.stored
     cells = {cell.id: cell for cell in stored.plan.cells}
     mine = [cell for cell in cells.values() if device.uuid in cell.devices]
@@ -111,7 +117,7 @@ def work(
     halted: Mapping[Segment, tuple[Span, ...]],
     cell_s: float,
 ) -> Work:
-    """Return the work of a device by session. good: launches with a result.
+    """Return session → work of a device. good: its launches with a result.
 
     cut_off: launches that the end of the run cut off; at most the last cell_s seconds of each count. halted: when the
     orchestrator was suspended.
@@ -134,12 +140,12 @@ def work(
 
 
 def served_s(work: Work) -> float:
-    """Return the seconds that a device was at work."""
+    """Return the seconds of a device's work that count as served, ordinary gaps between launches included."""
     return served_time.seconds(work.values())
 
 
 def idle(work: Work, waits: Mapping[Segment, Sequence[Span]]) -> Iterator[Idle]:
-    """Yield the unexplained idle times of a device. waits: when it may have waited for another one (gpu_waits.py)."""
+    """Yield the long unexplained gaps in a device's work. waits: when it may have waited for another (gpu_waits.py)."""
     for segment, load in work.items():
         first_ns, last_ns = min(begin for begin, _ in load.launches), max(end for _, end in load.launches)
         edges = ((first_ns, first_ns), (last_ns, last_ns))  # a launch may end with a stall

@@ -91,7 +91,7 @@ def _findings(result: BurnInReport, report: Report) -> Iterator[Finding]:
 
 
 def each_gpu(report: Report) -> Section | None:
-    """Return findings by GPU, the gravest first, and one for all GPUs that PASS; None for another kind of run."""
+    """Return a section with a finding per GPU, the gravest first, and one for all that PASS; None for other runs."""
     if report.burn_in is None:
         return None
     ordered = sorted(report.burn_in.gpus, key=lambda gpu: GRAVEST_FIRST.index(gpu.verdict))
@@ -138,7 +138,7 @@ def _briefly(gpu: GpuBurnIn, report: Report) -> Finding:
 
 
 def _step(gpu: GpuBurnIn) -> str:
-    """Return what to do about a GPU. For a slow GPU it depends on the probable reason of the slowness."""
+    """Return what to do about a GPU in words. For a slow GPU they depend on the probable reason."""
     if gpu.action is not Action.SLOW:
         return gpu.action
     reasons = [pace.reason for pace in gpu.paces if pace.pace is Pace.SLOWER]
@@ -171,7 +171,7 @@ def answer(report: Report) -> Answer | None:
 
 
 def _by_verdict(result: BurnInReport, report: Report) -> dict[str, list[GpuInfo]]:
-    """Map verdict → devices, gravest first; slow ones under "WARN (slow)". PASS only if the whole run has it."""
+    """Return verdict → devices, gravest first, slow ones as "WARN (slow)"; PASS only if no verdict is worse."""
     found: dict[str, list[GpuInfo]] = {}
     for gpu in sorted(result.gpus, key=lambda gpu: GRAVEST_FIRST.index(gpu.verdict)):
         if gpu.verdict in (HealthVerdict.PASS, HealthVerdict.NOT_APPLICABLE) and gpu.verdict is not result.verdict:
@@ -182,19 +182,19 @@ def _by_verdict(result: BurnInReport, report: Report) -> dict[str, list[GpuInfo]
 
 
 def profile(report: Report) -> str:
-    """Return the profile of the run in words: "burn-in, level full"."""
+    """Return how the run was measured: "burn-in, level full"; for another kind of run its profile."""
     return report.test_configuration.profile if report.burn_in is None else f"burn-in, level {report.burn_in.level}"
 
 
 def injected(result: BurnInReport) -> Iterator[str]:
-    """Describe the injected faults, undetected ones first."""
+    """Yield a line for each injected fault, undetected ones first."""
     by_fate = [(_fate(fault), fault) for fault in result.injected]
     for fate, fault in sorted(by_fate, key=lambda pair: list(Fate).index(pair[0])):
         yield f"{fate.upper()}: {fault.fault}: {fault.outcome.removeprefix(f'{fate}: ')}"
 
 
 def proven(result: BurnInReport) -> str:
-    """Return how many faults were injected and found, as text to append to "Faults were injected on purpose"."""
+    """Return how many injected faults took effect and were found: ", 2 of 2 found"."""
     total = len(result.injected)
     done = sum(_fate(fault) is not Fate.UNDONE for fault in result.injected)
     found = sum(fault.found for fault in result.injected)
@@ -255,7 +255,7 @@ def short(seconds: float) -> str:
 
 
 def _who(gpus: Sequence[GpuBurnIn], report: Report) -> str:
-    """Name GPUs and what to do about them; for a single GPU also serial and PCI address, if there is room."""
+    """Return names of GPUs and what to do about them; for a single GPU also serial and PCI address, if they fit."""
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     alike = [devices[gpu.gpu_uuid] for gpu in gpus]
     todo = f": {gpus[0].action}" if gpus[0].action is not Action.NOTHING else ""
@@ -305,14 +305,14 @@ def _without_result(report: Report) -> Iterator[str]:
 
 
 def _tested_memory(report: Report) -> str:
-    """Return the memory of which a memory test reports its share."""
+    """Return which memory the tested share is a share of: "free memory", or "planned memory" on CPU devices."""
     return "planned memory" if all(device.kind == "cpu" for device in report.gpu_info) else "free memory"
 
 
 def evidence(result: BurnInReport, memory: str = "free memory") -> Iterator[str]:
     """Yield a line for each kind of check, with its sums over all GPUs, then the rates of the links.
 
-    memory: the memory of which the report has the covered share.
+    memory: which memory the tested share is a share of, in words.
     """
     for kind in dict.fromkeys(check.check for gpu in result.gpus for check in gpu.checks):
         reports = [check for gpu in result.gpus for check in gpu.checks if check.check == kind]
@@ -334,7 +334,10 @@ def evidence(result: BurnInReport, memory: str = "free memory") -> Iterator[str]
 
 
 def _bound(reports: Sequence[CheckReport]) -> str:
-    """Describe the error rate that the fewest checks rule out (per hour only after three hours); empty if unknown."""
+    """Describe the error rate that checks without an error rule out on each GPU, "" if unknown. reports: one per GPU.
+
+    The rate per hour is given only from three hours of checks on.
+    """
     each = [check.error_bound for check in reports if check.error_bound is not None]
     hourly = [check.error_bound_per_hour for check in reports if check.error_bound_per_hour is not None]
     if not each:
@@ -351,13 +354,13 @@ def not_tested(result: BurnInReport, report: Report) -> list[str]:
 
 
 def not_decided(result: BurnInReport, report: Report) -> list[str]:
-    """Return the rates that were measured and have no verdict, with the open question."""
+    """Return lines: rates that were measured but have no verdict, and the question that is open."""
     found = _untested(result, report)
     return [f"{words}: {why.removeprefix(NOT_DECIDED)}" for _, words, why in found if why.startswith(NOT_DECIDED)]
 
 
 def _untested(result: BurnInReport, report: Report) -> Iterator[tuple[bool, str, str]]:
-    """Yield checks of one reason and the same devices: whether they were planned, their names, and the reason."""
+    """Yield (planned, names and devices, reason) for each group of untested checks with equal reason and devices."""
     unfinished = {what for gpu in result.gpus for what in gpu.unfinished}
     devices: dict[tuple[str, str], set[str]] = {}
     for gpu in result.gpus:
@@ -373,7 +376,7 @@ def _untested(result: BurnInReport, report: Report) -> Iterator[tuple[bool, str,
 
 
 def _parts(names: Sequence[str]) -> str:
-    """Write each part once, with its checks: "truth gemm bf16: sign of zero" → "sign of zero (truth gemm bf16)"."""
+    """Name untested parts with their checks: "truth gemm bf16: sign of zero" → "sign of zero (truth gemm bf16)"."""
     checks: dict[str, list[str]] = {}
     for check, _, part in (name.rpartition(": ") for name in names):
         checks.setdefault(part, []).append(check)

@@ -21,7 +21,11 @@ def cell_name(cell: Cell) -> str:
 
 @dataclass(frozen=True)
 class RateVerdict:
-    """The verdict on one kind of rate of a GPU: its speed over time, or its speed compared with siblings."""
+    """The verdict on one kind of rate of a GPU: its speed over time, or its speed compared with siblings.
+
+    text: the evidence. aside: which work was not judged, and why. undecided: the open question in short. courses: what
+    the rates were compared with → their change over time.
+    """
 
     pace: Pace
     text: str
@@ -33,7 +37,10 @@ class RateVerdict:
 
 @dataclass(frozen=True)
 class Tally:
-    """Sums of one kind of check on one GPU. operations, verified_bytes: only work whose results were compared."""
+    """Sums of one kind of check on one GPU. operations, verified_bytes: only work whose results were compared.
+
+    method: how outputs were compared. covered: tested share of the memory; None unless this is the memory test.
+    """
 
     launches: int = 0
     checks: int = 0
@@ -47,7 +54,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Wrong:
-    """A mismatch found by a launch. doubt: why it may not be the fault of this GPU, or "" if it is."""
+    """A mismatch that counts against a GPU. at: ISO 8601, UTC. doubt: why another device may be at fault, or ""."""
 
     workload: Workload
     precision: str
@@ -59,7 +66,10 @@ class Wrong:
 
 @dataclass(frozen=True)
 class Planned:
-    """A planned cell of a GPU, with the number of checks made and why there are none."""
+    """A planned cell of a GPU. checks: number of its checks. why: reason if there are none.
+
+    impossible: the software cannot verify it on this GPU. untried: it has no result only for want of time.
+    """
 
     workload: Workload
     name: str
@@ -71,7 +81,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Idle:
-    """An unexplained gap in the work of a GPU."""
+    """An unexplained gap in the work of a GPU. at: its begin, ISO 8601, UTC. seconds: its unexplained length."""
 
     at: str
     seconds: float
@@ -79,7 +89,10 @@ class Idle:
 
 @dataclass(frozen=True)
 class Ahead:
-    """What completes an incomplete burn-in: the remaining time for `resume`, and the options of a new burn-in."""
+    """What completes an incomplete burn-in. left_s: seconds that `resume` may use. launch_s: seconds of one launch.
+
+    least: length and level of a new burn-in that is long enough, as options: "2h --level full".
+    """
 
     left_s: float  # remaining time, for `resume`
     launch_s: float  # length of its launches
@@ -88,7 +101,11 @@ class Ahead:
 
 @dataclass(frozen=True)
 class Work:
-    """All facts of one GPU after a burn-in. Texts are empty where there is nothing to report."""
+    """All facts of one GPU after a burn-in, from which it is judged. Texts are empty if there is nothing to report.
+
+    cell_s: its longest launch. beside: processes that contaminated its launches. unclear: number of mismatches without
+    details that may be its own. unread: launches whose mismatches cannot be read.
+    """
 
     requested_s: float  # requested
     served_s: float  # at work
@@ -120,5 +137,5 @@ class Work:
 
     @property
     def mismatches(self) -> int:
-        """Number of all mismatches, with or without details."""
+        """Number of all mismatches of this GPU, with or without details."""
         return sum(tally.mismatches for tally in self.tallies.values())

@@ -21,11 +21,11 @@ from orchestrator.store.records import Foreign, Segment
 
 _STEP_NS: Final = 1_000_000_000  # The longest time from one launch to the next without waiting
 _LONGEST_NS: Final = round((PATIENCE_S + TIMEOUT_S) * 1e9)
-"""After this time the GPU is given up and nobody waits for it."""
+"""Longest time (ns) for which devices wait for a GPU that is not free. Then the GPU is quarantined."""
 
 
 def waits_by_segment(archive: Archive, lost: Iterable[Lost]) -> Mapping[Segment, Sequence[Span]]:
-    """Return by session when a device may have waited for any other device. lost: failed launches of the whole run."""
+    """Return session → times in which a device may have waited for another. lost: the failed launches of the run."""
     waits: dict[Segment, list[Span]] = defaultdict(list)
     again = {(attempt.start.cell, attempt.start.round) for attempt, _, _ in lost}
     for attempt in archive.attempts:
@@ -40,7 +40,10 @@ def waits_by_segment(archive: Archive, lost: Iterable[Lost]) -> Mapping[Segment,
 
 
 def for_links(archive: Archive, uuid: str) -> Iterator[tuple[Segment, Span]]:
-    """Yield session and time of waits before launches on several devices. They are reported, but explain no gap."""
+    """Yield (session, time) of each wait of device `uuid` for others before a launch on several devices.
+
+    These waits are reported, but do not excuse a gap.
+    """
     several = {cell.id: len(cell.devices) > 1 for cell in archive.stored.plan.cells if uuid in cell.devices}
     for segment in archive.segments:
         attempts = [attempt for attempt in archive.attempts if attempt.segment == segment]
@@ -60,7 +63,7 @@ def for_links(archive: Archive, uuid: str) -> Iterator[tuple[Segment, Span]]:
 
 
 def over_ns(attempt: Attempt) -> int:
-    """Return the end of a launch in monotonic ns; its start if it ended in a later session, whose clock may differ."""
+    """Return the end of a launch in monotonic ns, or its start if the end is unknown or of a later session's clock."""
     return attempt.start.at_ns + round((attempt.lasted_ms or 0.0) * 1e6)
 
 
@@ -77,7 +80,7 @@ def _foreign(records: Iterable[Foreign]) -> Iterator[Span]:
 
 
 def _memory(archive: Archive) -> Iterator[tuple[Segment, Span]]:
-    """Yield the times from the end of a launch that did not free its memory to the next launch on the device."""
+    """Yield (session, time) from the end of each launch that did not free its memory to the device's next launch."""
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     launched: dict[tuple[Segment, str], list[Attempt]] = defaultdict(list)
     for attempt in archive.attempts:

@@ -1,4 +1,7 @@
-"""The end of a GPU's heat soak: the time at the start while it warms up, whose rates are not judged. Pure."""
+"""A GPU's heat soak: the time at the start of its work in which it warms up, and whose rates are not judged. Pure.
+
+Times are in windows of ten seconds of the monotonic clock, numbered (stats/windows.py).
+"""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -20,7 +23,11 @@ from protocol.cell import Device, DeviceKind
 
 @dataclass(frozen=True)
 class HeatSoak:
-    """The first part of a GPU's work, whose rates are not judged. begin: its first window (see stats/windows.py)."""
+    """The heat soak of a GPU in one session. begin: number of its first window. ending: what ended it.
+
+    until: number of the first judged window; None without temperatures, which excludes the whole first round.
+    reached_c: temperature of the hottest window in degrees Celsius.
+    """
 
     begin: int
     until: int | None  # first judged window; None without temperatures, which excludes the first round
@@ -28,7 +35,7 @@ class HeatSoak:
     reached_c: float | None = None
 
     def leaves_out(self, round_: int, at_ns: int) -> bool:
-        """Whether a launch in round `round_` that worked at `at_ns` (monotonic nanoseconds) is excluded."""
+        """Whether the heat soak excludes work at `at_ns` (monotonic nanoseconds) by a launch of round `round_`."""
         return round_ == 0 if self.until is None else at_ns < self.until * WINDOW_NS
 
     @property
@@ -38,9 +45,9 @@ class HeatSoak:
 
 
 def heat_soak(work: Sequence[Climate], begin: int, end: int, requested_s: float, rule: HeatSoakRule) -> HeatSoak:
-    """Return the heat soak of a GPU. work: its temperatures. begin, end: numbers of its first and last window at work.
+    """Return the heat soak of a GPU. work: its temperatures, by window. begin, end: its first and last window at work.
 
-    requested_s: requested duration of the burn-in in seconds.
+    requested_s: requested duration of the burn-in in seconds. rule: when a GPU counts as warm.
     """
     readings = [
         (climate.number, climate.temperature_c)
@@ -65,7 +72,7 @@ Soaks = Mapping[tuple[str, Segment], HeatSoak]  # Heat soaks by device and sessi
 
 
 def heat_soaks(archive: Archive, evidence: Evidence, terms: BurnIn) -> Soaks:
-    """Return the heat soak for each device and each session in which the device had a launch."""
+    """Return (UUID, session) → heat soak, for each session in which the device had a launch."""
     attempts: dict[tuple[str, Segment], list[Attempt]] = defaultdict(list)
     for attempt in archive.attempts:
         attempts[attempt.start.device, attempt.segment].append(attempt)
@@ -79,7 +86,7 @@ def heat_soaks(archive: Archive, evidence: Evidence, terms: BurnIn) -> Soaks:
 
 
 def not_tested(device: Device, evidence: Evidence) -> dict[str, str]:
-    """Return "temperature limit" → reason for a GPU without temperature readings, else an empty dict."""
+    """Return {"temperature limit": why it is not tested} for a GPU without temperature readings, else {}."""
     climates = evidence.devices.get(device.uuid, DeviceEvidence()).climates.values()
     read = any(one.temperature_c is not None for own in climates for one in own)
     return {} if read or device.kind is not DeviceKind.CUDA else {"temperature limit": "no temperature readings"}

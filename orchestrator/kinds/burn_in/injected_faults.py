@@ -1,4 +1,4 @@
-"""Decide whether each injected fault was found. A slowed GPU is found only by comparison with its siblings. Pure."""
+"""Decide whether each injected fault was found. A slowed GPU is found only if it is slower than its siblings. Pure."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
@@ -22,9 +22,10 @@ def injected(
     paces: Mapping[str, Mapping[str, RateVerdict]],
     too_hot: Collection[str],
 ) -> Iterator[InjectedReport]:
-    """Yield the outcome of each fault. A launch without a valid result counts only if it found the fault.
+    """Yield the outcome of each fault. good: launches with a result.
 
-    paces: verdicts on the speed of each GPU (rate_checks.paces).
+    uncounted: launches without a valid result, which count only if they found the fault. paces: verdicts on the speed
+    of each GPU (rate_checks.paces). too_hot: UUIDs of GPUs that reached their temperature limit.
     """
     by_uuid = {device.uuid: device for device in devices}
     for request in faults:
@@ -59,7 +60,10 @@ def _flipped(mine: Sequence[Launched], more: int, device: str) -> tuple[Fate, st
 
 
 def _shows(seen: Mapping[str, Verification], device: str) -> bool:
-    """Whether a device found wrong results of its own, or other devices found wrong copies from it. seen: by device."""
+    """Whether a launch shows a fault of `device`: its own wrong results, or wrong copies of its numbers elsewhere.
+
+    seen: device → what it found.
+    """
     if device in seen and seen[device].mismatches > len(seen[device].kept):
         return True  # mismatches without details
     return any(

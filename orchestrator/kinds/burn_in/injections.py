@@ -47,7 +47,7 @@ def parse(text: str, devices: Sequence[Device], origin: str = "--inject") -> Inj
 
 
 def require_one_of_each(faults: Sequence[InjectedFault], device: Device, origin: str = "--inject") -> None:
-    """Raise ConfigError if several faults of a device exclude each other, so that only one would happen."""
+    """Raise ConfigError if several faults exclude each other, so that `device` would have only one of them."""
     mine = [fault for fault in faults if fault.device == device.uuid]
     for kind, count in (
         ("slow", sum(fault.slow_percent > 0 for fault in mine)),
@@ -65,7 +65,7 @@ def require_one_of_each(faults: Sequence[InjectedFault], device: Device, origin:
 
 
 def describe(fault: InjectedFault, device: Device) -> str:
-    """Describe what a fault does to its device."""
+    """Describe what a fault does to `device`, which it is injected into."""
     if fault.hot_c is not None:
         return f"the temperature of {device.label} reads as {fault.hot_c} °C all the time"
     if fault.slow_percent:
@@ -75,7 +75,7 @@ def describe(fault: InjectedFault, device: Device) -> str:
 
 
 def for_launch(faults: Sequence[InjectedFault], device: str, round_: int, workload: Workload) -> Injection | None:
-    """Return what a launch injects; None if nothing. Link launches are never slowed: that would slow all GPUs."""
+    """Return what a launch on `device` injects; None if nothing. Checks of links are not slowed: all GPUs would be."""
     mine = [fault for fault in faults if fault.device == device and fault.round in (None, round_)]
     bits = max((fault.flip_bits for fault in mine), default=0)
     slow = max((fault.slow_percent for fault in mine if workload is not Workload.LINKS), default=0.0)
@@ -83,12 +83,12 @@ def for_launch(faults: Sequence[InjectedFault], device: str, round_: int, worklo
 
 
 def hot(faults: Sequence[InjectedFault]) -> dict[str, int]:
-    """Return the injected temperature in degrees Celsius of each GPU that has one, by UUID."""
+    """Return UUID → injected temperature in degrees Celsius, of the GPUs that have one."""
     return {fault.device: fault.hot_c for fault in faults if fault.hot_c is not None}
 
 
 def _device(words: Sequence[str], devices: Sequence[Device]) -> tuple[str | None, list[str]]:
-    """Split words into the UUID of the device (None if unknown) and the rest. The device "cpu:0" takes two words."""
+    """Split the words of a fault into the UUID of its device (None if unknown) and the rest. "cpu:0" is two words."""
     for taken in (2, 1):
         name = ":".join(words[:taken])
         for device in devices:

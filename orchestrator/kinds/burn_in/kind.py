@@ -29,12 +29,12 @@ _SHOWN_REASONS: Final = 3
 
 
 def plan(configuration: Configuration, devices: Sequence[Device]) -> Plan:
-    """Return the plan of a burn-in for these devices. Raises ConfigError."""
+    """Return the plan of a burn-in on these devices. Raises ConfigError if it cannot inject a requested fault."""
     return planning.make(configuration, devices, levels.load())
 
 
 def launch_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return the terms of a launch: what its worker has to do, and for how long."""
+    """Return how the worker of a launch measures: its length, deadlines, injected fault and load steps."""
     burn_in, own = requested(configuration), configuration.deadlines
     cell_s = burn_in.cell_s[device.kind]
     most_s = 2 * cell_s + HANGS_S
@@ -55,7 +55,7 @@ def telemetry_terms(configuration: Configuration) -> TelemetryTerms:
 
 
 def as_reported(stored: StoredRun) -> Configuration:
-    """Return the configuration with only the models and batch sizes that the planned cells use."""
+    """Return the configuration for the report, with only the models and batch sizes that the planned cells use."""
     cells, models = stored.plan.cells, stored.configuration.by_name
     return msgspec.structs.replace(
         stored.configuration,
@@ -67,7 +67,7 @@ def as_reported(stored: StoredRun) -> Configuration:
 
 
 def analysed(archive: Archive, evidence: Evidence, health: HealthReport) -> KindAnalysis:
-    """Return the verdict on each GPU and its consequences for the run."""
+    """Return the burn-in's part of the report, and the reasons for the exit code that follow from its verdicts."""
     report = analyse(archive, evidence, health)
     labels = {device.uuid: device.label for device in archive.stored.devices}
     return KindAnalysis(

@@ -14,13 +14,13 @@ from orchestrator.stats.windows import WINDOW_NS
 from protocol.cell import DeviceKind, Precision, Workload
 
 CHECKS: Final = (Workload.SOAK, Workload.TRUTH, Workload.MEMORY, Workload.REPLAY, Workload.LINKS)
-"""Checks of every round at every level, if the devices support them. A PASS needs all of them."""
+"""The checks of every round at every level, if the devices support them. The verdict PASS needs all of them."""
 LONGEST: Final = "full"
 _SHORTEST_ROUND: Final = 0.5  # Share of even the shortest duration that a round gets. The rest is for starting
 
 
 def requested(configuration: Configuration) -> BurnIn:
-    """Return the burn-in part of a configuration that must have one."""
+    """Return the settings of the burn-in from the configuration of a burn-in."""
     assert configuration.burn_in is not None
     return configuration.burn_in
 
@@ -28,7 +28,8 @@ def requested(configuration: Configuration) -> BurnIn:
 class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The checks of a burn-in round at one level, such as "quick". truth, soak: precisions of their products.
 
-    links: of the sums. replay: kind of device → model → precision. up_to_s: longest duration with this default level.
+    links: precisions of the sums. replay: kind of device → model → precision. up_to_s: longest duration in seconds for
+    which this level is the default; None for the longest level.
     """
 
     truth: tuple[Precision, ...]
@@ -38,12 +39,16 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     up_to_s: float | None = None
 
     def cells(self, kind: DeviceKind, *, steps: bool) -> int:
-        """Return the largest number of cells of a round on this kind of device. steps: whether load steps are added."""
+        """Return the number of cells of a round on a device of this kind with links. steps: with --steps."""
         return len(self.soak) + len(self.truth) + steps + len(self.replay[kind]) + len(self.links) + 1
 
 
 class OnDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Sizes and lengths of cells on one kind of device; configs/burn_in.yaml explains each."""
+    """Sizes and lengths of cells on one kind of device. side: of the square matrices. batch: of the training steps.
+
+    links_mib: what each device sends to each other one, in MiB. share: length of a cell as a share of the duration,
+    between least_s and most_s.
+    """
 
     side: int
     links_mib: int
@@ -54,7 +59,10 @@ class OnDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HeatSoakRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The rule that decides when a GPU has warmed up; see configs/burn_in.yaml."""
+    """When a GPU counts as warm: its hottest window rose by at most rise_c degrees Celsius over `windows` windows.
+
+    At the latest after most_s seconds or most_share of the duration, whichever is shorter. A window is ten seconds.
+    """
 
     rise_c: float
     windows: int
@@ -62,7 +70,7 @@ class HeatSoakRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     most_share: float
 
     def most_windows(self, requested_s: float) -> int:
-        """Return the number of windows (stats/windows.py) after which a GPU is judged even if it still warms up."""
+        """Return the number of windows after which a GPU counts as warm in any case. requested_s: duration, seconds."""
         return math.ceil(min(self.most_s, self.most_share * requested_s) * 1e9 / WINDOW_NS)
 
 
@@ -74,7 +82,7 @@ class StepsRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All of configs/burn_in.yaml. At least `least_rounds` rounds must fit into the duration less `starting_s`."""
+    """All of configs/burn_in.yaml. Cells are so short that `least_rounds` fit into the duration less `starting_s`."""
 
     levels: dict[str, Level]
     devices: dict[DeviceKind, OnDevice]
@@ -100,5 +108,5 @@ class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @functools.cache
 def load(folder: Path | None = None) -> BurnInTable:
-    """Return the table that ships with gpubench, or that of `folder`. Raises ConfigError for an invalid file."""
+    """Return the contents of burn_in.yaml in `folder` (default: that of gpubench). Raises ConfigError if invalid."""
     return yaml_file.read((folder or configs_folder()) / "burn_in.yaml").convert(BurnInTable)

@@ -1,4 +1,4 @@
-"""Launches on several devices: which mismatches count against each device, and the rates of the links. Pure."""
+"""Checks of links (launches on several devices): mismatches that count against each device, and rates. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import median
@@ -24,14 +24,18 @@ _SLICE = "a slice of a GPU has no links of its own"
 
 
 class Accused(NamedTuple):
-    """Devices that explain wrong copies (blame.culprits), and the labels of all devices."""
+    """Devices that explain wrong copies (culprits), as `blame.culprits` returns them. labels: UUID → "GPU 0"."""
 
     culprits: Mapping[str, int]
     labels: Mapping[str, str]
 
 
 class Attributed(NamedTuple):
-    """What one device of a launch verified, with the mismatches that count against this device."""
+    """What one device of a launch verified (None: nothing), with the mismatches that count against this device.
+
+    doubts: for each mismatch with details, why another device may be at fault, or "". unclear: number of mismatches
+    without details that may be this device's.
+    """
 
     verification: Verification | None  # None: nothing
     doubts: tuple[str, ...] = ()  # for each mismatch why another device may be at fault, or ""
@@ -39,7 +43,7 @@ class Attributed(NamedTuple):
 
 
 def seen_by(cell: Cell, evidence: LaunchEvidence) -> dict[str, Verification]:
-    """Return what each device found in a launch with a result."""
+    """Return device UUID → what it verified in a launch with a result."""
     result = evidence.result
     own = {} if result.verification is None else {cell.devices[0]: result.verification}
     return own | result.others
@@ -50,7 +54,10 @@ def accused(
     deviations: Iterable[Deviation],
     devices: Iterable[Device],
 ) -> Accused:
-    """Return the devices that explain wrong copies. Wrong results of a device that works alone prove it faulty."""
+    """Return the devices that explain wrong copies. launches: (cell, device → what it verified).
+
+    A device with wrong results when it works alone, or with deviating bits, is proven faulty.
+    """
     transfers = [seen for cell, seen in launches if cell.workload is Workload.LINKS]
     proven = {one.sample.device for one in deviations}
     for cell, seen in launches:
@@ -68,7 +75,10 @@ def _is_proof(verification: Verification) -> bool:
 def attributed(
     seen: Mapping[str, Verification], cell: Cell, device: str, accused: Accused, *, cut_off: bool = False
 ) -> Attributed:
-    """Return what a launch shows about one device. cut_off: the launch ended before all devices had a result."""
+    """Return what a launch shows about one device. seen: device → what it verified.
+
+    accused: devices that explain wrong copies. cut_off: the launch ended before all devices had a result.
+    """
     own = seen.get(device)
     if own is None or len(cell.devices) == 1:
         return Attributed(own, () if own is None else ("",) * len(own.kept))
@@ -81,7 +91,10 @@ def attributed(
 
 
 def count_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> int:
-    """Count the mismatches of link launches, each once, although a mismatch may count against two devices."""
+    """Return the number of mismatches in checks of links, each counted once although it may count against two devices.
+
+    launches: (cell, device → what it verified).
+    """
     return sum(
         verification.mismatches
         for cell, seen in launches
@@ -91,7 +104,7 @@ def count_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> 
 
 
 def not_tested(device: Device, run: StoredRun, quarantined: Collection[str]) -> dict[str, str]:
-    """Return link check → why it is not tested, or no longer tested, on a device. quarantined: UUIDs of devices."""
+    """Return check of links → why it is not, or no longer, tested on a device. quarantined: UUIDs of devices."""
     if not linked(device, run.devices):
         return {Workload.LINKS: _NONE if device.slice_of is None else _SLICE}
     labels = {other.uuid: other.label for other in run.devices}
@@ -106,7 +119,7 @@ def not_tested(device: Device, run: StoredRun, quarantined: Collection[str]) -> 
 
 
 def rates(good: Sequence[tuple[Cell, LaunchEvidence]]) -> Iterator[LinksReport]:
-    """Yield the rates of each link cell: the medians over its launches."""
+    """Yield the rates of the links, one report per cell: medians over its launches. good: launches with a result."""
     cells = {cell.id: cell for cell, _ in good if cell.workload is Workload.LINKS}
     for cell_id, cell in cells.items():
         launches = [evidence for of, evidence in good if of.id == cell_id]

@@ -34,7 +34,7 @@ _AS_OTHERS: Final = 2  # It does not hang within this many times the longest lau
 
 
 class Lost(NamedTuple):
-    """A launch without a result, and its failure."""
+    """A launch without a result that is a finding, with its failure; `attempt` is the record of the launch."""
 
     attempt: Attempt
     cell: Cell
@@ -42,7 +42,7 @@ class Lost(NamedTuple):
 
 
 def pauses(archive: Archive) -> Mapping[Segment, tuple[Span, ...]]:
-    """Return the times at which the orchestrator was suspended, by session. No deadline ran in these times."""
+    """Return session → times (monotonic ns) in which the orchestrator was suspended. Deadlines paused, too."""
     return {
         segment: tuple((one.at_ns - round(one.seconds * 1e9), one.at_ns) for one in suspended)
         for segment, suspended in zip(archive.segments, archive.suspended, strict=True)
@@ -70,7 +70,7 @@ def lost(archive: Archive, burn_in: BurnIn, damaged: Mapping[int, str] = Mapping
 
 
 def cut_off(archive: Archive, launches: Sequence[Lost], device: Device) -> Iterator[Attempt]:
-    """Yield a device's launches that the end of the run, or of its time, cut off. launches: findings to exclude."""
+    """Yield a device's launches that were at work when the run or its time ended. launches: findings to exclude."""
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     findings = {one.attempt.start.launch for one in launches}
     for attempt in archive.attempts:
@@ -80,21 +80,27 @@ def cut_off(archive: Archive, launches: Sequence[Lost], device: Device) -> Itera
 
 
 def failures(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
-    """Describe each failed launch of a device that was not repeated. done: (cell, round) of launches with a result."""
+    """Yield a text for each failed launch of a device that was not repeated. done: (cell, round) with a result."""
     for launch in _not_repeated(launches, done, device):
         if launch.failure.category is not Category.RESULT_LOST:
             yield _describe(*launch)
 
 
 def lost_results(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
-    """Describe each launch of a device whose result file is lost; `resume` measures such a launch again."""
+    """Yield a text for each launch of a device whose result file is lost and that was not repeated.
+
+    done: (cell, round) with a result.
+    """
     for launch in _not_repeated(launches, done, device):
         if launch.failure.category is Category.RESULT_LOST:
             yield _describe(*launch)
 
 
 def repeated(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
-    """Describe each failed launch that was repeated, unless another device or an outside event made it fail."""
+    """Yield a text for each failed launch of a device that was repeated. done: (cell, round) with a result.
+
+    Without launches that failed because of another device, or of something outside the run.
+    """
     for launch in launches:
         ours = device.uuid in launch.cell.devices and (launch.failure.device or device.uuid) == device.uuid
         if ours and _is_repeated(launch, done) and not has_trait(launch.failure.category, Trait.FROM_OUTSIDE):

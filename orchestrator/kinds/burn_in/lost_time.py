@@ -36,7 +36,11 @@ def describe(
     lost: Sequence[Lost],
     waits: Mapping[Segment, Sequence[Span]],
 ) -> str:
-    """Describe the longest uncounted time of a device, and how many such times there were; "" if there was none."""
+    """Describe the longest time of a device that did not count as served, and how many there were; "" without any.
+
+    work: session → work. stalled: launches whose worker was suspended, and when. lost: launches without a result.
+    waits: session → times in which the device may have waited.
+    """
     losses = [
         Missing(attempt.segment.at(begin_ns), (end_ns - begin_ns) / 1e9, f"a worker was paused in {cell_name(cell)}")
         for attempt, cell, stalls in stalled

@@ -11,7 +11,7 @@ from protocol.verification import MemoryShare, Verification
 SPEED: Final = "not judged: each pattern takes a different time, and a launch may end within any of them"
 NEVER: Final = "never completed, because the launches were too short or too few"
 LEAST: Final = 0.85
-"""Required share of MemoryShare.whole. Tests request 92 %, then 2 % less until it can be allocated."""
+"""Share of the free memory that must be checked. A test tries to allocate 92 %, then 2 % less until it succeeds."""
 _MIB: Final = 1024**2
 _WHOLE: Final = {
     DeviceKind.CUDA: "the most memory that was free when a launch started",
@@ -20,7 +20,7 @@ _WHOLE: Final = {
 
 
 def not_tested(launches: Sequence[Verification]) -> dict[str, str]:
-    """Return check → reason: the speed, which is never judged, and unfinished patterns; empty without a memory test."""
+    """Return part of the memory test → why it is not tested: its speed, always, and patterns that never completed."""
     times_by_pattern = marched(launches)
     speed = {f"{Workload.MEMORY}: speed": SPEED} if times_by_pattern else {}
     return speed | {
@@ -29,7 +29,7 @@ def not_tested(launches: Sequence[Verification]) -> dict[str, str]:
 
 
 def marched(launches: Sequence[Verification]) -> Mapping[str, int]:
-    """Return how often the test went through the whole memory with each pattern, by pattern."""
+    """Return name of the pattern → how often the launches went through all of their memory with it."""
     found: Counter[str] = Counter()
     for launch in launches:
         found.update(launch.patterns)
@@ -38,7 +38,7 @@ def marched(launches: Sequence[Verification]) -> Mapping[str, int]:
 
 @dataclass(frozen=True)
 class Covered:
-    """The share (0 to 1) of a device's memory that was checked, as number and text. why: why it is not larger."""
+    """The share (0 to 1) of a device's memory that was checked, as number and text. why: reason if it is too small."""
 
     share: float
     text: str
@@ -46,7 +46,7 @@ class Covered:
 
 
 def covered(launches: Sequence[Verification], kind: DeviceKind) -> Covered | None:
-    """Return the largest share that a single launch checked; None if no launch reports a share."""
+    """Return the largest share of a device's memory that a single launch checked; None if no launch reports one."""
     shares = [launch.share for launch in launches if launch.share is not None and launch.share.whole > 0]
     if not shares:
         return None

@@ -1,6 +1,7 @@
 """Add a round to a burn-in whose planned launches are done before its time is up. Pure.
 
-Devices that share cells get a round together. After a round without any result no round is added.
+Devices that share cells (checks of links) get a round together. After a round without any result none is added. A slot
+is a launch of a round, as (cell id, round).
 """
 
 import random
@@ -13,7 +14,7 @@ from protocol.cell import Cell
 
 
 def more(state: RunState, seed: int, fits: Callable[[Cell], bool]) -> tuple[Slot, ...]:
-    """Return the launches to add, in the order of each device. fits: whether a cell fits into the remaining time."""
+    """Return the launches to add, for devices with nothing left to do. fits: whether a cell fits into the time left."""
     found: list[Slot] = []
     looked_at: set[str] = set()
     for uuid in state.devices:
@@ -36,7 +37,10 @@ def _sharing(state: RunState, uuid: str) -> Sequence[str]:
 
 
 def _round(state: RunState, uuids: Sequence[str], seed: int, fits: Callable[[Cell], bool]) -> Iterable[Slot]:
-    """Return one more round, in the same random order on each device; empty if the last round had no result."""
+    """Return another round of the devices `uuids`, in a random order that is the same on each of them.
+
+    Empty if their last whole round had no result.
+    """
     queues = [_cells_of(state, uuid, uuids) for uuid in uuids]
     ids = list(dict.fromkeys(cell.id for cells in queues for cell in cells))
     earlier = _so_far(state, ids)

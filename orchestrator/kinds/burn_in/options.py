@@ -1,4 +1,4 @@
-"""The options of a burn-in, and the settings it ignores."""
+"""The options of a burn-in, and other options that have no effect in a burn-in."""
 
 import enum
 from collections.abc import Iterable, Mapping
@@ -88,8 +88,8 @@ DECIDED: Final = frozenset(
         "benchmark.launches",
     }
 )
-"""Keys without effect in a burn-in. A model of the user's may have one: it can replace a shipped model."""
+"""Settings without effect in a burn-in, which has its own cells. But a user's model can replace a shipped one."""
 
 OWN_CELLS: Final = f"a burn-in has its own cells ({CONFIG_FILE})"
 REASONS: Final[Mapping[enum.StrEnum, str]] = {Need.OWN_MODEL: OWN_CELLS}
-"""Reasons why an option has no effect in a burn-in."""
+"""What an option needs to have an effect → why a burn-in does not have it."""

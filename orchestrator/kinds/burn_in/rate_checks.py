@@ -36,9 +36,9 @@ _PACES: Final = {
 BESIDE: Final = {
     workload: f"speed in the check {workload}" for workload in (Workload.SOAK, Workload.TRUTH, Workload.REPLAY)
 }
-"""Workloads whose rate is the GPU's own. Each is judged separately: steady load would hide noisier training."""
+"""Check whose rate is the GPU's own → name of the rate. Judged one by one: steady load would hide noisier training."""
 NOT_DECIDED: Final = "not decided: "
-"""Beginning of the reason why a rate that was measured has no verdict."""
+"""First words of the reason why a measured rate has no verdict yet."""
 _WAITED: Final = "the GPU waited for the host, so its rate is the host's"
 _ALL_WAITED: Final = "not judged: the GPU waited for the host in all of its work"
 _FEW: Final = "too few siblings have more than one launch that did not wait for the host"
@@ -49,7 +49,10 @@ Rates = Sequence[tuple[Window, Reading]]  # Windows of one GPU with its readings
 def paces(
     devices: Sequence[Device], good: Sequence[Launched], seen: Mapping[str, DeviceEvidence], soaks: Soaks
 ) -> dict[str, dict[str, RateVerdict]]:
-    """Return device → kind of rate → verdict. Kinds: speed over time; speed in a workload, compared with siblings."""
+    """Return UUID → kind of rate → verdict. Kinds: OVER_TIME, and one for each check that is compared with siblings.
+
+    good: launches with a result. seen: UUID → telemetry. soaks: heat soaks, whose rates do not count.
+    """
     found: dict[str, dict[str, RateVerdict]] = defaultdict(dict)
     kinds: dict[str, list[str]] = defaultdict(list)
     margin = margins.load()
@@ -76,7 +79,7 @@ def paces(
 
 
 def not_tested(verdicts: Mapping[str, RateVerdict]) -> dict[str, str]:
-    """Return kind of rate → why rates of a device were not judged. verdicts: the device's, by kind of rate."""
+    """Return kind of rate → why a GPU has no verdict on it. verdicts: kind of rate → verdict on this GPU."""
     reasons = {
         kind: (one.undecided or one.text) if one.pace is Pace.INCONCLUSIVE else one.aside
         for kind, one in verdicts.items()
@@ -88,9 +91,9 @@ def not_tested(verdicts: Mapping[str, RateVerdict]) -> dict[str, str]:
 
 
 def _shifts(mine: Sequence[Launched]) -> Mapping[str, int]:
-    """Map boot id → number to add to the window numbers of its launches, which restart with each boot of the host.
+    """Return boot of the host → number to add to the numbers of its windows, so that later boots have later windows.
 
-    mine: launches in journal order.
+    mine: launches on GPUs of one model, in the order of the journal.
     """
     # The monotonic clock restarts with the host: the calendar places a later boot, behind the earlier windows.
     segments: dict[str, Segment] = {}
@@ -142,7 +145,7 @@ def _waited(own: Sequence[Launched]) -> bool:
 
 
 def _at_work(own: Sequence[Launched]) -> Sequence[Launched]:
-    """Return the launches that show a GPU's speed. If most waited for the host, all are returned, as a lower limit."""
+    """Return a GPU's launches that did not wait for the host; if most did, all, as a lower limit of its speed."""
     return own if _waited(own) else [one for one in own if not one[2].result.host_bound]
 
 
@@ -186,7 +189,10 @@ def _drift(judged: Drift, rates: Rates, begin: float, own: Sequence[Launched]) -
 
 
 def _why_it_slowed(judged: Drift, rates: Rates) -> Why | None:
-    """Explain a slow-down by the kind of work that slowed most; None if the GPU itself did not slow down."""
+    """Explain why a GPU slowed down over time, by the kind of work that slowed most; None without a reason.
+
+    rates: its windows with the readings of clock, temperature and power cap.
+    """
     kinds = judged.kinds if judged.slows_against_siblings else judged.raw_kinds
     slowing = {key: course for key, course in kinds.items() if course.verdict is drift.DriftVerdict.SLOWING}
     lost = {key: course.change.value for key, course in (slowing or kinds).items() if course.change is not None}

@@ -14,13 +14,13 @@ _ROOM: Final = "Check the room temperature during the burn-in, then measure agai
 
 
 def by_reference(drift: Drift) -> dict[str, Course]:
-    """Map what a GPU's rates were compared with ("against its siblings", "by itself") to their change over time."""
+    """Return what a GPU's rates were compared with (SIBLINGS, if it has any, and ITSELF) → their change over time."""
     relative = {} if drift.relative is None else {SIBLINGS: drift.relative}
     return {**relative, ITSELF: drift.raw}
 
 
 def course_reports(courses: Mapping[str, Course]) -> Iterator[CourseReport]:
-    """Yield the changes over time for the report. courses: as by `by_reference`."""
+    """Yield the changes of a GPU's rates over time as the report shows them. courses: from `by_reference`."""
     for against, course in courses.items():
         change, per_hour = course.change, course.per_hour
         yield CourseReport(
@@ -36,7 +36,7 @@ def course_reports(courses: Mapping[str, Course]) -> Iterator[CourseReport]:
 
 
 def describe(drift: Drift, begin: float) -> str:
-    """Describe the changes over time and the conclusion. begin: seconds since the epoch at the first judged window."""
+    """Describe how a GPU's rates changed, and what follows. begin: time of the first rate, seconds since the epoch."""
     if drift.verdict is DriftVerdict.TOO_SHORT:
         return _open(drift)
     texts = [_course(against, course) for against, course in by_reference(drift).items() if course.change is not None]

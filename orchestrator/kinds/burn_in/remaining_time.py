@@ -12,13 +12,13 @@ from orchestrator.kinds.burn_in.settings import LONGEST_S, written
 from orchestrator.state.archive import Archive
 
 LONGER: Final = 2
-"""Factor on the requested time where a round should have fitted by estimate, but did not."""
+"""Factor on the requested time for a new burn-in, if a round did not fit although its estimate did."""
 
 
 def ahead(archive: Archive, at_work: Mapping[str, busy_time.Work]) -> Mapping[str, Ahead]:
-    """Return, by device, the time that `resume` still needs, and the options of a long enough new burn-in.
+    """Return UUID → what completes the burn-in: the time that is left for `resume`, and options of a new burn-in.
 
-    If the burn-in ended with its time served, no time remains.
+    at_work: UUID → work of the device. No time is left if the burn-in ended with its time served.
     """
     stored, finished = archive.stored, archive.finished
     burn_in = requested(stored.configuration)
@@ -32,7 +32,7 @@ def ahead(archive: Archive, at_work: Mapping[str, busy_time.Work]) -> Mapping[st
 
 
 def _least(archive: Archive, burn_in: BurnIn) -> str:
-    """Return the options of a new burn-in: its length, and its level if the table of levels still has it."""
+    """Return length and level of a long enough new burn-in: "2h --level full"; an unknown level is left out."""
     stored, table = archive.stored, levels.load()
     longer_s = LONGER * burn_in.duration_s
     if burn_in.level not in table.levels:
@@ -42,7 +42,10 @@ def _least(archive: Archive, burn_in: BurnIn) -> str:
 
 
 def untried(archive: Archive, lost: Iterable[Lost], done: Collection[tuple[str, int]]) -> frozenset[str]:
-    """Return the cells that neither failed nor have a result. done: (cell, round) of launches with a result."""
+    """Return the ids of cells without a result or a finding on devices that are not quarantined: they only lacked time.
+
+    lost: launches without a result that are findings. done: (cell, round) of launches with a result.
+    """
     tried = {cell_id for cell_id, _ in done} | {launch.cell.id for launch in lost}
     return frozenset(
         cell.id

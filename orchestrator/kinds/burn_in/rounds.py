@@ -1,4 +1,4 @@
-"""The length of a burn-in round and the number of rounds that fit, rounded as they are shown. Pure."""
+"""The length of a burn-in round and the number of rounds that its duration has time for, rounded for display. Pure."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ _WHOLE_ROUNDS: Final = 10  # From here on rounds are shown without tenths
 
 
 class Rounds(NamedTuple):
-    """Rounds of a device: seconds of each launch in the first round, their sum, and how many rounds fit."""
+    """Estimate for a device: seconds of each launch in round 0, of the whole round, and number of rounds that fit."""
 
     launches_s: tuple[float, ...]
     round_s: float
@@ -24,7 +24,7 @@ class Rounds(NamedTuple):
 
 
 def of(plan: Plan, configuration: Configuration, devices: Sequence[Device], device: Device) -> Rounds:
-    """Return the length and the possible number of rounds on one device. devices: all devices of the run."""
+    """Return the estimated length and number of rounds on one device. devices: all devices of the run."""
     burn_in = requested(configuration)
     cells = {cell.id: cell for cell in plan.cells}
     budget = Budget(configuration, devices, burn_in.duration_s, began=0.0)
@@ -65,7 +65,7 @@ def require_planned(plan: Plan, configuration: Configuration, devices: Sequence[
 
 
 def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Iterator[str]:
-    """Yield a warning for each fault in a planned round that the burn-in probably has no time for."""
+    """Yield a warning for each injected fault whose round is planned, but for which there is probably no time."""
     for number, device in _flipped(configuration, devices):
         possible = of(plan, configuration, devices, device).possible
         if number + 1 > possible:

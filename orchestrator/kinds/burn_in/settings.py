@@ -32,12 +32,14 @@ _LINKS: Final = ModelSpec(
     inference_gflops=0,
     memory_mb=0,
 )
-"""Stands for a model in link cells."""
+"""The entry that stands for a model in checks of links."""
 _MEASUREMENT: Final = Measurement(
     relative_half_width=0.0, block_s=0.25, warm_up_cap_s=0.0, min_s=0.0, max_s=0.0, warm_up_iterations=1
 )
-"""A cell measures for its full length. With blocks of 0.25 s, between which a GPU waits for the host, a window of 10 s,
-by which rates are judged, has 40 blocks, and the shortest cell 3.
+"""How checks are measured: for the full length of their cell, whose seconds kind.py sets as min_s and max_s.
+
+With blocks of 0.25 s, between which a GPU waits for the host, a window of 10 s, by which rates are judged, has 40
+blocks, and the shortest cell 3.
 """
 SHORTEST_S: Final = 30.0
 LONGEST_S: Final = 14 * 86_400.0
@@ -95,7 +97,7 @@ def of_settings(
 def on_devices(
     settings: LayeredSettings, configuration: Configuration, devices: Sequence[Device], table: BurnInTable
 ) -> Configuration:
-    """Add to a configuration what depends on the devices: injected faults and load steps. Raises ConfigError."""
+    """Return the configuration with what depends on the devices: injected faults and load steps. Raises ConfigError."""
     if settings.values.get(INJECT):
         faults = [word for word, _ in settings.items(INJECT)]
         configuration = with_injections(configuration, faults, devices, settings.origin(INJECT))
@@ -122,7 +124,10 @@ def configured(
     *,
     origin: str = "--burn-in",
 ) -> Configuration:
-    """Return the configuration of a burn-in. level: None for the default level of the duration. Raises ConfigError."""
+    """Return the configuration of a burn-in. duration: such as "8h". level: None for the default of the duration.
+
+    origin: names the source of the duration in messages. Raises ConfigError.
+    """
     duration_s = seconds(duration, origin)
     name = level or table.level_for(duration_s)
     if Mode.SOLO in configuration.modes:
@@ -149,7 +154,7 @@ def configured(
 def with_steps(
     configuration: Configuration, devices: Sequence[Device], table: BurnInTable, *, in_phase: bool
 ) -> Configuration:
-    """Add load steps, which shorten other cells. in_phase: all devices rest at the same time, else in turn."""
+    """Return the configuration with load steps, so with shorter cells. in_phase: devices rest at the same time."""
     burn_in = configuration.burn_in
     assert burn_in is not None
     rule = table.steps
@@ -163,7 +168,7 @@ def with_steps(
 
 
 def with_temperature_stop(configuration: Configuration, celsius: int) -> Configuration:
-    """Add a temperature limit to the configuration of a burn-in. celsius: the limit in degrees Celsius."""
+    """Return the configuration of a burn-in with a temperature limit. celsius: the limit in degrees Celsius."""
     assert configuration.burn_in is not None
     burn_in = msgspec.structs.replace(configuration.burn_in, max_temperature_c=celsius)
     return msgspec.structs.replace(configuration, burn_in=burn_in)
@@ -172,7 +177,10 @@ def with_temperature_stop(configuration: Configuration, celsius: int) -> Configu
 def with_injections(
     configuration: Configuration, texts: Sequence[str], devices: Sequence[Device], origin: str = "--inject"
 ) -> Configuration:
-    """Add injected faults, which mark the run as tainted. texts: one for each fault. Raises ConfigError."""
+    """Return the configuration with injected faults, marked as tainted. texts: one for each fault (injections.py).
+
+    Raises ConfigError for a fault that is invalid or that this run could not find.
+    """
     assert configuration.burn_in is not None
     parsed = tuple(injections.parse(text, devices, origin) for text in texts)
     names = {device.uuid: device.name for device in devices}

@@ -19,7 +19,10 @@ _SHARE: Final = re.compile(r"[\d.]+ % of the time")
 def tallies(
     good: Iterable[tuple[Cell, LaunchEvidence]], beside: Sequence[Share], kind: DeviceKind
 ) -> dict[Workload, Tally]:
-    """Return the sums of each check on one GPU. beside: mismatches of launches without a valid result."""
+    """Return check → sums over its launches on one device. good: launches with a result.
+
+    beside: what launches without a valid result show against the device.
+    """
     groups: dict[Workload, list[LaunchEvidence]] = defaultdict(list)
     for cell, evidence in good:
         groups[cell.workload].append(evidence)
@@ -46,10 +49,7 @@ def _tally(group: Sequence[LaunchEvidence], more: int, kind: DeviceKind) -> Tall
 
 
 def check(workload: Workload, tally: Tally) -> CheckReport:
-    """Convert the sums of a check for the report.
-
-    The bounds on the error rate (verdict.bound) are None if there are mismatches.
-    """
+    """Return the sums of a check as the report shows them, with bounds on the error rate if there are no mismatches."""
     return CheckReport(
         check=workload,
         launches=tally.launches,
@@ -67,7 +67,7 @@ def check(workload: Workload, tally: Tally) -> CheckReport:
 
 
 def method(launches: Sequence[Verification]) -> str:
-    """Describe how outputs of one check were compared; for a memory test also how often each pattern was completed."""
+    """Describe how launches of one check compared their outputs, and how often a memory test completed each pattern."""
     ways: dict[str, str] = {}
     for verification in launches:
         ways.setdefault(_way(verification), verification.method)
@@ -77,7 +77,10 @@ def method(launches: Sequence[Verification]) -> str:
 
 
 def not_tested(cells: Mapping[str, Sequence[Verification]]) -> dict[str, str]:
-    """Return check → reason for cells whose launches were compared by several methods. cells: launches by cell name."""
+    """Return what is not tested → reason, for cells whose launches compared their outputs by different methods.
+
+    cells: name of the cell → its launches.
+    """
     found = {}
     for name, launches in cells.items():
         ways = Counter(map(_way, launches))

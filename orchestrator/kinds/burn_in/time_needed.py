@@ -15,15 +15,16 @@ from orchestrator.state.time_budget import closing_s
 from protocol.cell import Cell, Device, DeviceKind
 
 SLOWER: Final = {DeviceKind.CUDA: 1, DeviceKind.CPU: 3}
-"""Factor on estimated starts and replay steps. CPU devices share cores: three on two cores took 4 to 13 s for the first
-import (estimate 4 s) and 0.5 to 0.9 s between launches; a step of lstm took 0.4 to 0.5 s (estimate 0.15 to 0.18 s).
+"""Factor on estimated start-up times and training steps. CPU devices share cores: three on two cores took 4 to 13 s for
+the first import (estimate 4 s) and 0.5 to 0.9 s between launches; a step of lstm took 0.4 to 0.5 s (estimate 0.15 to
+0.18 s).
 """
 _STEP_S: Final = 10
 _SHOWN: Final = 3
 
 
 def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> Iterator[str]:
-    """Yield a warning that names the cells that will be UNKNOWN because the duration is too short."""
+    """Yield a warning, if the duration is too short for a round, that names the cells that may not complete."""
     burn_in = configuration.burn_in
     if burn_in is None:
         return
@@ -39,7 +40,7 @@ def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device], t
 
 
 def least_s(plan: Plan, configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> float:
-    """Return the shortest duration in seconds, a multiple of _STEP_S, in which one whole round of this level fits."""
+    """Return the shortest burn-in in seconds, in steps of ten, that has time for one whole round of its level."""
     burn_in = requested(configuration)
 
     def needed_s(device: Device, duration_s: float) -> float:
@@ -65,7 +66,7 @@ def _late(plan: Plan, configuration: Configuration, devices: Sequence[Device], d
 def _lasting(
     plan: Plan, configuration: Configuration, devices: Sequence[Device], device: Device, cell_s: float
 ) -> Iterator[float]:
-    """Yield the estimated seconds of the start of the run, then of each launch of the first round."""
+    """Yield estimated seconds on a device: the start of the run, then each launch of round 0 with cells of cell_s."""
     slower, scale = SLOWER[device.kind], SLOWER[device.kind] * estimate.sharing(device, devices)
     yield slower * estimate.shared_start_s(configuration, [device])
     for cell in _first_round(plan, device):

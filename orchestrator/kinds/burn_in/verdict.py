@@ -22,12 +22,12 @@ from protocol.cell import Workload
 from protocol.verification import Mismatch
 
 ALGORITHM_ELEMENTS: Final = 1000
-"""Another algorithm rounds this many elements differently, and always the same ones. Fewer are flipped bits."""
+"""Least output elements that differ if a library chose another algorithm. Fewer are taken for flipped bits."""
 
 
 @dataclass(frozen=True)
 class Reason:
-    """A reason for a verdict, and the recommended action."""
+    """A reason for a verdict on a GPU, and the recommended action."""
 
     verdict: HealthVerdict
     text: str
@@ -44,7 +44,7 @@ class Judged:
 
 
 def judge(work: Work) -> Judged:
-    """Return the verdict on one GPU."""
+    """Return the verdict on one GPU, with all reasons. work: the facts of the GPU."""
     found = [*_wrong_bits(work), *_of_health(work), *_gaps(work), *_warnings(work)]
     if work.tainted:
         found = [replace(reason, action=Action.NOTHING) for reason in found]
@@ -56,7 +56,7 @@ def judge(work: Work) -> Judged:
 
 
 def bound(exposure: float) -> float | None:
-    """Return the error rate ruled out with 95 % confidence; None for 0. exposure: checks or hours without error."""
+    """Return the error rate that `exposure` (checks or hours without an error) rules out at 95 %; None without any."""
     return 3 / exposure if exposure else None  # rule of three, Hanley and Lippman-Hand 1983
 
 
@@ -123,7 +123,7 @@ def _seen(workload: Workload, mismatch: Mismatch) -> tuple[str, str]:
 
 
 def another_algorithm(mismatch: Mismatch) -> bool:
-    """Whether a mismatch looks like another algorithm, not a fault: many small differences, the same every time."""
+    """Whether a mismatch looks like another algorithm of the library: many small differences, the same every time."""
     every_time = mismatch.wrong_again == mismatch.repeated
     return mismatch.beyond_rounding is False and every_time and mismatch.elements >= ALGORITHM_ELEMENTS
 

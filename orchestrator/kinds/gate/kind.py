@@ -15,25 +15,25 @@ from protocol.cell import Cell, Device
 
 
 def launch_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return the terms of a launch, with the interpreter of the side that the cell belongs to."""
+    """Return how a launch measures: as usual, with the Python interpreter of the side that its cell belongs to."""
     both = planning.requested(configuration).sides
     python = next((side.python for side in both if cell.model in side.models), "")
     return LaunchTerms(configuration.measurement, configuration.deadlines, python=python)
 
 
 def worker_environment(configuration: Configuration) -> Mapping[str, str]:
-    """Return environment variables of workers. If both sides are measured, they let waiting threads sleep."""
+    """Return environment variables for workers: if the run measures both sides, waiting threads sleep."""
     # On two cores beside other work, launches of a small network varied by 24 % so, and by 110 % where threads spun.
     return {"OMP_WAIT_POLICY": "PASSIVE"} if planning.requested(configuration).sides else {}
 
 
 def judge(archive: Archive, evidence: Evidence, report: Report) -> Iterable[Cause]:
-    """Return the causes that the comparison adds to the verdict of a finished run."""
+    """Return the causes of the exit code that the comparison adds to a finished run; none while it still runs."""
     return () if evidence.goes_on else verdict.causes(sides.compared(archive, evidence, report)[2])
 
 
 def outcome(archive: Archive, evidence: Evidence, report: Report) -> Outcome:
-    """Return the gate's comparison and verdict, for output in every format."""
+    """Return the comparison and the verdict of a finished gate, which can be written in every format."""
     from orchestrator.kinds.gate.outcome import answer  # imports rich, which --dry-run can do without
 
     return answer(archive, evidence, report)

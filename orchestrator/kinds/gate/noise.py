@@ -1,4 +1,4 @@
-"""How much launches vary in a gate, and advice against it. Pure.
+"""How much the launches of a gate's cells vary (the noise of the machine), and advice against it. Pure.
 
     launches of a cell, by side ── standard deviation of the logarithm within a side ── median over cells ── advice
 
@@ -19,12 +19,12 @@ from orchestrator.kinds.gate import planning
 from orchestrator.stats import pooled
 
 TOO_NOISY: Final = 0.1
-"""Standard deviation between launches above which a machine is reported: at 3 % it never is [sim, docs/gate.md]."""
+"""Standard deviation between launches, as a share, that gives a warning; at 0.03 none is given [sim, docs/gate.md]."""
 LEAST_DEGREES: Final = 2
-"""Least degrees of freedom of a cell: two launches of both sides, or three of one. One difference is often large."""
+"""Least degrees of freedom for which a cell's noise is known: two launches of both sides, or three of one."""
 HELP: Final = "What helps: end other programs, fixed cores (taskset), more time (--time-limit)"
 _LESS_NOISE: Final = "a larger batch (-b) or one device at a time (--solo)"
-"""Settings that a gate with a baseline takes from the baseline."""
+"""What reduces noise. A gate with a baseline has the batch and mode of the baseline, so it needs a new one for this."""
 
 
 def advise(stored: StoredRun, launches_ms: Mapping[str, Sequence[float]]) -> str:
@@ -40,9 +40,9 @@ def advise(stored: StoredRun, launches_ms: Mapping[str, Sequence[float]]) -> str
 
 
 def spread(pairs: Iterable[Sequence[Sequence[float]]]) -> float | None:
-    """Return the relative standard deviation of launches within a side: the median over pairs of cells.
+    """Return the standard deviation of launches within a side, as a share: the median over pairs of cells.
 
-    pairs: times or rates of the launches of each side. None while no pair has LEAST_DEGREES of freedom.
+    pairs: for each pair, the times or rates of each side's launches. None while no pair has LEAST_DEGREES of freedom.
     """
     logs = ([[math.log(value) for value in launches] for launches in pair if launches] for pair in pairs)
     variances = [one for pair in logs if (one := pooled.of_launches(pair)) and one.degrees >= LEAST_DEGREES]
@@ -50,7 +50,7 @@ def spread(pairs: Iterable[Sequence[Sequence[float]]]) -> float | None:
 
 
 def variation(*measured: Side) -> float | None:
-    """Return how much launches vary within a side (see `spread`), over the cells of both sides; None if unknown."""
+    """Return the standard deviation of launches within a side (see `spread`) for measured sides; None if unknown."""
     rates: dict[tuple[str, CellKey], list[Sequence[float]]] = defaultdict(list)
     for cell in (cell for side in measured for cell in side.cells):
         rates[cell.gpu_uuid, cell.key].append(cell.rates)
@@ -58,7 +58,7 @@ def variation(*measured: Side) -> float | None:
 
 
 def advice(gate: Gate, varies: float | None) -> str:
-    """Say how much the machine varies and what helps against it. varies: see `spread`; None if unknown."""
+    """Say how much the machine varies and what helps against it. varies: result of `spread`; None if unknown."""
     variation_text = "" if varies is None else f"this machine varies by {varies:.1%} from launch to launch. "
     more = _LESS_NOISE if gate.sides else f"a new baseline with more launches (--launches), {_LESS_NOISE}"
     return f"{variation_text}{HELP}, {more}"

@@ -54,7 +54,7 @@ class Answer(Outcome):
 
 
 def answer(archive: Archive, evidence: Evidence, report: Report) -> Answer:
-    """Return the answer of a finished gate. Raises UserError."""
+    """Return the comparison and verdict of a finished gate, with advice on undecided cells. Raises UserError."""
     before, after, comparison = sides.compared(archive, evidence, report)
     gate = planning.requested(archive.stored.configuration)
     advice = noise.advice(gate, noise.variation(before, after))
@@ -76,7 +76,7 @@ def _advised(cell: ComparedCell, advice: str) -> ComparedCell:
 def _figures(
     before: Side, after: Side, named: Mapping[CellKey, str]
 ) -> Iterator[tuple[str, Mapping[str, tuple[float | None, float | None]]]]:
-    """Yield (cell name, figures on both sides) for each GPU. named: names that replace the usual cell names."""
+    """Yield (name, figure → its values on both sides) of each compared cell on each GPU. named: key → name to show."""
     first = {(cell.gpu_uuid, cell.key): cell for cell in before.cells}
     any_gpu: dict[CellKey, Mapping[str, float]] = {cell.key: cell.figures for cell in before.cells}
     labels = {device.gpu_uuid: device.label for device in after.devices}

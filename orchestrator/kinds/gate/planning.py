@@ -19,21 +19,21 @@ from orchestrator.plan import estimate, planner
 from protocol.cell import AUTO, Cell, Device, Workload
 
 FIRST_ROUNDS: Final = 3
-"""Planned rounds: the launches that a verdict without a remark needs."""
+"""Number of planned rounds: with fewer launches of a cell, its verdict has a remark."""
 NOISE_LAUNCHES: Final = 6
-"""Launches at the beginning that show the noise of a machine: of one pair, or of two cells of a baseline."""
+"""Number of launches at the beginning that show the noise of a machine: of one pair of cells, or of two lone cells."""
 NOISE_S: Final = 60.0
-"""Most seconds of these launches, by estimate: cells that take longer wait for their turn."""
+"""Most estimated seconds of the launches at the beginning: longer cells wait for their turn."""
 
 
 def requested(configuration: Configuration) -> Gate:
-    """Return the gate part of a configuration that must have one."""
+    """Return the settings of the gate from the configuration of a gate."""
     assert configuration.gate is not None
     return configuration.gate
 
 
 def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
-    """Return the plan of a gate. Raises ConfigError if the cells cannot be compared."""
+    """Return the plan of a gate. Raises ConfigError if it has no cells, or cells that cannot be compared."""
     gate = requested(configuration)
     plan = _of_sides(gate.sides, devices) if gate.sides else _of_baseline(gate, configuration, devices)
     if any(cell.batch_size == AUTO for cell in plan.cells):
@@ -44,23 +44,23 @@ def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
 
 
 def shows_noise(cell: Cell) -> bool:
-    """Whether launches of a cell differ only by the noise of the machine. Loading also depends on the page cache."""
+    """Whether launches of a cell differ only by noise. Those of loading do not: they depend on the page cache."""
     return WORKLOADS[cell.workload].sibling_verdict
 
 
 def compared(gate: Gate, plan: Plan) -> tuple[tuple[str, ...], ...]:
-    """Return the groups of cells that are compared as one: a cell and its partner, or a cell of a baseline alone."""
+    """Return groups of cell ids, one for each comparison: a cell and its partner, or with a baseline one cell alone."""
     return tuple(partners(gate, plan).items()) if gate.sides else tuple((cell.id,) for cell in plan.cells)
 
 
 def partners(gate: Gate, plan: Plan) -> dict[str, str]:
-    """Map each cell of the first side to the cell of the second side that it is compared with."""
+    """Return id of each cell of the first side → id of its partner on the second side."""
     first, second = ([cell.id for cell in plan.cells if cell.model in side.models] for side in gate.sides)
     return dict(zip(first, second, strict=True))
 
 
 def key(cell: Cell) -> CellKey:
-    """Return the key of a planned cell, equal to the key that figures/keys.py derives from a report."""
+    """Return the key of a planned cell, equal to the key that the cell gets in a report (figures/keys.py)."""
     probe = cell.workload is Workload.PROBE
     return CellKey(
         phase=cell.workload,

@@ -1,4 +1,4 @@
-"""Settings of a gate: from the cells of a baseline, or for the two sides that the user names."""
+"""Settings of a gate: from the cells of a baseline, or for two sides that the user names (--ab, --set-a, …)."""
 
 import subprocess
 import sys
@@ -34,14 +34,17 @@ _TAKEN_OVER: Final = {
     "isolation": "benchmark.isolation",
     "seed": "benchmark.seed",
 }
-"""Fact of a baseline's stack → setting that a gate takes from it by default."""
+"""Fact that a baseline has about its run → setting of the gate that takes this value by default."""
 UNCHANGED: Final = "unchanged"
 _IMPORTS: Final = "import msgspec, zmq, torch; print(torch.__version__)"
 _PATIENCE_S: Final = 120.0
 
 
 class RequestedSide(NamedTuple):
-    """A requested side of a comparison. changed: option of a run → value. python: empty for this interpreter."""
+    """A side that the user requests. label: its name. changed: option of a run → value on this side.
+
+    python: path of the interpreter; "" for the running one.
+    """
 
     label: str
     changed: dict[str, str]
@@ -49,7 +52,10 @@ class RequestedSide(NamedTuple):
 
 
 def of_baseline(side: Side, origin: str, limit_s: float, options: tuple[Option, ...]) -> Preset:
-    """Return settings whose cells include those of a baseline. Raises ConfigError if the baseline has no result."""
+    """Return the preset of a gate whose cells include those of the baseline `side`. limit_s: time limit in seconds.
+
+    origin: names the baseline in messages. Raises ConfigError if the baseline has no result.
+    """
     keys = [cell.key for cell in side.cells if cell.values]
     if not keys:
         raise ConfigError(f"{origin}: it has no cell with a result")
@@ -73,12 +79,15 @@ def of_baseline(side: Side, origin: str, limit_s: float, options: tuple[Option, 
 
 
 def preset(limit_s: float, settings: LayeredSettings) -> Preset:
-    """Return the preset of a gate. limit_s: its time limit."""
+    """Return the preset of a gate with these settings. limit_s: its time limit in seconds."""
     return Preset(NAME, limit_s, settings)
 
 
 def gated(configuration: Configuration, gate: Gate | None, launches: int | None) -> Configuration:
-    """Return the configuration of a gate's run, which writes no report outside its run folder."""
+    """Return the configuration of a gate's run, which writes no report outside its run folder.
+
+    gate: None for one side of a gate. launches: number of planned rounds; None for FIRST_ROUNDS.
+    """
     rounds = planning.FIRST_ROUNDS if launches is None else launches
     isolation = configuration.isolation
     if gate is not None and any(side.python for side in gate.sides):
@@ -90,7 +99,7 @@ def gated(configuration: Configuration, gate: Gate | None, launches: int | None)
 def with_cells(
     configuration: Configuration, baseline: Side, launches: int | None, percent: float | None
 ) -> Configuration:
-    """Return the configuration of a gate that measures the cells of a baseline. percent: margin of every cell."""
+    """Return the configuration of a gate that measures the cells of a baseline. percent: tolerated slow-down."""
     keys = tuple(dict.fromkeys(planning.stored(cell.key) for cell in baseline.cells if cell.values))
     return gated(configuration, Gate(keys=keys, percent=percent), launches)
 
@@ -117,7 +126,10 @@ def sides(
 def with_sides(
     words: Sequence[RequestedSide], configurations: Sequence[Configuration], launches: int | None, percent: float | None
 ) -> Configuration:
-    """Return the configuration of a gate of two sides. Models on both get distinct names. percent: margin of cells."""
+    """Return the configuration of a gate of two sides. words: the sides. configurations: that of each side.
+
+    Models on both sides get distinct names. percent: tolerated slow-down of a cell; None for the default.
+    """
     first, second = ({model.name for model in one.models} for one in configurations)
     gate_sides: list[GateSide] = []
     models: list[ModelSpec] = []
@@ -143,7 +155,7 @@ def parse(words: Iterable[str], origin: str) -> dict[str, str]:
 
 
 def interpreter(path: str, origin: str) -> str:
-    """Return the absolute path of a Python interpreter after checking that it can measure. Raises ConfigError."""
+    """Return the absolute path of a Python interpreter that has what a worker imports. Raises ConfigError if not."""
     place = Path(path).expanduser().absolute()
     try:
         done = subprocess.run([place, "-c", _IMPORTS], capture_output=True, text=True, timeout=_PATIENCE_S, check=False)

@@ -1,7 +1,7 @@
 """The two sides of a gate's run so far, and their comparison. Pure, except for reading the baseline.
 
 Cells of the second side get the keys of their partners. The intended differences between the sides become facts of the
-software stack, for the title of the comparison.
+stack (software and settings of a run), for the title of the comparison.
 """
 
 from collections.abc import Collection, Iterator
@@ -32,14 +32,17 @@ _VERSIONS: Final = {
     "transformers": "transformers",
     "python": "python",
 }
-"""Fact of the stack → field of a launch's environment."""
+"""Name of a version in the stack → field of the environment that a launch reports."""
 ONE_SESSION: Final = SessionSpread(device=0.0, host=0.0)
 THIS_RUN: Final = "this run"
 SIDE: Final = "side"  # The fact of the stack that names a side
 
 
 def compared(archive: Archive, evidence: Evidence, report: Report | None = None) -> tuple[Side, Side, Comparison]:
-    """Return both sides and their comparison. report: of the finished run; None while it runs. Raises UserError."""
+    """Return both sides of a gate and their comparison. report: that of the finished run; None while it runs.
+
+    Raises UserError for a damaged baseline.
+    """
     report = report or report_builder.merge(archive, evidence, ReportTerms())
     gate = planning.requested(archive.stored.configuration)
     if gate.sides:
@@ -64,7 +67,7 @@ def common(gate: Gate, cell: Cell) -> CellKey:
 
 
 def names(archive: Archive) -> dict[CellKey, str]:
-    """Return the names of the compared cells by key. A name shows how the sides differ."""
+    """Return key → name of the compared cells. A name shows how the sides differ. Empty for a gate with a baseline."""
     gate, cells = planning.requested(archive.stored.configuration), archive.cells
     pairs = planning.partners(gate, archive.stored.plan) if gate.sides else {}
     both = {common(gate, cells[one]): common(gate, cells[other]) for one, other in pairs.items()}

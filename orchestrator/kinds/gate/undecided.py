@@ -19,11 +19,11 @@ from orchestrator.stats import two_runs
 from orchestrator.stats.two_runs import ChangeVerdict
 
 UNSEEN_PERCENT: Final = 100 * two_runs.LARGEST_UNSEEN
-"""Largest slow-down that a gate may leave unseen while it has time."""
+"""Largest slow-down in percent that a gate may leave unseen as long as it has time."""
 
 
 def look(archive: Archive, evidence: Evidence) -> Look:
-    """Return the cells that need another round. Raises UserError."""
+    """Return the cells that need another round, and a warning if time will not suffice. Raises UserError."""
     before, after, comparison = sides.compared(archive, evidence)
     open_ = [cell for cell in comparison.cells if needs_launches(cell)]
     if not open_:
@@ -40,7 +40,7 @@ def look(archive: Archive, evidence: Evidence) -> Look:
 
 
 def needs_launches(cell: ComparedCell) -> bool:
-    """Whether more launches may change the verdict of a cell."""
+    """Whether a cell is undecided: more launches may change its verdict, or rule out a smaller slow-down."""
     if cell.verdict is ChangeVerdict.NO_CHANGE:
         return (cell.excluded_percent or 0.0) > UNSEEN_PERCENT
     if cell.verdict is not ChangeVerdict.INCONCLUSIVE or cell.low is None:

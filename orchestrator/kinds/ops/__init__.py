@@ -1,4 +1,7 @@
 """Operators as a kind of run: which implementation of an operator is fast, and whether its results are right.
 
+A row of the report is one operator in one implementation, precision and shape (set of sizes). A roof is a limit of the
+GPU that probes measured. Eager is PyTorch's own implementation, which the others are compared with.
+
 catalogue (configs/operators.yaml) ─▶ settings (the user's choice) ─▶ planning ─▶ analysis ─▶ chapter
 """

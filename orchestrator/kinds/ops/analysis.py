@@ -37,26 +37,29 @@ GRADES: Final = (
     (20.0, Grade.POOR),
     (0.0, Grade.CRITICAL),
 )
-"""Percent of the speed of eager, at least → grade."""
+"""(Least speed in percent of that of eager, grade), best grade first."""
 _HOST_RATIO: Final = 3.0
-"""Ratio of a call's time to its device time from which the host decides the time."""
+"""A call that takes more than this many times its device time is limited by the host."""
 _NAMED: Final = 3
-"""Most implementations that a reason names."""
+"""Most implementations that a reason for the exit code names."""
 _NOISY: Final = 50.0
-"""Half of the 95 % interval of a time in percent, from which the time judges nothing."""
+"""A time that is uncertain by ± this many percent or more (95 %) gives no grade, and only the advice to repeat it."""
 _NEAR_ROOF: Final = 60.0
 _FAR_FROM_ROOF: Final = 20.0
 
 
 class Roofs(NamedTuple):
-    """The limits (roofs) that probes measured on a device: memory in TB/s, and TFLOP/s by precision; None: unknown."""
+    """The limits (roofs) of a device as probes measured them. tb_per_second: of its memory; None if unknown.
+
+    tflops: precision → TFLOP/s of matrix products.
+    """
 
     tb_per_second: float | None
     tflops: Mapping[str, float]
 
 
 def analyse(archive: Archive, evidence: Evidence, health: HealthReport) -> KindAnalysis:
-    """Return a row for each implementation and shape, and which shapes failed in every launch."""
+    """Return the operators' part of the report, and a reason for the exit code if shapes failed in every launch."""
     found = tuple(graded(_rows(archive, evidence)))
     failed = [row for row in found if row.status is OperatorStatus.FAILED and _has_result(row, found)]
     return KindAnalysis(operators=OperatorsReport(rows=found), incomplete=tuple(_incomplete(failed)))
@@ -70,7 +73,7 @@ def _incomplete(failed: Sequence[OperatorRow]) -> Iterator[str]:
 
 
 def judge(archive: Archive, evidence: Evidence, report: Report) -> Iterator[Cause]:
-    """Yield a cause for each implementation with a wrong result."""
+    """Yield a cause of exit code 1 for each implementation with a wrong result."""
     wrong: dict[str, OperatorRow] = {}
     for row in report.operators.rows if report.operators else ():
         if row.status is OperatorStatus.WRONG:
@@ -80,17 +83,17 @@ def judge(archive: Archive, evidence: Evidence, report: Report) -> Iterator[Caus
 
 
 def title(row: OperatorRow) -> str:
-    """Return the name of a row: operator, implementation and precision."""
+    """Return the name of a row without its shape: operator, implementation and precision."""
     return f"{row.operator}, {row.implementation}, {row.precision}"
 
 
 def place(row: OperatorRow, report: Report) -> str:
-    """Return the name of a row without its shape, with its GPU if the run has several."""
+    """Return the name of a row without its shape, and with its device if the run has several."""
     return f"{title(row)}, {label_of(row.gpu_uuid, report)}" if len(report.gpu_info) > 1 else title(row)
 
 
 def roofs(measured: Iterable[ProbeMetrics], gpu_uuid: str) -> Roofs:
-    """Return the limits that the probes measured on a device."""
+    """Return the limits of the device `gpu_uuid`. measured: the probes of all devices."""
     mine = [probe for probe in measured if probe.gpu_uuid == gpu_uuid]
     rates = [rate for probe in mine for rate in (probe.copy_gb_per_sec, probe.triad_gb_per_sec) if rate]
     products = {probe.precision: probe.sustained_tflops for probe in mine if probe.sustained_tflops}
@@ -98,7 +101,7 @@ def roofs(measured: Iterable[ProbeMetrics], gpu_uuid: str) -> Roofs:
 
 
 def grade(percent: float) -> Grade:
-    """Return the grade of a speed. percent: the speed, where the eager implementation has 100."""
+    """Return the grade of a speed. percent: the speed in percent of that of the eager implementation."""
     return next(one for least, one in GRADES if percent >= least)
 
 
@@ -122,7 +125,7 @@ def graded(rows: Iterable[OperatorRow]) -> Iterator[OperatorRow]:
 
 
 def advice(row: OperatorRow) -> str:
-    """Return advice about a row, by the first reason that applies; empty without one."""
+    """Return what to do about a row, the most important advice only; "" if there is none."""
     if row.status is OperatorStatus.WRONG:
         return "fix the result: it has no speed while it is wrong"
     pure_ms, real_ms = row.ms(TimeName.PURE), row.ms(TimeName.REAL)
@@ -158,7 +161,10 @@ def _is_noisy(row: OperatorRow, name: TimeName) -> bool:
 
 
 def _has_result(row: OperatorRow, rows: Sequence[OperatorRow]) -> bool:
-    """Whether any shape of the row's cell has a result. A cell without one already counts as failed."""
+    """Whether any shape of the row's operator, implementation and precision on its device has not failed. rows: all.
+
+    If all have failed, the cell itself already counts as failed.
+    """
     alike = (row.gpu_uuid, title(row))
     return any((one.gpu_uuid, title(one)) == alike and one.status is not OperatorStatus.FAILED for one in rows)
 

@@ -1,4 +1,4 @@
-"""The chapter of operators: wrong results, then categories with grades, best and worst rows, all rows, a roofline."""
+"""The report's chapter on operators: wrong results, grades by category, best and worst rows, all rows, a roofline."""
 
 import itertools
 import math
@@ -30,7 +30,7 @@ _SPEEDLESS: Final = {
 }
 _SAME: Final = 100.0
 _POINTS: Final = "large"
-"""The shape that the roofline shows."""
+"""Name of the shape whose rows the roofline chart shows."""
 
 
 def operators(report: Report) -> Section | None:
@@ -51,7 +51,7 @@ def operators(report: Report) -> Section | None:
 
 
 def briefly(report: Report) -> Section | None:
-    """Return the short chapter for a terminal, without wrong results, which the verdict names; None without rows."""
+    """Return the short chapter for a terminal; None without rows. It leaves wrong results to the verdict above it."""
     rows = _rows(report)
     if not rows:
         return None
@@ -67,7 +67,7 @@ def briefly(report: Report) -> Section | None:
 
 
 def answer(report: Report) -> Answer | None:
-    """Return "WRONG", the first wrong implementation and how many others there are; None if all are right."""
+    """Return the verdict "WRONG: " with the first wrong implementation and the number of others; None if none is."""
     rows = _rows(report)
     wrong = dict.fromkeys(place(row, report) for row in rows if row.status is OperatorStatus.WRONG)
     return Answer(Badge(f"WRONG: {' '.join(_first(wrong, 1))}", Tone.BAD), _success(rows)) if wrong else None
@@ -96,13 +96,13 @@ def _success(rows: Sequence[OperatorRow]) -> str:
 
 
 def _to_do(rows: Sequence[OperatorRow]) -> Iterator[str]:
-    """Yield each advice with the number of measurements it is about, the most frequent first."""
+    """Yield each advice of the rows with the number of rows that it is for, the most frequent first."""
     for advice, count in Counter(row.advice for row in rows if row.advice).most_common():
         yield f"{plural(count, 'measurement')}: {advice}"
 
 
 def _categories(rows: Sequence[OperatorRow], *, together: bool = False) -> Table:
-    """Return a table of right results, speeds and grades by category. together: one row for all implementations."""
+    """Return a table of right results, speeds and grades by category, and unless `together` also by implementation."""
     found: dict[tuple[str, ...], list[OperatorRow]] = {}
     for row in rows:
         found.setdefault((row.category,) if together else (row.category, _name(row)), []).append(row)
@@ -128,7 +128,7 @@ def _categories(rows: Sequence[OperatorRow], *, together: bool = False) -> Table
 
 
 def _slowest(rows: Sequence[OperatorRow], report: Report, most: int) -> Table:
-    """Return a table of the shapes that are slowest relative to eager. most: the largest number of rows."""
+    """Return a table of the rows that are slowest relative to eager. most: the largest number of rows."""
     several = len(report.gpu_info) > 1
     slow = [row for row in _compared(rows) if row.grade is not Grade.EXCELLENT]
     entries = [
@@ -170,7 +170,7 @@ def _interval(row: OperatorRow, name: TimeName) -> str:
 
 
 def _every(rows: Sequence[OperatorRow], report: Report) -> Table:
-    """Return a table of every shape that was measured or failed."""
+    """Return a table of all rows, without shapes that were never measured."""
     several = len(report.gpu_info) > 1
     entries = [
         (
@@ -217,7 +217,7 @@ def _every(rows: Sequence[OperatorRow], report: Report) -> Table:
 def _without_speed(
     rows: Sequence[OperatorRow], report: Report, statuses: Iterable[OperatorStatus] = tuple(_SPEEDLESS)
 ) -> Iterator[Finding]:
-    """Yield findings about wrong results and failed shapes, with a line for each implementation."""
+    """Yield a finding for each of these statuses, wrong results first, with a line for each implementation."""
     for status in statuses:
         tone, words = _SPEEDLESS[status]
         found: dict[str, list[OperatorRow]] = {}
@@ -253,7 +253,7 @@ def _extremes(rows: Sequence[OperatorRow], report: Report) -> Iterator[Finding]:
 
 
 def _name(row: OperatorRow) -> str:
-    """Return the name of an implementation; for a file of the user without its folder."""
+    """Return the name of the row's implementation; that of a user's file without its folder."""
     return row.implementation.rpartition("/")[2]
 
 
@@ -287,7 +287,7 @@ def _share(value: float | None) -> str:
 
 
 def _roofline(report: Report, rows: Sequence[OperatorRow]) -> tuple[Chart, Table]:
-    """Return a chart with one plot for each device, of the large shapes in eager, and its table."""
+    """Return the roofline of the large shapes in eager, one plot for each device, as a chart and as a table."""
     plots, entries = [], []
     for device in report.gpu_info:
         limits = roofs(report.probes, device.gpu_uuid)

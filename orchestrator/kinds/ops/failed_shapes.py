@@ -7,7 +7,7 @@ from protocol.cell import Cell, Workload
 
 
 def look(archive: Archive, evidence: Evidence) -> Look:
-    """Return the cells with a shape that failed in every launch. Each gets one additional launch at most."""
+    """Return the cells with a shape (set of sizes) that failed in every launch. Each gets at most one more launch."""
     doubts = tuple(
         Doubt(cell.devices[0], (cell.id,))
         for cell in archive.stored.plan.cells

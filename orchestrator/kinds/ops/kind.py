@@ -19,11 +19,11 @@ from orchestrator.report.sections import shown
 from protocol.cell import Cell, Device
 
 MEASURE_S: Final = 600.0
-"""Allowed time of the measurement of a cell: it contains compilation, and references in fp64."""
+"""Least deadline in seconds for measuring a cell, which includes compilation and references in fp64."""
 
 
 def launch_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return the terms of a launch, with enough time to compile."""
+    """Return how a launch measures: as usual, but with a deadline that leaves time to compile."""
     own = configuration.deadlines
     return LaunchTerms(configuration.measurement, replace(own, measure=max(own.measure, MEASURE_S)))
 

@@ -10,7 +10,7 @@ from protocol.cell import Cell, Device, Precision, Workload
 
 
 def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
-    """Return the plan. Raises ConfigError if no operator supports a requested precision."""
+    """Return the plan of a run of operators. Raises ConfigError if no operator supports a requested precision."""
     return planned(configuration, devices, _cells)
 
 

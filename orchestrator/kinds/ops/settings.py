@@ -20,7 +20,7 @@ IMPLEMENTATIONS: Final = (EAGER, COMPILED)
 
 
 def chosen(categories: Sequence[str], names: Sequence[str]) -> tuple[OperatorSpec, ...]:
-    """Return the operators that have one of these categories and one of these names; empty: any. Raises ConfigError."""
+    """Return the operators with one of these categories and names; no category or name: any. Raises ConfigError."""
     known = catalogue.load()
     for category in categories:
         require_known(category, "--category", {one.category for one in known.values()}, "category")
@@ -37,7 +37,10 @@ def chosen(categories: Sequence[str], names: Sequence[str]) -> tuple[OperatorSpe
 
 
 def own(words: Sequence[str], search: Search) -> tuple[ModelSpec, ...]:
-    """Return an entry for each word of --against, such as "kernels.py:my_softmax=softmax". Raises ConfigError."""
+    """Return the user's implementations, one for each word such as "kernels.py:my_softmax=softmax" (--against).
+
+    search: finds the file. Raises ConfigError.
+    """
     known, found = catalogue.load(), []
     for word in words:
         target, sign, name = word.rpartition("=")
@@ -58,7 +61,10 @@ def with_operators(
     *,
     fast: bool,
 ) -> Configuration:
-    """Return the run's configuration. mine: entries of --against. Raises ConfigError for an unknown implementation."""
+    """Return the configuration of a run of these operators. mine: the user's implementations, from `own`.
+
+    fast: measure for a shorter time. Raises ConfigError for an unknown implementation.
+    """
     for one in implementations:
         require_known(one, "--implementations", IMPLEMENTATIONS, "implementation")
     entries = (*(entry(one, one.name) for one in operators), *mine)

@@ -21,7 +21,7 @@ from protocol.result import CallProfile, ShapeResult
 
 
 def analyse(archive: Archive, evidence: Evidence, health: HealthReport) -> KindAnalysis:
-    """Return the rows of the study. Rows with the same operation, sizes and precision follow each other."""
+    """Return the study's part of the report. Rows with the same operation, sizes and precision follow each other."""
     configuration = archive.stored.configuration
     rows = [_row(cell, archive, evidence) for cell in archive.stored.plan.cells]
     sizes = [row.sizes for row in rows]
@@ -33,7 +33,7 @@ def analyse(archive: Archive, evidence: Evidence, health: HealthReport) -> KindA
 
 
 def judge(archive: Archive, evidence: Evidence, report: Report) -> Iterator[Cause]:
-    """Yield a cause for each implementation with a wrong result."""
+    """Yield a cause of exit code 1 for each operation, implementation and precision with a wrong result."""
     wrong: dict[str, StudyRow] = {}
     for row in report.study.rows if report.study else ():
         if row.status is OperatorStatus.WRONG:
@@ -43,17 +43,17 @@ def judge(archive: Archive, evidence: Evidence, report: Report) -> Iterator[Caus
 
 
 def title(row: StudyRow) -> str:
-    """Return the name of a row: operation, implementation and precision."""
+    """Return the name of a row without its sizes: operation, implementation and precision."""
     return f"{row.operation}, {row.implementation}, {row.precision}"
 
 
 def point(row: StudyRow) -> tuple[object, ...]:
-    """Return what rows have in common that differ only in the implementation: device, operation, sizes, precision."""
+    """Return device, operation, sizes and precision of a row: all but its implementation."""
     return row.gpu_uuid, row.operation, tuple(row.sizes.items()), row.precision
 
 
 def _compared(rows: Sequence[StudyRow]) -> Iterator[StudyRow]:
-    """Yield the rows in the order of their points, with their speed relative to the study's first implementation."""
+    """Yield the rows, point by point, completed with their speed relative to the study's first implementation."""
     first = rows[0].implementation
     base = {point(row): row.device_ms for row in rows if row.implementation == first}
     places = {place: number for number, place in enumerate(dict.fromkeys(map(point, rows)))}

@@ -1,4 +1,4 @@
-"""The chapter of a study: wrong and unsupported cells, the fastest ones, all figures, and the longest operations."""
+"""The report's chapter on a study: wrong and unsupported cells, the fastest, all figures, the longest operations."""
 
 import itertools
 from collections import Counter
@@ -18,7 +18,7 @@ from orchestrator.report.sections import Badge, Entry, Finding, Section, Table, 
 
 _MIB: Final = 2**20
 _NAME: Final = 40
-"""Longest name of a kernel in a table; report.json has all of it."""
+"""Most characters of an operation's name in a table; report.json has the whole name."""
 _TONES: Final = {
     OperatorStatus.WRONG: Tone.BAD,
     OperatorStatus.FAILED: Tone.BAD,
@@ -48,7 +48,7 @@ def study(report: Report) -> Section | None:
 
 
 def answer(report: Report) -> Answer | None:
-    """Return "WRONG" with the wrong implementations; None if all are right, so that the usual verdict is shown."""
+    """Return the verdict "WRONG: " with the wrong implementations; None if none is, so that the usual one is shown."""
     rows = report.study.rows if report.study else ()
     wrong = dict.fromkeys(title(row) for row in rows if row.status is OperatorStatus.WRONG)
     return Answer(Badge(f"WRONG: {'; '.join(wrong)}", Tone.BAD), _success(rows)) if wrong else None
@@ -106,7 +106,7 @@ def _operations(report: Report, found: StudyReport) -> Table:
 
 
 def _labels(report: Report, found: StudyReport) -> Callable[[StudyRow], str]:
-    """Return a function that names a row by what differs between the rows: "attention t=512 bf16 flash"."""
+    """Return a function that names a row, without what all rows have in common: "attention t=512 bf16 flash"."""
 
     def words(row: StudyRow) -> tuple[str, ...]:
         return label_of(row.gpu_uuid, report), row.operation, _sizes(row, found.varied), row.precision
@@ -130,7 +130,7 @@ def _findings(rows: Sequence[StudyRow], varied: Sequence[str]) -> Iterator[Findi
 def _by_reason(rows: Sequence[StudyRow], status: OperatorStatus, varied: Sequence[str]) -> Iterator[str]:
     """Yield a line for each reason of a status, with the implementations and sizes it concerns; no sizes if all.
 
-    varied: names of sizes to show.
+    varied: dimensions whose sizes to show.
     """
     planned = Counter(map(title, rows))
     found: dict[str, dict[str, list[str]]] = {}
@@ -160,7 +160,7 @@ def _fastest(rows: Sequence[StudyRow], varied: Sequence[str]) -> Iterator[str]:
 
 
 def _marks(rows: Sequence[StudyRow]) -> Callable[[StudyRow], str]:
-    """Return a function that marks a relative speed if the host limits the row or the row that it is compared with."""
+    """Return a function that gives the mark of a row's speed: "", unless the host limits it or its reference."""
     bound = {point(row) for row in rows if row.host_bound and row.implementation == rows[0].implementation}
     return lambda row: HOST_MARK if row.device_ms and (row.host_bound or point(row) in bound) else ""
 

@@ -1,6 +1,8 @@
-"""The YAML file of a study, and the model entries that its cells measure.
+"""The YAML file of a study, and what its cells measure.
 
 operations, sizes, implementations ─▶ an entry for each combination, named "conv2d im2col b=2 c=4 o=8 h=32 k=3"
+
+An entry has the type of a model's specification, as cells measure operators in place of models.
 """
 
 import itertools
@@ -38,7 +40,10 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
-    """The contents of a study's file. base: folder of its code. origin: its name in messages. sizes: by dimension."""
+    """The contents of a study's file. base: folder of the file. origin: its name in messages.
+
+    sizes: dimension, such as "h" → sizes.
+    """
 
     name: str
     base: Path
@@ -82,7 +87,10 @@ def read(word: str, current: Path) -> Grid:
 
 
 def narrowed(grid: Grid, implementations: Collection[str], sizes: Sequence[str]) -> Grid:
-    """Return the grid with only these implementations (empty: all) and these sizes ("h=32,64"). Raises ConfigError."""
+    """Return the grid with only these implementations (empty: all), and with these sizes instead ("h=32,64").
+
+    Raises ConfigError.
+    """
     for one in implementations:
         require_known(one, "--implementations", grid.implementations, "implementation")
     chosen = dict(grid.sizes)
@@ -98,7 +106,10 @@ def narrowed(grid: Grid, implementations: Collection[str], sizes: Sequence[str])
 
 
 def entries(grid: Grid, search: Search) -> tuple[ModelSpec, ...]:
-    """Return a model entry for each combination of operation, sizes and implementation. Raises ConfigError."""
+    """Return an entry for each combination of operation, sizes and implementation. search: finds the user's code.
+
+    Raises ConfigError.
+    """
     axes = (*grid.sizes.values(), grid.operations, grid.implementations, grid.precisions)
     number = math.prod(map(len, axes))
     if number > _MOST_CELLS:
@@ -114,12 +125,12 @@ def entries(grid: Grid, search: Search) -> tuple[ModelSpec, ...]:
 
 
 def base_of(implementation: str) -> str:
-    """Return an implementation without compilation: "im2col" for "im2col+compiled", "eager" for "compiled"."""
+    """Return the implementation without compilation: "im2col+compiled" → "im2col", "compiled" → "eager"."""
     return EAGER if implementation == COMPILED else implementation.removesuffix(f"+{COMPILED}")
 
 
 def compiles(implementation: str) -> bool:
-    """Whether torch.compile compiles the implementation."""
+    """Whether the implementation, such as "im2col+compiled", is compiled by torch.compile."""
     return base_of(implementation) != implementation
 
 
@@ -138,7 +149,10 @@ def _entry(
 
 
 def _located(implementation: str, grid: Grid, search: Search) -> OwnModel | None:
-    """Return the user's function of an implementation; None for one of gpubench. Raises ConfigError."""
+    """Return the user's function for an implementation such as "conv.py:mine"; None for one of gpubench.
+
+    Raises ConfigError for an unknown implementation.
+    """
     base = base_of(implementation)
     if is_own(base):
         return search.locate(base, grid.origin)

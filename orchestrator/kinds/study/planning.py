@@ -9,7 +9,7 @@ from protocol.cell import Cell, Device, Workload
 
 
 def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
-    """Return the plan. Raises ConfigError if no operation supports a requested precision."""
+    """Return the plan of a study. Raises ConfigError if no operation supports a requested precision."""
     return planned(configuration, devices, _cells)
 
 
