@@ -2,7 +2,7 @@
 
 runs/<time>-<id>/
   run.yaml   plan.json   journal.gpj   lock   zygote.log   sampler.log
-  launches/<cell>/<n>/   stdout.log stderr.log fault.log phase mismatches error.json result.msgpack
+  launches/<cell>/<n>/   stdout.log stderr.log fault.log phase shape mismatches error.json result.msgpack
                          with several processes also steps, and rank1/ rank2/ … with the logs of the others
   telemetry/<uuid>.samples   telemetry/health.records
   report.json .csv .txt .html   compared_with.json
@@ -49,6 +49,8 @@ class LaunchPaths:
     """Stacks dumped by faulthandler: on a crash, and shortly before a deadline."""
     phase = _Inside("phase")
     """Phase that the process has reached, in case it dies before its message is sent."""
+    shape = _Inside("shape")
+    """Shape of an operator that the process measures, in case it dies in it."""
     mismatches = _Inside("mismatches")  # lines of protocol.verification.Seen
     error = _Inside("error.json")
     """Failure as the process saw it, written before it is sent."""
@@ -60,6 +62,12 @@ class LaunchPaths:
     def compiler_caches(self) -> Path:
         """Caches of the compiler that all attempts at the cell share, removed when the run is over."""
         return self.folder.parent / _COMPILER_CACHES
+
+    def fatal_shapes(self) -> frozenset[str]:
+        """Return the shapes in which earlier attempts at the cell died, without a result or an error."""
+        earlier = (LaunchPaths(folder) for folder in self.folder.parent.glob("[0-9]*") if folder != self.folder)
+        died = (one for one in earlier if not one.result.exists() and not one.error.exists())
+        return frozenset(one.shape.read_text(encoding="utf-8") for one in died if one.shape.exists())
 
     def of_rank(self, rank: int) -> "LaunchPaths":
         """Return the folder of the attempt's process of this rank."""

@@ -85,9 +85,10 @@ def _work(spec: LaunchSpec, assign: Assign, link: "_Link", fault_log: int) -> Ou
             _arm(assign, phase, fault_log)
 
     def keep(seen: Seen) -> None:
-        _note(seen, LaunchPaths(Path(spec.folder)))
+        _note(seen, paths)
 
-    stage = Stage(announce, progressed, keep, spec.requested_ns)
+    paths = LaunchPaths(Path(spec.folder))
+    stage = Stage(announce, progressed, keep, spec.requested_ns, paths)
     try:
         stage.enter(Phase.IMPORT)
         if assign.cell.compiles and (lacking := toolchain.missing(assign.device.kind)):
@@ -104,7 +105,7 @@ def _work(spec: LaunchSpec, assign: Assign, link: "_Link", fault_log: int) -> Ou
         with contextlib.suppress(OSError):  # a disk that is full must not hide the cause
             traceback.print_exception(error)
         failure = exception_categories.failure(error, stage.phase)
-        _keep(failure, LaunchPaths(Path(spec.folder)))
+        _keep(failure, paths)
         return Outcome(launch=spec.launch, token=spec.token, failure=failure)
     return outcome
 

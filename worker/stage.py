@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from protocol.failure import Phase
+from protocol.paths import LaunchPaths
 from protocol.result import Ledger
 from protocol.verification import Seen
 
@@ -12,7 +13,8 @@ from protocol.verification import Seen
 class Stage:
     """Reports phases and keeps the ledger of one launch, in milliseconds.
 
-    announce: called with each phase; progressed: with its progress, 0 to 1. keep: stores a mismatch durably.
+    announce: called with each phase; progressed: with its progress, 0 to 1. keep: stores a mismatch durably. paths: of
+    the launch's files.
     """
 
     def __init__(
@@ -21,10 +23,12 @@ class Stage:
         progressed: Callable[[Phase, float], None],
         keep: Callable[[Seen], None],
         requested_ns: int,
+        paths: LaunchPaths,
     ) -> None:
         self._announce = announce
         self._progressed = progressed
         self.keep = keep
+        self.paths = paths
         self.phase = Phase.START
         self._spent_ms = {"start": (time.monotonic_ns() - requested_ns) / 1e6}
 

@@ -15,6 +15,8 @@ from tests.fakes.commands import python
 from tests.fakes.node import Node
 
 KERNELS = """
+import os
+import signal
 import time
 
 import torch
@@ -34,6 +36,11 @@ def fails_at_first(x, calls=[]):
     if len(calls) == 1:
         raise RuntimeError("not yet")
     return torch.relu(x)
+
+def dies_with_many_columns(x):
+    if x.shape[-1] > 200:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return x.softmax(-1)
 
 def fails_from_its_second_shape_on(x, seen=set()):
     seen.add(x.shape)
@@ -87,6 +94,14 @@ def test_an_error_that_ends_the_process_spoils_one_shape_alone(tmp_path: Path) -
     assert sorted(mine) == ["failed", "ok", "ok"]
     launches = {cell["cell"].partition("-")[0]: cell["launches"] for cell in report["cells"]}
     assert (launches["kernels.py"], launches["relu"]) == (2, 1)
+
+
+def test_a_shape_that_ends_its_process_does_not_cost_the_others(tmp_path: Path) -> None:
+    """The retry measures the others, and one more launch tries the shape again: exit code 4 if that dies, too."""
+    words = "--allow-code --op softmax --implementations eager --against kernels.py:dies_with_many_columns=softmax"
+    report = ops(tmp_path, words, 4)
+    mine = {row["shape"]: row["status"] for row in report["operators"]["rows"] if row["implementation"] != "eager"}
+    assert mine == {"small": "ok", "medium": "ok", "large": "failed"}
 
 
 def test_an_interrupted_run_is_resumed(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from protocol.cell import (
 )
 from protocol.failure import Failure, Phase
 from protocol.messages import Assign, Deadlines, Measurement, Outcome
+from protocol.paths import LaunchPaths
 from protocol.result import Result
 from protocol.verification import Injection, Seen, Verification
 from worker import exception_categories
@@ -199,6 +200,7 @@ class Listener:
             lambda phase, fraction: self.progress.append((phase, fraction)),
             self.seen.append,
             time.monotonic_ns(),
+            LaunchPaths(Path("/no such folder/1")),
         )
         if phase is not None:
             self.stage.enter(phase)

@@ -2,7 +2,8 @@
 
     shape ─▶ inputs ─▶ verified against fp64 ─▶ real and pure times ─▶ profile, if requested     wrong: no times
       │        └── JAX: a process of its own does all but verify
-      └── an error ─▶ the next launch tries it again, in the opposite order
+      ├── an error ─▶ the next launch tries it again, in the opposite order
+      └── the process dies ─▶ the retry measures the other shapes, and a later launch tries this one again
 
 An error may end the CUDA context, and later shapes fail with it. In the opposite order, those shapes come before the
 error.
@@ -10,12 +11,14 @@ error.
 The cell's series `iteration` has the rounds of all pure times. Figures are made of `Result.shapes`.
 """
 
+import contextlib
 import random
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import torch
 from msgspec.structs import replace
@@ -38,6 +41,8 @@ from worker.probes.base import Bench
 from worker.stage import Stage
 from worker.timing import Step, TimedBlock
 from worker.workloads import common
+
+_FATAL: Final = "the process of an earlier launch ended while it measured this shape"
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> LaunchResult:
@@ -92,8 +97,14 @@ def _implementation(assign: Assign, spec: OperatorSpec) -> Implementation:
 
 def _measured(bench: "_Bench", launch_round: int, stage: Stage) -> tuple[ShapeResult, ...]:
     order = shape_order(bench.shapes, bench.seed, launch_round)
+    fatal = stage.paths.fatal_shapes() if len(order) > 1 else ()
     found = []
     for number, shape in enumerate(order, 1):
+        if shape.name in fatal:
+            found.append(ShapeResult(shape=shape.name, error=_FATAL))
+            continue
+        with contextlib.suppress(OSError):  # a disk that is full costs the file, not the launch
+            stage.paths.shape.write_text(shape.name, encoding="utf-8")
         found.append(bench.tried(shape))
         stage.progress(number / len(order))
     return tuple(found)

@@ -60,4 +60,5 @@ def test_cells_that_cannot_run_are_one_line_for_each_reason(tmp_path: Path) -> N
     section = study(reporting.make_all(run.paths).report)
     assert section is not None
     (lines,) = [one.lines for one in section.findings if one.badge is not None]
-    assert [line.partition(": ")[0] for line in lines] == ["softmax, compiled, fp32, r=64; softmax, jax, fp32"]
+    (line,) = lines
+    assert (line.count("jax"), line.count("compiled"), line.count("r=64"), line.count("r=256")) == (1, 1, 1, 0)
