@@ -74,7 +74,7 @@ def require_words(gpu_ids: str, origin: str) -> list[str]:
 
 
 def _meant(word: str) -> str:
-    """Return what to type: "Did you mean 0?" for cuda:0 and GPU0."""
+    """Return advice on what to type for a wrong word: "Did you mean 0?" for cuda:0 and GPU0, else all valid forms."""
     found = _OTHER_NAMES.fullmatch(word)
     if found is None:
         return "Use all, or a list of indices, UUIDs (GPU-…, MIG-…) and cpu:0"
