@@ -13,9 +13,9 @@ from typing import Final
 from protocol.result import Block, Result
 
 LEAST_NS: Final = 5_000_000_000
-"""A block of a burn-in lasts 0.25 s, a pause between two load steps 1 s."""
+"""Least length of a stall. In a burn-in, a block lasts 0.25 s, and a pause between two load steps 1 s."""
 TIMES: Final = 10
-"""Multiple of the fastest iteration that is still work: steps of the memory test differ by 8."""
+"""An iteration that takes at most so many times as long as the fastest one is work: memory tests differ by 8."""
 
 Span = tuple[int, int]
 """Start and end in monotonic nanoseconds."""
