@@ -29,7 +29,7 @@ def read(
     models: Iterable[ModelSpec],
     origins: Mapping[str, str] = MappingProxyType(OPTION),
 ) -> Against:
-    """Read the baseline and thresholds that a run is compared with. None: option not given. Raises UserError.
+    """Read baseline and thresholds to compare a run with. price: of a device for an hour. Raises UserError.
 
     models: those that thresholds may name. origins: key of an option → name of the option in messages.
     """

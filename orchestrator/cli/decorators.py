@@ -145,7 +145,7 @@ def offering(
 
 
 def _click_option(option: Option, default: str = "") -> Callable[[Command], Command]:
-    """Return a decorator that adds the click option of a table row. default: replaces the one shown in --help."""
+    """Return a decorator that adds `option` as a click option. default: replaces the default shown in --help."""
     default = default or option.default
     text = f"{option.help} [default: {default}]" if default else option.help
     extra: dict[str, Any] = {"help": text, "callback": _CALLBACKS.get(option.name), "metavar": option.metavar or None}

@@ -68,7 +68,7 @@ class Command(click.Command):
     hears_signals = False
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command, with the usual signal handlers unless it handles signals itself. A group changes none."""
+        """Run the command. Restores the usual signal handlers before, unless it handles signals or is the program."""
         if ctx.parent is not None and not self.hears_signals:
             stop_signals.settle()
         return super().invoke(ctx)

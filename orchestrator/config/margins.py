@@ -31,7 +31,7 @@ class _SiblingMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Standard deviations of a rate. device: of cells whose speed the device limits. host: of all other cells."""
+    """Standard deviations of rates between launches or sessions. device: if the device limits the cell. host: else."""
 
     device: Margin
     host: Margin  # bound by the host, not steady, or on a CPU device

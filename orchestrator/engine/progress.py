@@ -276,7 +276,10 @@ def _alone(state: RunState, uuid: str) -> float:
 def _left_s(
     state: RunState, uuid: str, device: DeviceState, launch_s: float | None, expected_s: Mapping[str, float] | None
 ) -> float | None:
-    """Return the seconds until the queue of a device is done, None if unknown. launch_s: mean of its ended launches."""
+    """Return the seconds until the queue of a device is done, None if unknown.
+
+    launch_s: mean seconds of its ended launches, None without any. expected_s: as in launches_s.
+    """
     now = None if device.running is None else state.launches[device.running]
     runs = now is not None and state.slots[now].status is SlotStatus.RUNNING
     number = len(device.queue) - state.in_vain.get(uuid, 0) + runs

@@ -43,7 +43,7 @@ def resolve(
     origin: str = "--gpu-ids",
     look: Look = inventory.look,
 ) -> tuple[Device, ...]:
-    """Return the devices of `gpu_ids`, in its order. A GPU's `gpu_id` is its index in CUDA_VISIBLE_DEVICES.
+    """Return the devices that `gpu_ids` names, in that order. A GPU's `gpu_id` is its index in CUDA_VISIBLE_DEVICES.
 
     visible, order: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, None if unset. origin: option or variable that gpu_ids
     come from. Raises DeviceError.

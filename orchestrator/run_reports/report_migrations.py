@@ -141,7 +141,7 @@ def _to_4(document: Json) -> None:
 
 
 def _median_as_launch(metric: Json, workload: Workload) -> list[Any]:
-    """Return the median over launches as the main figure of a single launch: old reports have no more. [] without it."""
+    """Return the median over launches as the figure of a single launch: old reports have no more. [] without it."""
     value = metric.get(main_figure(workload, str(metric.get("model_name"))).field)
     return [] if value is None else [value]
 

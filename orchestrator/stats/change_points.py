@@ -19,7 +19,7 @@ from orchestrator.stats.pooled import LEAST_VARIANCE
 LEAST: Final = 3
 """Fewest runs on each side of a change: two may agree by chance."""
 ALPHA: Final = 0.01
-"""Probability of any change in a series without one: many series are looked at often."""
+"""Probability of finding a change in a series that has none. It is low, because many series are examined often."""
 
 
 class Change(NamedTuple):

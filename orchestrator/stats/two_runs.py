@@ -193,7 +193,7 @@ def _group_mean(pairs: Sequence[Pair], estimate: _Estimate | None, *, shown: boo
 
 
 def _of_mean(pairs: Sequence[Pair]) -> _Estimate | None:
-    """Return the mean log ratio of cells; None if a cell has no variance. All cells share the variance of sessions.
+    """Return the mean log ratio of cells; None if a cell has no variance. More cells do not reduce that of sessions.
 
     Each cell counts with its own variance where it can, because pooled variances depend on each other.
     """
@@ -348,7 +348,10 @@ def _verdict(pair: Pair, log_ratio: float, narrow: float, p: float, *, unseen: b
 
 
 def _wanted(estimate: _Estimate, tests: int, pair: Pair) -> int | None:
-    """Return the launches per run that should give a verdict, with 80 % power; None: too many, 0: none helps."""
+    """Return the launches per run that should give a verdict, with 80 % power; None: too many, 0: none helps.
+
+    tests: number of cells over which Holm's correction goes.
+    """
     if not pair.trusted:
         return 0
     if pair.launches < LEAST_LAUNCHES and pair.prior is not None:

@@ -67,13 +67,13 @@ class Born(msgspec.Struct, frozen=True):
 
 
 class NotBorn(msgspec.Struct, frozen=True):
-    """The process will never exist."""
+    """The process could not be made and will never exist."""
 
     failure: Failure
 
 
 class Greeted(msgspec.Struct, frozen=True):
-    """A valid Hello was received."""
+    """The worker has connected: its first message, Hello, is valid."""
 
 
 class Entered(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from orchestrator.engine.loop_clock import Pause
 from protocol.result import Block
 
 Span = tuple[int, int]
-"""Begin and end in monotonic nanoseconds."""
+"""A period: (begin, end) in monotonic nanoseconds."""
 
 
 def describe(pauses: Iterable[Pause], measuring: Span, blocks: Sequence[Block]) -> str:

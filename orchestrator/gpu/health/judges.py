@@ -243,7 +243,7 @@ def _pcie_width(case: Case) -> Judgement:
 
 
 def _nvlinks(case: Case) -> Judgement:
-    """Judge the lowest number of active NVLinks by the number in configs/health.yaml, of siblings, or earlier."""
+    """Judge the lowest number of active NVLinks. Expected is the largest of configs/health.yaml, siblings and run."""
     lowest, highest = case.course.lowest["nvlinks_up"], case.course.highest["nvlinks_up"]
     others = Counter(up for sibling in case.siblings if (up := sibling.highest.get("nvlinks_up", 0)))
     usual = max(others, key=lambda up: (others[up], up), default=0)

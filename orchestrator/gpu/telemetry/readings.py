@@ -18,7 +18,7 @@ from orchestrator.gpu.telemetry import clock_events
 from protocol.messages import Sample
 
 Window = tuple[int, int]
-"""Start and end of a measurement, monotonic nanoseconds."""
+"""Part of a measurement: (start, end) in monotonic nanoseconds."""
 
 MIN_MEASURED_S: Final = 5.0
 MIN_COUNTED_NS: Final = 500_000_000
