@@ -110,7 +110,7 @@ def _row(injection: Injection, account: Account) -> Row:
 
 @contextmanager
 def _temporary() -> Iterator[Path]:
-    """Make a temporary folder. If the `with` body fails, remove it, else leave it. Raises ConfigError if none can be made."""
+    """Make a temporary folder, and remove it only if the body fails. Raises ConfigError if none can be made."""
     parent = temporary.require()
     try:
         folder = Path(tempfile.mkdtemp(prefix="gpubench-selftest-", dir=parent))
