@@ -29,7 +29,10 @@ def read(
     models: Iterable[ModelSpec],
     origins: Mapping[str, str] = MappingProxyType(OPTION),
 ) -> Against:
-    """Read what a run is compared with. origins: key of an option → its name in messages. Raises UserError."""
+    """Read baseline and thresholds to compare a run with. price: of a device for an hour. Raises UserError.
+
+    models: those that thresholds may name. origins: key of an option → name of the option in messages.
+    """
     if price is not None and not 0 < price <= MOST_PRICE:
         origin = origins["compare.price"]
         raise ConfigError(f"{origin}: expected a price above 0 and at most {MOST_PRICE:,.0f}, got {price:g}")

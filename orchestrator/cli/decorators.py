@@ -83,7 +83,10 @@ class RunParams(SessionParams):
 
 
 def sections(names: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield title and parameters of each section of --help: the command's own, those most used, SECTIONS."""
+    """Yield (title, parameters) of each section of --help: the command's own options, those most used, SECTIONS.
+
+    names: parameters of the command. Each one is in the first section that has it.
+    """
     left = list(names)
     tables = {title: [option.name for option in options] for title, options in SECTIONS.items()}
     own = [name for name in left if all(name not in table for table in tables.values())]
@@ -124,8 +127,9 @@ def _decorate(command: Command, options: Iterable[Callable[[Command], Command]])
 def offering(
     choices: Callable[[], Iterable[str]], *, several: bool
 ) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Return a completion function for the shell. several: the value is a list, whose last item is completed.
+    """Return a function that offers `choices` to the shell for completion.
 
+    several: the value of the option is a list, whose last item is completed.
     If `choices` fails because a file is broken, the function offers nothing.
     """
 
@@ -141,7 +145,7 @@ def offering(
 
 
 def _click_option(option: Option, default: str = "") -> Callable[[Command], Command]:
-    """Return a decorator that adds the click option of a table row. default: replaces the one shown in --help."""
+    """Return a decorator that adds `option` as a click option. default: replaces the default shown in --help."""
     default = default or option.default
     text = f"{option.help} [default: {default}]" if default else option.help
     extra: dict[str, Any] = {"help": text, "callback": _CALLBACKS.get(option.name), "metavar": option.metavar or None}
@@ -171,7 +175,7 @@ def _click_option(option: Option, default: str = "") -> Callable[[Command], Comm
 def add_options(
     options: Iterable[Option], defaults: Mapping[str, str] = MappingProxyType({})
 ) -> Callable[[Command], Command]:
-    """Return a decorator that adds these options, in the order of --help. defaults: shown there, by parameter."""
+    """Return a decorator that adds `options`, in the order of --help. defaults: parameter → default shown in --help."""
     made = [_click_option(option, defaults.get(option.name, "")) for option in options if option.flags]
     return functools.partial(_decorate, options=made)
 
@@ -182,7 +186,10 @@ def run_options() -> Callable[[Command], Command]:
 
 
 def preset_options(defaults: Mapping[str, str]) -> Callable[[Command], Command]:
-    """Return a decorator that adds the options of a run with a preset, which is no burn-in. defaults: as above."""
+    """Return a decorator that adds the options of a run with a preset: all but those of a burn-in.
+
+    defaults: parameter → default shown in --help.
+    """
     return add_options((option for option in OPTIONS if option not in burn_in.OPTIONS), defaults)
 
 

@@ -187,7 +187,10 @@ def _how(
     group: Sequence[Device],
     first: Sequence[Cell],
 ) -> tuple[list[str], list[str]]:
-    """Return a title for the first round of `group`, and a text on each of its cells. first: these cells."""
+    """Return the lines of a title for the first round, and a text on each of its cells.
+
+    group: devices with the same first round. first: cells of this round, in order.
+    """
     burn_in = configuration.burn_in
     if burn_in is None:
         number = configuration.launches

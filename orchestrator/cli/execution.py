@@ -47,9 +47,10 @@ def work(
     history: HistoryParams | None = None,
     present: Callable[[Outcome], str] = lambda outcome: outcome.text,
 ) -> ExitCode:
-    """Start or resume the run in that folder, show its outcome, and keep it in `ending`.
+    """Start or resume the run in the folder `paths`, print its outcome, and store the outcome in `ending`.
 
-    notes: shown at the start. look: reads the GPUs. present: turns the outcome into printed text. Raises StorageError.
+    notes: messages shown at the start. look: function that reads the GPUs with NVML. present: makes the printed text of
+    the outcome. Raises StorageError.
     """
     ending.paths = paths
     display = terminal.make(

@@ -29,7 +29,7 @@ NAMED: Final = 3  # devices named for each verdict that is not PASS
 
 
 class Ending:
-    """How a command ended, filled in while it runs. report_path: the copy of the report that the user requested."""
+    """How a command ended, filled in while the command runs. report_path: the report file that the user requested."""
 
     def __init__(self, stop_signals: StopSignals) -> None:
         self.stop_signals = stop_signals
@@ -41,11 +41,11 @@ class Ending:
         self.metrics: Exporters | None = None
 
     def followed(self, stored: "StoredRun", display: "Display") -> "Display":
-        """Return the display for a run that starts now. The display also updates the metrics for Prometheus."""
+        """Return a display for a run that starts: `display`, extended to update the requested Prometheus metrics."""
         return display if self.metrics is None else self.metrics.follow(stored, display)
 
     def reported(self, report: "Report", path: Path | None, code: ExitCode, why: str) -> None:
-        """Keep the report of the finished run, the path of the user's copy, the exit code and its reason."""
+        """Store the report of the finished run, the path of the file for the user, the exit code and its reason."""
         self.report, self.report_path, self.code, self.why = report, path, code, why
         if self.metrics is not None:
             self.metrics.judged(report)
@@ -101,7 +101,10 @@ def in_one_line(
 
 
 def _judged(burn_in: Mapping[str, str]) -> Iterator[str]:
-    """Yield the verdicts of the devices: "7 PASS", "GPU 3 FAIL". Devices that passed, or are many, are counted."""
+    """Yield texts on the verdicts: "7 PASS", "GPU 3 FAIL". Devices with PASS are counted, those with others named.
+
+    Devices with another verdict are counted, too, if they are more than NAMED. burn_in: label of a device → verdict.
+    """
     from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
 
     for verdict in (HealthVerdict.PASS, *(other for other in GRAVEST_FIRST if other is not HealthVerdict.PASS)):

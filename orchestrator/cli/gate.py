@@ -46,7 +46,7 @@ DEFAULTS: Final = {
     "seed": "as BASELINE, else 1",
     "launches": "3, more until decided",
 }
-"""Defaults of kinds/gate/settings.py, for --help."""
+"""Parameter → default value as --help shows it. kinds/gate/settings.py sets these defaults."""
 
 
 class GateParams(RunParams):

@@ -24,7 +24,10 @@ PATIENCE_S: Final = 20.0  # twice store.BUSY_S, which SQLite waits for another p
 
 
 def record(report: "Report", stored: "StoredRun", paths: "RunPaths", given: HistoryParams | None = None) -> None:
-    """Record the report, in place of an earlier report of the run. given: options that override those of the run."""
+    """Record a run's report in the history, replacing an earlier report of the run.
+
+    given: options of this command, which override those stored with the run.
+    """
     from orchestrator.store import report_places
 
     file = stored.configuration.history_db
@@ -58,7 +61,7 @@ def record(report: "Report", stored: "StoredRun", paths: "RunPaths", given: Hist
 
 
 def refused(configuration: "Configuration") -> tuple[str, ...]:
-    """Return why the history cannot record the run: its file is of another program or newer version. () if it can."""
+    """Return why the history file cannot record the run: another program or a newer version wrote it. () if it can."""
     if not configuration.history:
         return ()
 
@@ -76,7 +79,7 @@ def refused(configuration: "Configuration") -> tuple[str, ...]:
 
 
 def earlier(configuration: "Configuration", devices: "Sequence[Device]") -> "tuple[dict[str, str], tuple[str, ...]]":
-    """Return what earlier runs found wrong with devices, by UUID, and why this is unknown (empty if known)."""
+    """Return UUID → fault that earlier runs found in this device, and reasons why these are unknown (() if known)."""
     if not configuration.history:
         return {}, ()
 

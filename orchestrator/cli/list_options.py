@@ -21,7 +21,7 @@ class ListOption(click.Option):
 
 
 def meant(command: click.Command, words: Sequence[str]) -> str:
-    """Return a space and "Did you mean -b 1,8?" for `-b 1 8`, else "". words: those after the command's name."""
+    """Return a space and "Did you mean -b 1,8?" if the user typed `-b 1 8`, else "". words: those after the command."""
     if any(isinstance(parameter, click.Argument) for parameter in command.params):
         return ""
     lists = [option for option in command.params if isinstance(option, ListOption) and option.separator == ","]

@@ -52,7 +52,7 @@ _LIMITS: Final = {presets.TRIAGE: presets.TRIAGE, gate.NAME: "--time-limit"}
 
 
 class Requested(NamedTuple):
-    """What a command requests. models: those that it may name. against: what the run is compared with."""
+    """A requested run. models: those that options may name. against: baseline and thresholds to compare it with."""
 
     settings: LayeredSettings
     configuration: Configuration
@@ -78,7 +78,10 @@ def execute(
     ending: Ending,
     present: Callable[[Outcome], str] = lambda outcome: outcome.text,
 ) -> ExitCode:
-    """Plan and execute a run. present: makes text of its outcome. Raises UserError before it runs or writes."""
+    """Plan and execute the `requested` run. present: makes the printed text of its outcome.
+
+    command: words of the command line. Raises UserError before anything is run or written.
+    """
     settings, configuration, models, against = requested
     look = inventory.once(None if params["quiet"] or params["log_format"] == "json" else complain)
     named = machine_devices.on_this_machine(configuration.gpu_ids, look, settings.origin("gpu.ids", "--gpu-ids"))
@@ -134,7 +137,7 @@ def execute(
 
 
 def configure(params: RunParams, preset: Preset | None) -> tuple[LayeredSettings, Configuration, Catalogue]:
-    """Return the settings, the configuration, and the models that it may name. Raises UserError."""
+    """Return the settings, the configuration made of them, and the models that options may name. Raises UserError."""
     defaults = catalogue.configs_folder() / "default.yaml"
     if params["config"] == "":
         raise ConfigError("--config: expected a file, got an empty string")
@@ -161,7 +164,7 @@ def configure(params: RunParams, preset: Preset | None) -> tuple[LayeredSettings
 
 
 def read_references(settings: LayeredSettings, configuration: Configuration, models: Iterable[ModelSpec]) -> Against:
-    """Read what the run is compared with. models: those that thresholds may name. Raises UserError."""
+    """Read the baseline and thresholds for the run. models: those that thresholds may name. Raises UserError."""
     against = comparison_options.read(
         settings.find("compare.baseline", str),
         settings.find("compare.thresholds", str),
@@ -193,7 +196,7 @@ def _require_time(plan: Plan, configuration: Configuration, devices: tuple[Devic
 
 
 def _require_free(configuration: Configuration, devices: tuple[Device, ...], look: Look) -> tuple[Device, ...]:
-    """Return the devices, with busy ones marked. Raises DeviceError for a busy device without --allow-busy."""
+    """Return the devices, marking busy ones (used by other processes). Without --allow-busy they raise DeviceError."""
     busy = gpu_users.busy(devices, look)
     reason = gpu_users.refusal(devices, busy)
     if reason is not None and not configuration.allow_busy:

@@ -36,7 +36,7 @@ _HABITS: Final = {
     "--dtype": "--precision",
     "--output-format": "--format",
 }
-"""Options of other programs → ours, where the names are not alike."""
+"""Option of other programs → option of gpubench with the same meaning and a different name."""
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
@@ -63,12 +63,12 @@ class Breakdown(Refusal):
 
 
 class Command(click.Command):
-    """A command whose help shows the program's name. hears_signals: whether the command handles signals itself."""
+    """A command whose help shows the name of the program. hears_signals: whether it handles stop signals itself."""
 
     hears_signals = False
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command with the usual signal handlers, unless it handles signals itself. A group changes nothing."""
+        """Run the command. Restores the usual signal handlers before, unless it handles signals or is the program."""
         if ctx.parent is not None and not self.hears_signals:
             stop_signals.settle()
         return super().invoke(ctx)
@@ -207,7 +207,7 @@ def _require_text(words: Sequence[str]) -> None:
 
 
 class MeasuringCommand(RunCommand):
-    """A command with launches. A request to stop ends these first. The command survives a closed terminal."""
+    """A command that runs launches. A stop signal ends these before the command. A closed terminal does not end it."""
 
     hears_signals = True
 
@@ -247,7 +247,10 @@ def _refuse_missing_value(command: click.Command, ctx: click.Context, words: Seq
 
 
 def _meant(context: click.Context | None, option: str, near: Sequence[str]) -> str:
-    """Return a space and "Did you mean …?" with the option, or the command, that was probably meant; else ""."""
+    """Return a space and "Did you mean …?" with the option or command that the user meant by `option`; else "".
+
+    near: options with similar names.
+    """
     if context is None:
         return ""
     own = [one for parameter in context.command.params for one in parameter.opts]
@@ -259,7 +262,7 @@ def _meant(context: click.Context | None, option: str, near: Sequence[str]) -> s
 
 
 def _of_another(context: click.Context, option: str) -> str:
-    """Return a space and "Did you mean …?" with other commands that have the option; "" if none or many do."""
+    """Return a space and "Did you mean …?" with other commands that have `option`; "" if none or many have it."""
     program = context if isinstance(context.command, click.Group) else context.parent
     if program is None or not isinstance(program.command, click.Group):
         return ""
@@ -284,7 +287,7 @@ def _with_arguments(program: click.Context, name: str, command: click.Command) -
 
 
 def refuse_misplaced(context: click.Context) -> None:
-    """Refuse options of a program before a command, where they have no effect. Raises ConfigError."""
+    """Refuse options that precede the name of a command, where they have no effect. Raises ConfigError."""
     for parameter in context.command.params:
         if context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE:
             option, command = parameter.opts[-1], context.invoked_subcommand

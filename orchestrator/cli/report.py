@@ -158,7 +158,10 @@ def _render_file(
     *,
     full: bool,
 ) -> None:
-    """Render a report given without its run. needs_run: given options that need a run. Raises UserError."""
+    """Render the report file `file`, given without its run. needs_run: given options that need a run. Raises UserError.
+
+    named: formats given by -f, None without -f.
+    """
     from orchestrator import report as reports
     from orchestrator.cli.shown_report import places, shown
     from orchestrator.errors import ConfigError
@@ -209,7 +212,7 @@ def _find(run: str, runs_folder: str, history_db: str | None, *, every_sample: b
 
 
 def _place(output: str, formats: str | None) -> tuple[Path, tuple[ReportFormat, ...]]:
-    """Return path and formats of the report for -o, as `run` does. Creates a missing folder. Raises ConfigError."""
+    """Return path and formats of the report for -o, as the command `run` does. Makes its folder. Raises ConfigError."""
     from orchestrator.config import resolution as config
     from orchestrator.config.settings import LayeredSettings
     from orchestrator.store import folders

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 
 def learned(before: "Side", after: "Side", margins: "Margins", history_db: str | None) -> "SessionSpread | None":
-    """Return the spread learned from runs like `after`, else like `before`; None if too few can be read."""
+    """Learn from the history how much results vary between sessions. None if too few runs are recorded.
+
+    before, after: sides of a comparison. Recorded runs like `after` are used; if they are too few, runs like `before`.
+    margins: supplies what cannot be learned.
+    """
     from orchestrator.history import queries, sessions
     from orchestrator.history.records import Filter
 

@@ -13,8 +13,9 @@ from orchestrator.report.layout import Layout
 
 
 def shown(report: Report, layout: Layout, details: Sequence[str], *, full: bool, answer: str = "") -> str | bytes:
-    """Return the text of a report for `streams.say`; coloured text as bytes, which are printed unchanged.
+    """Return the text of a report, to be printed by `streams.say`; coloured text as bytes.
 
+    full: all of the report as text; otherwise its brief form.
     details: lines that say where the rest of the report is. answer: text to print in place of the report.
     """
     if full or answer:
@@ -25,6 +26,6 @@ def shown(report: Report, layout: Layout, details: Sequence[str], *, full: bool,
 
 
 def places(reports: Sequence[Path], folder: Path | None) -> Iterator[str]:
-    """Yield lines that say where the rest of a report is. folder: of the run; None for a report without its run."""
+    """Yield lines that say where all of a report is. reports: its files. folder: of the run; None without a run."""
     yield from (f"Report: {path}" for path in reports)
     yield f"All:    gpubench-orchestrate report {folder or reports[0]} --full"

@@ -66,7 +66,7 @@ def command(*, run: str | None, runs_folder: str) -> None:
 
 
 def _has_stop_request(paths: "RunPaths") -> bool:
-    """Whether the run has received an earlier request to stop. False if the journal is unreadable."""
+    """Whether the journal has an earlier request to stop the run. False if the journal is unreadable."""
     from orchestrator.engine import run_status
     from orchestrator.store import journal
 

@@ -72,7 +72,7 @@ def complain(text: str) -> None:
 
 @contextmanager
 def with_log_format(words: Iterable[str]) -> Iterator[None]:
-    """Print errors in the format of --log-format, even if parsing fails. words: the command line."""
+    """Within `with`, print messages in the format that --log-format requests. words: the unparsed command line."""
     json_requested = False
     for word, following in itertools.pairwise((*words, "")):
         if word == "--log-format":

@@ -118,7 +118,7 @@ def _wait(pid: int | None, patience_s: float) -> None:
 
 
 def _news(stored: "StoredRun", attempts: "tuple[Attempt, ...]", shown: set[int]) -> "Iterator[CellEnded]":
-    """Yield the attempts that ended and are not in `shown`, and add their launch numbers to `shown`."""
+    """Yield an event for each ended attempt that is not in `shown`. Adds the attempt's launch number to `shown`."""
     from orchestrator.engine import progress
     from orchestrator.engine.display_events import CellEnded
 

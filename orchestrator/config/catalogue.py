@@ -18,7 +18,7 @@ MODEL_TYPES: Final = ("transformer", "cnn", "generative", "other", "probe")  # o
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long and how accurately a cell is measured. load_window and names with _s: in seconds."""
+    """How long and how accurately a cell is measured. load_window and fields with _s are in seconds."""
 
     relative_half_width: float
     block_s: float
@@ -33,7 +33,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def measurement(
         self, *, iterations: int | None, warm_up_iterations: int | None, load_window: float | None = None
     ) -> Measurement:
-        """Return the worker's settings. iterations: the worker decides if None. load_window: the profile's if None."""
+        """Return the settings of a worker. If iterations is None, the worker decides; if load_window, the profile."""
         return Measurement(
             relative_half_width=self.relative_half_width,
             block_s=self.block_s,
@@ -53,7 +53,7 @@ class _Models(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Models in the order of the file, and profiles by name. wrong: errors of unusable models, by name."""
+    """Models in the order of their file, and profiles by name. wrong: name of an unusable model → its error."""
 
     models: tuple[ModelSpec, ...]
     profiles: dict[str, Profile]
@@ -61,11 +61,11 @@ class Catalogue:
 
     @property
     def probes(self) -> tuple[ModelSpec, ...]:
-        """The entries that measure a device instead of a model."""
+        """The entries of `models` that measure a device instead of a model."""
         return tuple(filter(is_probe, self.models))
 
     def model(self, name: str) -> ModelSpec:
-        """Return the model `name`. Raises ConfigError, which says why it is unusable, or gives similar names."""
+        """Return the model `name`. Raises ConfigError, which says why the model is unusable, or gives similar names."""
         if name in self.wrong:
             raise self.wrong[name]
         for model in self.models:
@@ -77,7 +77,7 @@ class Catalogue:
 
 
 def load(folder: Path | None = None) -> Catalogue:
-    """Load the catalogue of `folder`, by default the one that ships. Raises ConfigError for a broken file."""
+    """Load the models and profiles in `folder`, by default those that ship. Raises ConfigError for a broken file."""
     folder = configs_folder() if folder is None else folder
     models = yaml_file.read(folder / "models.yaml").convert(_Models).models
     names = [model.name for model in models]
@@ -99,5 +99,5 @@ def configs_folder() -> Path:
 
 
 def is_probe(spec: ModelSpec) -> bool:
-    """Whether this is a probe, not a model."""
+    """Whether `spec` is a probe, which measures the device itself, not a model."""
     return spec.family == "probe"

@@ -13,7 +13,7 @@ _GENERATIONS: Final = (
     *("Kepler", "Maxwell", "Pascal", "Volta", "Turing"),
     *("Ampere", "Ada", "Hopper", "Blackwell", "Rubin"),
 )
-"""NVML's names, oldest first. Unlisted ones are newer."""
+"""NVML's names of GPU architectures, oldest first. An architecture that is not listed counts as newer."""
 _CONSUMER: Final = ("GeForce", "TITAN")
 
 
@@ -111,7 +111,7 @@ SIGNALS: Final = (
     Signal("nvlink_errors", "NVLink errors (CRC, replay, recovery)", ("nvlink_errors",), _linked),
     Signal("fabric", "NVSwitch fabric", ("fabric_state", "fabric_status"), _switched),
 )
-"""In the order of the report."""
+"""All health signals, in the order of the report."""
 
 FAMILIES: Final = {
     "ecc": ("ecc_uncorrected", "ecc_corrected"),
@@ -120,7 +120,7 @@ FAMILIES: Final = {
     "pcie": ("pcie_replays", "pcie_generation", "pcie_width"),
     "nvlink": ("nvlinks", "nvlink_errors"),
 }
-"""Groups of signals, by their common name."""
+"""Name of a group of signals → names of these signals."""
 
 
 def names() -> tuple[str, ...]:

@@ -7,7 +7,10 @@ from protocol.cell import Sizes, SizeUnit
 
 
 def requested(sizes: Sizes, configuration: Configuration) -> tuple[int, ...]:
-    """Return the requested sizes in the model's unit (tokens or pixels); empty if none are requested."""
+    """Return the requested input sizes in the unit of a model (tokens or pixels); () if none are requested.
+
+    sizes: the input sizes that the model accepts.
+    """
     return {
         SizeUnit.TOKENS: configuration.sequence_lengths,
         SizeUnit.PIXELS: configuration.input_sizes,
@@ -22,7 +25,7 @@ def is_possible(sizes: Sizes, size: int) -> bool:
 
 
 def in_words(sizes: Sizes) -> str:
-    """Describe the sizes: "1 to 512 tokens", "multiples of 16 from 32 pixels up", "256, 512, 1024 pixels"."""
+    """Describe the possible sizes: "1 to 512 tokens", "multiples of 16 from 32 pixels up", "256, 512, 1024 pixels"."""
     if sizes.only:
         return f"{listed_numbers(sizes.only)} {sizes.unit}"
     multiples = "" if sizes.step == 1 else f"multiples of {sizes.step} from "
@@ -34,5 +37,5 @@ def in_words(sizes: Sizes) -> str:
 
 
 def listed_numbers(values: Iterable[int]) -> str:
-    """Join the numbers in order: "256, 512"."""
+    """Join the numbers by commas in ascending order: "256, 512"."""
     return ", ".join(map(str, sorted(values)))

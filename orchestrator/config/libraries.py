@@ -49,7 +49,7 @@ def measured_models(cells: Iterable[Cell], models: Iterable[ModelSpec]) -> list[
 
 
 def missing(models: Iterable[ModelSpec], search: list[str] | None = None) -> dict[str, tuple[str, ...]]:
-    """Return the missing libraries, each with the names of models that need it. search: replaces sys.path."""
+    """Return missing library → names of the models that need it. search: replaces sys.path."""
     needed: dict[str, tuple[str, ...]] = {}
     for model in models:
         for library in dict.fromkeys(_BEHIND.get(module, module.partition(".")[0]) for module in model.preload):
@@ -61,7 +61,7 @@ def missing(models: Iterable[ModelSpec], search: list[str] | None = None) -> dic
 
 
 def describe_missing(lacking: dict[str, tuple[str, ...]]) -> Iterator[str]:
-    """Yield a sentence for each library, with its models."""
+    """Yield a sentence for each missing library. lacking: library → names of models that need it."""
     for library, names in lacking.items():
         yield f"{library} is not installed, so {listed(names, 'and')} will fail. {HOW_TO_INSTALL_MODELS}"
 

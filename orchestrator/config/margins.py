@@ -31,13 +31,13 @@ class _SiblingMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Standard deviations. device: of cells that the device limits. host: of cells that the host limits."""
+    """Standard deviations of rates between launches or sessions. device: if the device limits the cell. host: else."""
 
     device: Margin
     host: Margin  # bound by the host, not steady, or on a CPU device
 
     def of(self, *, host: bool) -> float:
-        """Return the standard deviation as a share, 0 to 1. host: of cells that the host limits."""
+        """Return one of the standard deviations as a share, 0 to 1. host: whether the host limits the cell's speed."""
         return (self.host if host else self.device).share
 
 
@@ -49,7 +49,7 @@ class _RunMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Margins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The file configs/margins.yaml."""
+    """Content of configs/margins.yaml."""
 
     siblings: _SiblingMargins
     baseline: Margin  # of a GPU against the baseline of its board
@@ -59,12 +59,12 @@ class Margins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def shares(self) -> Mapping[Bound, float]:
-        """Margins between siblings as shares, by what limits a cell. siblings.judge takes them."""
+        """What limits a cell → margin between siblings as a share, 0 to 1, for stats.siblings.judge."""
         return {bound: margin.share for bound, margin in self.of_siblings.items()}
 
     @property
     def of_siblings(self) -> Mapping[Bound, Margin]:
-        """Margins between siblings, by what limits a cell."""
+        """What limits a cell → margin between siblings (GPUs of the same model)."""
         margins = self.siblings
         return {Bound.POWER: margins.power, Bound.CLOCK: margins.clock, Bound.BANDWIDTH: margins.bandwidth}
 

@@ -27,14 +27,14 @@ from protocol.cell import InputSpec, ModelSpec
 from protocol.own import OwnModel
 
 PRELOAD: Final = {"transformers": ("worker.models.huggingface",), "torchvision": ("torchvision.models",)}
-"""Package of a class → modules for the zygote. Other code is imported in the launch alone.
+"""Package of a model's class → modules that the zygote imports. Code of other packages is imported in each launch.
 
 worker.models.huggingface imports transformers and hides a broken torchvision from it.
 """
 
 
 class Dtype(enum.StrEnum):
-    """Types of an input. "float" follows the cell: bf16 weights get bf16 inputs."""
+    """Types of a model's input. "float" is the type of the weights: a bf16 cell has bf16 inputs."""
 
     FLOAT = "float"
     FLOAT32 = "float32"
@@ -81,7 +81,7 @@ KNOWN_INPUTS: Final = {
     "attention_mask": _Input(shape=[], dtype=Dtype.INT64, low=1, high=2),
     "token_type_ids": _Input(shape=[], dtype=Dtype.INT64, low=0, high=1),
 }
-"""Inputs of transformers, for files that give only a shape. Other inputs are floats."""
+"""Name of an input → its type and range, for files that give only its shape. Unlisted inputs are floats."""
 
 
 def read(
@@ -204,7 +204,10 @@ def _with_point(number: str) -> str:
 
 
 def _inputs(value: Value, at: KeyPath, document: Document) -> tuple[tuple[InputSpec, ...], bool]:
-    """Return the model's inputs, and whether they have names. A list of lists means inputs by position."""
+    """Return the inputs of a model, and whether they have names. value: input_shape of its entry, at the path `at`.
+
+    A list of lists means inputs by position.
+    """
     if value is None:
         return (), False
     if isinstance(value, dict) and value and "shape" not in value:
@@ -229,7 +232,10 @@ def _input(name: str, value: Value, at: KeyPath, document: Document) -> InputSpe
 
 
 def _shape(lengths: list[int | str], where: str) -> tuple[int | str, ...]:
-    """Return the shape. Raises ConfigError. The first length is the batch unless another is the word "batch"."""
+    """Return the shape of an input, with the word "batch" as the length that -b decides. Raises ConfigError.
+
+    This is the first length, unless the word "batch" is in `lengths`. where: place in the file, for errors.
+    """
     wrong = [one for one in lengths if one != "batch" and (not isinstance(one, int) or one < 1)]
     if wrong or not lengths or lengths.count("batch") > 1:
         raise ConfigError(f"{where}: expected whole numbers of at least 1, and the word batch at most once")
@@ -237,9 +243,9 @@ def _shape(lengths: list[int | str], where: str) -> tuple[int | str, ...]:
 
 
 def _range(name: str, described: _Input, where: str) -> tuple[float, float]:
-    """Return the range of random values: low included, high excluded. Raises ConfigError.
+    """Return the range of an input's random values: low (included) and high (excluded). Raises ConfigError.
 
-    Both are 0 for a normal distribution, any bool, or the model's own vocabulary.
+    Both are 0 for normally distributed floats, for bools, and for token ids within the model's vocabulary.
     """
     dtype, low, high = described.dtype, described.low, described.high
     if dtype is Dtype.BOOL and (low is not None or high is not None):

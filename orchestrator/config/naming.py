@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 
 def sized(name: str, size: int | None, sizes: Collection[int | None]) -> str:
-    """Add the input size to the name if `sizes` differ. sizes: input sizes of otherwise equal cells."""
+    """Add the input size to the name of a cell if other cells differ only in size. sizes: sizes of all these cells."""
     return f"{name}@{size}" if size is not None and len(set(sizes)) > 1 else name
 
 
@@ -24,7 +24,7 @@ def plural(number: int, noun: str, more: str = "") -> str:
 
 
 def kind_of_run(profile: str, preset: str | None, level: str | None) -> str:
-    """Return the level of a burn-in, else the preset, else the profile: "burn-in quick", "triage", "standard"."""
+    """Name a run by its burn-in level, else its preset, else its profile: "burn-in quick", "triage", "standard"."""
     return f"burn-in {level}" if level is not None else preset or profile
 
 

@@ -13,11 +13,11 @@ from protocol.cell import ModelSpec, OperatorSpec, Workload
 from protocol.own import OwnModel
 
 FAST_S: Final = 0.01
-"""Length of each timed window with --fast; otherwise that of the profile's blocks."""
+"""Seconds of each block (iterations timed together) with --fast; without it, the profile decides."""
 
 
 def preset(name: str, options: tuple[Option, ...], precisions: Sequence[str] = ()) -> Preset:
-    """Return a preset with one launch of each cell. precisions: replace the default precisions."""
+    """Return a preset `name` with one launch of each cell. precisions: replace the default precisions if not empty."""
     values: dict[str, object] = {"benchmark.launches": 1}
     if precisions:
         values["benchmark.precision"] = list(precisions)
@@ -25,7 +25,7 @@ def preset(name: str, options: tuple[Option, ...], precisions: Sequence[str] = (
 
 
 def entry(operator: OperatorSpec, name: str, code: OwnModel | None = None) -> ModelSpec:
-    """Return the entry of an operator, which a cell measures in place of a model. code: replaces its eager function."""
+    """Return the catalogue entry `name`, with which cells measure an operator. code: replaces its eager function."""
     return ModelSpec(
         name=name,
         title=name,
@@ -43,7 +43,7 @@ def entry(operator: OperatorSpec, name: str, code: OwnModel | None = None) -> Mo
 def configured(
     configuration: Configuration, entries: Sequence[ModelSpec], *, study: str = "", fast: bool
 ) -> Configuration:
-    """Return the configuration that measures these entries. study: its name. fast: short blocks of measurement."""
+    """Return the configuration, changed to measure `entries`. study: name of a study. fast: use blocks of FAST_S."""
     measurement = replace(configuration.measurement, load_s=0.0)
     if fast:
         measurement = replace(measurement, block_s=FAST_S)

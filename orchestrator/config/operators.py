@@ -56,13 +56,13 @@ def variants(name: str) -> tuple[str, ...]:
 
 
 def dimensions(name: str) -> tuple[str, ...]:
-    """Return the dimensions of an operator, in the order of the file."""
+    """Return the names of an operator's dimensions, in the order of the file."""
     file = _read()
     return tuple(file.sizes[file.operators[name].sizes][DeviceKind.CPU][SHAPES[0]])
 
 
 def sized(name: str, sizes: Mapping[str, int], label: str, origin: str) -> OperatorSpec:
-    """Return an operator with one shape, called `label`, for every kind of device. Raises ConfigError.
+    """Return the operator `name` with one set of sizes, called `label`, for every kind of device. Raises ConfigError.
 
     sizes: dimension → size. origin: place of the sizes, for errors.
     """

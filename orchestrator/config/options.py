@@ -20,7 +20,7 @@ from orchestrator.config import choices
 from orchestrator.config.report_formats import ReportFormat
 
 LARGEST: Final = 1_000_000_000
-"""Largest whole number of any option: a larger one is a typing mistake, and would not fit into a message."""
+"""Largest whole number that an option accepts: a larger one is a typing mistake, and would not fit into a message."""
 
 MOST_LAUNCHES: Final = 1000  # of each cell: the plan lists every launch
 
@@ -47,7 +47,7 @@ class Kind(enum.Enum):
 
 
 class Need(enum.StrEnum):
-    """What an option needs to have an effect. The value is the sentence for runs that lack it."""
+    """What an option needs to have an effect. Each value is the explanation for a run that lacks it."""
 
     TOKENS = "none of the models takes tokens"
     PIXELS = "none of the models has a size in pixels to choose"
@@ -94,13 +94,13 @@ class Option:
 
     @cached_property
     def flags(self) -> tuple[str, ...]:
-        """Flags as typed, the short one first."""
+        """Flags of the option as typed, the short one first: -b, --batch-sizes."""
         words = self.spec.partition("/")[0].replace(",", "").split()
         return tuple(word for word in words if word.startswith("-"))
 
     @property
     def off(self) -> str:
-        """The flag that switches it off, "--no-history"; empty if there is none."""
+        """The flag that switches the option off, "--no-history"; empty if there is none."""
         return self.spec.partition("/")[2]
 
     @property
@@ -111,12 +111,12 @@ class Option:
 
     @property
     def name(self) -> str:
-        """Name of its parameter in Python: models_file for --models-file."""
+        """Name of the option's parameter in Python: models_file for --models-file."""
         return self.flags[-1].lstrip("-").replace("-", "_") if self.spec else ""
 
     @property
     def spelling(self) -> str:
-        """Name in messages: -b/--batch-sizes."""
+        """Name of the option in messages: -b/--batch-sizes."""
         return "/".join(self.flags)
 
 
@@ -356,7 +356,7 @@ MEASUREMENT: Final = (
         choices=choices.health_signals,
     ),
 )
-"""What is measured, how, on which devices, and where the report goes."""
+"""Options for what is measured, how, on which devices, and where the report is written."""
 
 COMPARISON: Final = (
     Option(
@@ -378,7 +378,7 @@ COMPARISON: Final = (
         "Price of a device per hour, to report costs.",
     ),
 )
-"""What a run is compared with; also of `report`."""
+"""Options for what a run is compared with. The command `report` has them, too."""
 
 PLACES: Final = (
     Option(
@@ -402,7 +402,7 @@ PLACES: Final = (
         )
     ),
 )
-"""Files and folders, and deadlines of a launch's steps."""
+"""Options for files and folders, and for the deadlines of a launch's phases."""
 
 HISTORY: Final = (
     Option(
@@ -415,7 +415,7 @@ HISTORY: Final = (
     ),
     Option("--history/--no-history", "history.enabled", Kind.SWITCH, "Record the run in the history.", default="yes"),
 )
-"""Whether and where a run is recorded; also of `resume` and `report`."""
+"""Options for whether and where a run is recorded. The commands `resume` and `report` have them, too."""
 
 REHEARSAL: Final = (
     Option(
@@ -427,7 +427,7 @@ REHEARSAL: Final = (
 )
 
 SHOWN: Final = (Option("--full", "", Kind.SWITCH, "Print the whole report, not just the answer."),)
-"""How much of the report is printed; of `run`, `resume` and `report`."""
+"""Options of `run`, `resume` and `report` for how much of the report is printed."""
 
 SESSION: Final = (
     Option("-v, --verbose", "output.verbose", Kind.SWITCH, "Report every step."),
@@ -467,4 +467,4 @@ SESSION: Final = (
         most=65535,
     ),
 )
-"""How one session of a run is shown and ends; also of `resume`, so not in configuration files."""
+"""Options for how one session (start or resume) of a run is shown and ends. Most are not in configuration files."""

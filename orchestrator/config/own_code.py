@@ -31,7 +31,7 @@ _INPUTS: Final = "get_example_inputs"
 _INSTALL: Final = "Install it, or name its folder with --pythonpath."
 _NO_MODULES: Final = (ast.Constant, ast.Dict, ast.JoinedStr, ast.Lambda, ast.List, ast.Tuple)
 _ONLY_RUNNING_TELLS: Final = frozenset({"*", "__getattr__"})
-"""Imported or defined names with which a file may provide any name: only an import can find out."""
+"""If a file imports or defines one of these, it may provide any name: only importing the file can tell."""
 _DOTTED: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -119,12 +119,12 @@ def _looks_like_a_file(text: str) -> bool:
 
 
 def is_own(word: str) -> bool:
-    """Whether the name of a model means the user's own code."""
+    """Whether `word`, a value of -m, names the user's own code, not a model that ships."""
     return ":" in word or _looks_like_a_file(word)
 
 
 def in_a_folder_of_the_users(package: str, pythonpath: tuple[str, ...]) -> bool:
-    """Whether a process of a launch would import `package` from a folder where pip did not install it."""
+    """Whether a launch would import `package` from a folder of the user: one where pip did not install it."""
     spec = _find(package, pythonpath)
     if spec is None or _installed(place := _place(spec)):
         return False
@@ -133,7 +133,7 @@ def in_a_folder_of_the_users(package: str, pythonpath: tuple[str, ...]) -> bool:
 
 
 def require_buildable(own: OwnModel, origin: str) -> None:
-    """Raise ConfigError if the source of a model of -m shows that it is no model, needs arguments or has no inputs.
+    """Raise ConfigError if the source of `own`, given by -m, is no model, needs arguments or defines no inputs.
 
     Code that may change the model while the file is imported is not judged: only running it could tell.
     """
@@ -176,7 +176,7 @@ def _no_module(own: OwnModel, origin: str) -> ConfigError:
 
 
 def _only_binding(tree: ast.Module, name: str) -> ast.ClassDef | ast.FunctionDef | ast.Assign | None:
-    """Return the class, function or assignment that alone defines `name`; None if there is another definition."""
+    """Return the class, function or assignment that defines `name` in a file; None unless it is the only definition."""
     defined, imported = _names_of(tree)
     if (defined + imported).count(name) != 1:
         return None
@@ -202,7 +202,7 @@ def _needed(function: ast.FunctionDef, *, bound: bool) -> list[str]:
 
 
 def _makes_no_module(node: ast.ClassDef | ast.FunctionDef) -> bool:
-    """Whether the node is a class without foreign bases, or a function that returns nothing or only literals."""
+    """Whether the node can make no torch module: a class with only builtin bases, or a function returning literals."""
     if isinstance(node, ast.ClassDef):
         creates = any(isinstance(one, ast.FunctionDef) and one.name == "__new__" for one in node.body)
         return not creates and all(ast.unparse(base) in vars(builtins) for base in node.bases)
@@ -219,7 +219,7 @@ def _is_plain_module(node: ast.ClassDef | ast.FunctionDef, tree: ast.Module) -> 
 
 
 def _origins(tree: ast.Module) -> dict[str, str]:
-    """Return what each imported name stands for, such as "torch.nn" for "nn"."""
+    """Return imported name → what it stands for in the file: "nn" → "torch.nn"."""
     found: dict[str, str | None] = {}
     for node in _at_the_top(tree):
         match node:
@@ -236,7 +236,7 @@ def _refuse_our_rooms(package: str, text: str, origin: str) -> None:
 
 
 def _package_of(path: Path) -> tuple[str, Path]:
-    """Return the outermost package of a file, "" if it is in none, and the folder that a launch searches first."""
+    """Return the outermost package that holds a file ("" if none does), and the folder from which to import it."""
     package, folder = "", path.parent
     while (folder / "__init__.py").is_file():
         package, folder = folder.name, folder.parent
@@ -244,7 +244,7 @@ def _package_of(path: Path) -> tuple[str, Path]:
 
 
 def _require_imports(tree: ast.Module, searched: tuple[str, ...], origin: str) -> None:
-    """Refuse a missing package that the file imports, unless code that runs before may extend the search."""
+    """Raise ConfigError if a file imports a missing package. Stops at code that may change where Python searches."""
     for node in tree.body:
         match node:
             case ast.Import(names=aliases):
@@ -280,7 +280,7 @@ def _tree(path: Path, origin: str) -> ast.Module:
 
 
 def _names_of(tree: ast.Module) -> tuple[list[str], list[str]]:
-    """Return the defined and the imported names, each as often as it is bound."""
+    """Return the names that a file defines and those that it imports, each as often as the file binds it."""
     defined: list[str] = []
     imported: list[str] = []
     for node in _at_the_top(tree):

@@ -25,13 +25,16 @@ _LIBRARIES: Final = {
     "worker.models.huggingface": ("transformers", "torchvision"),
     "torchvision": ("torchvision",),
 }
-"""Preloaded module, or its package → the libraries that it imports."""
+"""Module that the zygote preloads, or its package → the libraries that it imports."""
 
 
 def extended(
     catalogue: Catalogue, settings: LayeredSettings, current: Path, *, allowed: bool
 ) -> tuple[Catalogue, LayeredSettings]:
-    """Return the catalogue with the user's models. The settings select these unless -m is given. Raises ConfigError."""
+    """Return the catalogue with the user's models added, and settings that select these unless -m is given.
+
+    current: folder that relative paths start from. allowed: whether --allow-code is given. Raises ConfigError.
+    """
     given = settings.items("pythonpath", os.pathsep) if "pythonpath" in settings.values else ()
     pythonpath = own_code.folders(
         (folder for folder, _ in given), current, settings.origin("pythonpath", "--pythonpath")
@@ -81,7 +84,7 @@ def _along_with(module: str) -> tuple[str, ...]:
 
 
 def _require_no_probe(mine: tuple[ModelSpec, ...], catalogue: Catalogue, origin: str) -> None:
-    """Refuse a model with the name of a probe. Shipped models may be replaced, but probes are references."""
+    """Refuse user models with the name of a probe. A user's model may replace a shipped model, but never a probe."""
     probes = {probe.name for probe in catalogue.probes}
     for model in mine:
         if model.name in probes:

@@ -13,7 +13,7 @@ class ReportFormat(enum.StrEnum):
     always: bool  # every run has it in its folder
 
     def __new__(cls, suffix: str, renderer: str, needs: tuple[str, ...] = (), always: bool = False) -> "ReportFormat":  # noqa: FBT001, FBT002 - a row of a table
-        """Make a format. renderer: its "module:function" in report/. needs: further arguments of the function."""
+        """Make a format. renderer: its "module:function" in report/. needs: more arguments of the function."""
         made = str.__new__(cls, suffix)
         made._value_ = suffix
         made.renderer, made.needs, made.always = renderer, needs, always
@@ -35,7 +35,7 @@ class ReportFormat(enum.StrEnum):
 
 
 ALSO_CALLED: Final = {"text": ReportFormat.TXT, "markdown": ReportFormat.MD}
-"""What people type for a format besides its suffix."""
+"""Other names that people type for a format, besides its suffix."""
 ALWAYS: Final = tuple(kind for kind in ReportFormat if kind.always)
 
 

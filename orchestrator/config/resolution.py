@@ -28,18 +28,18 @@ DTYPES: Final = {
     "half": Precision.FP16,
     "bfloat16": Precision.BF16,
 }
-"""What people type for a precision besides its name: torch's names."""
+"""Other names that people type for a precision: those of torch."""
 SIZES_KEY: Final = {SizeUnit.TOKENS: "sequence_lengths", SizeUnit.PIXELS: "input_sizes"}
 OTHER_SUFFIXES: Final = frozenset(
     {"doc", "docx", "gz", "htm", "jsonl", "log", "ndjson", "ods", "odt", "parquet", "pdf", "png", "rst", "svg"}
     | {"tex", "toml", "tsv", "xls", "xlsx", "xml", "yaml", "yml", "zip"}
 )
-"""Formats in which nobody should find a JSON file. Other words are part of a name: weekly.2026-11."""
+"""Suffixes that are refused for a report: they mean other formats. Any other suffix is part of the file's name."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """The folder that relative paths start from, and the folder of weights."""
+    """Folders: `current`, from which relative paths start, and `cache` for weights."""
 
     current: Path
     cache: Path
@@ -52,7 +52,10 @@ def gather(
     command_line: LayeredSettings,
     preset: LayeredSettings | None = None,
 ) -> LayeredSettings:
-    """Return all settings: the command line overrides the file, then preset, then defaults. Raises ConfigError."""
+    """Return all settings. The command line overrides the file, the file a preset, a preset the defaults.
+
+    Raises ConfigError.
+    """
     settings = from_defaults(defaults, options)
     if preset is not None:
         settings = preset.on_top_of(settings)
@@ -113,7 +116,7 @@ def resolve(settings: LayeredSettings, catalogue: Catalogue, places: Places) -> 
 
 
 def _least_launches(compile_modes: Iterable[CompileMode]) -> int:
-    """Return the least number of launches. A compiled cell needs two: one with empty caches, one with filled ones."""
+    """Return the least launches of each cell. A compiled cell needs two: with empty caches and with filled ones."""
     return 1 if {*compile_modes} == {CompileMode.EAGER} else 2
 
 

@@ -14,7 +14,7 @@ Slot = tuple[str, int]
 
 
 class Isolation(enum.StrEnum):
-    """How the process of a launch is made: forked from a warmed zygote, or a new interpreter."""
+    """How the process of a launch is made: forked from the zygote, which has imported torch, or a new interpreter."""
 
     FORK = "fork"
     EXEC = "exec"
@@ -42,7 +42,7 @@ class BurnIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class GateSide(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One side of a gate. models: names of its models in this run. python: its interpreter, empty for this one."""
+    """A side of a gate's comparison. models: names of its models in this run. python: its interpreter, "" for ours."""
 
     label: str
     models: tuple[str, ...]
@@ -140,7 +140,7 @@ class Exclusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Room(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits of a scan for the batch size on a device. largest: batch size. longest_s: of one iteration."""
+    """Limits for scanning batch sizes on a device. largest: batch size. longest_s: seconds of one iteration."""
 
     memory_bytes: int | None  # for one process, None if unknown
     largest: int  # batch
@@ -148,7 +148,7 @@ class Room(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What will be run, and in which order on each device. excluded: what will not. rooms: limits of scans."""
+    """The cells of a run, and the order of launches on each device. rooms: limits of scans for the batch size."""
 
     cells: tuple[Cell, ...]
     order: dict[str, tuple[Slot, ...]]  # by device UUID; a cell on several devices is in the order of each

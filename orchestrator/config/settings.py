@@ -21,7 +21,7 @@ Value = bool | int | float | str | tuple[int | str, ...]
 
 
 class Auto(enum.StrEnum):
-    """Value of a batch size that a scan will find."""
+    """Value "auto" of a batch size, which a scan will find."""
 
     AUTO = "auto"
 
@@ -42,7 +42,7 @@ class LayeredSettings:
         return LayeredSettings({**below.values, **self.values}, {**origins, **self.origins}, defaults)
 
     def only(self, key: str) -> "LayeredSettings":
-        """Return settings with this key alone."""
+        """Return settings that contain only `key`."""
         return LayeredSettings({key: self.values[key]}, self.origins, self.defaults)
 
     def find(self, key: str, kind: type[T]) -> T | None:

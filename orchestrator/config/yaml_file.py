@@ -41,7 +41,7 @@ _MERGE: Final = "tag:yaml.org,2002:merge"
 
 @dataclass(frozen=True)
 class Document:
-    """The content of a YAML file. lines: line of each key and item. nulls: how each null is written."""
+    """The content of a YAML file. lines: path of a key or item → its line. nulls: path of a null → its spelling."""
 
     name: str
     value: Value

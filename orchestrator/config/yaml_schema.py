@@ -43,7 +43,7 @@ def explain(error: msgspec.ValidationError, value: object, kind: object) -> _Pro
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return a space and "Did you mean …?" with similar names, or only the certain one; "" if there is none."""
+    """Return a space and "Did you mean …?" with those of `names` that are similar to `name`; "" if there are none."""
     names = list(names)
     if (meant := _meant(name, names)) is not None:
         return f" Did you mean {meant}?"
@@ -55,7 +55,10 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def _meant(name: str, names: Iterable[str]) -> str | None:
-    """Return the name equal but for case and separators, else the longest that `name` begins with; None if unclear."""
+    """Return the one of `names` that equals `name` but for case and separators, else the longest that begins it.
+
+    None if neither is clear.
+    """
     parts = _parts(name)
     ways = {one: _parts(one) for one in names}
     same = [one for one, of_one in ways.items() if "".join(of_one) == "".join(parts)]
@@ -81,13 +84,13 @@ def require_known(word: str, origin: str, names: Iterable[str], what: str) -> st
 
 
 def listed(names: Iterable[str], word: str = "or") -> str:
-    """Join names: "a, b or c"."""
+    """Join names by commas and, before the last, `word`: "a, b or c"."""
     *first, last = list(names)
     return f"{', '.join(first)} {word} {last}" if first else last
 
 
 def describe_type(kind: inspect.Type, *, plural: bool = False) -> str:
-    """Name the values of a type: "a whole number of at least 1"; plural: "whole numbers …"."""
+    """Describe the values that a type allows: "a whole number of at least 1"; plural: "whole numbers …"."""
     match kind:
         case inspect.UnionType(types=types):
             return " or ".join(

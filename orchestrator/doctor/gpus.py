@@ -21,7 +21,7 @@ from protocol.cell import Device, DeviceKind
 _BUS: Final = Path("/sys/bus/pci/devices")
 _NVIDIA: Final = "0x10de"
 _DISPLAY: Final = "0x03"
-"""PCI class of VGA and 3D controllers; a board's sound and USB have others."""
+"""PCI class of graphics controllers. Sound and USB controllers on a GPU board have other classes."""
 _INSTALL: Final = (
     "Install the NVIDIA driver, or load it (modprobe nvidia). With Secure Boot, its module must be signed. Start a "
     "container with the NVIDIA runtime (docker run --gpus all)"

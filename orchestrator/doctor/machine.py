@@ -21,7 +21,7 @@ from orchestrator.system.cgroups import Limits
 
 GIB: Final = 2**30
 MEMORY_A_GPU: Final = 3 * GIB
-"""Memory for a worker with torch, a CUDA context and the weights of a large model on their way to the device."""
+"""Host memory in bytes for the worker on each GPU: torch, a CUDA context, and weights on their way to the GPU."""
 MEMORY_BESIDE: Final = 2 * GIB
 DISK_MIN: Final = GIB
 DISK_NONE: Final = GIB // 16
@@ -29,13 +29,16 @@ SHM: Final = "/dev/shm"  # noqa: S108 - its size is read, nothing is written
 SHM_MIN: Final = GIB
 FILES_MIN: Final = 1024
 PROCESSES_A_GPU: Final = 64
-"""Threads count as processes: a worker has one per core, and those of CUDA."""
+"""Processes for each GPU. The kernel counts threads, too: a worker has one per core, and those of CUDA."""
 
 _UNLIMITED: Final = resource.RLIM_INFINITY
 
 
 class Disk(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder that a run writes to, None if there is none. wrong: why writing fails; free_bytes is then None."""
+    """Free space where a run writes. what: purpose of the folder. folder: None if there is no usable one.
+
+    wrong: why writing fails; free_bytes is then None.
+    """
 
     what: str
     folder: str | None

@@ -25,7 +25,7 @@ class More(NamedTuple):
 
 @evidence.collector_off()
 def look(paths: RunPaths, stored: StoredRun, kind: Kind) -> Look:
-    """Return the doubts that the results leave about GPUs. Call this while no launch runs. Raises RunFolderError."""
+    """Read all results, and return which GPUs they leave in doubt. Call while no launch runs. Raises RunFolderError."""
     loaded = archive.load(paths, stored, alive=True)
     return kind.look(loaded, evidence.gather(loaded, goes_on=True))
 
@@ -38,7 +38,7 @@ class AdaptiveLaunches:
         self._applies = around.kind.adds_launches(around.stored.configuration, around.stored.devices)
 
     def look(self, state: RunState) -> Look:
-        """Return the doubts; none where no launch may be added. Slow: merges all results. Raises RunFolderError."""
+        """Return the GPUs in doubt; none if no launch may be added. Slow: merges all results. Raises RunFolderError."""
         around = self._around
         return look(around.paths, around.stored, around.kind) if self._may_add(state) else Look()
 

@@ -70,14 +70,14 @@ class Announcer:
             self._advise(self._kind.advise, live, outcome)
 
     def warned(self, warning: str, advice: str) -> None:
-        """Show a warning and advice about the results, each only the first time. Either may be empty."""
+        """Show a warning and advice about the results, each text only the first time. Either text may be empty."""
         news = ("" if self._warned else warning, "" if self._advised else advice)
         self._warned, self._advised = self._warned or bool(warning), self._advised or bool(advice)
         if any(news):
             self.tell("warning", ": ".join(filter(None, news)))
 
     def added(self, slots: Collection[Slot], suspects: Collection[str], look: Look) -> None:
-        """Show that launches (slots) were added, and the devices that they are to judge (suspects)."""
+        """Show that launches (slots) were added, and about which devices (suspects) they should remove the doubts."""
         labels = ", ".join(self._devices[uuid].label for uuid in suspects)
         number, cells = len(slots), len({cell for cell, _ in slots})
         more = f"{plural(number, 'launch', 'launches')} of {plural(cells, 'cell')}"
@@ -114,7 +114,7 @@ class Announcer:
         stops_s: float | None,
         note: str,
     ) -> None:
-        """Show a snapshot of the run. limited: None without a time limit. stops_s, note: as in progress.snapshot."""
+        """Show a snapshot of the run. samples: newest reading by UUID. Other parameters: as in progress.snapshot."""
         now = time.monotonic()
         if now >= self._counted + COUNT_EVERY_S or not live:
             self._counted, self._cells = now, progress.cells(state)

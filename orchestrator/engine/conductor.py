@@ -114,7 +114,7 @@ class Conductor:
         return bool(slots)
 
     def in_doubt(self) -> Look:
-        """Return the doubts about GPUs that the launches so far leave. Slow: merges their results."""
+        """Return which GPUs the launches so far leave in doubt. Slow: merges their results."""
         return self._adaptive.look(self.state)
 
     def add_launches(self, look: Look) -> bool:
@@ -129,7 +129,7 @@ class Conductor:
         return True
 
     def carry_out(self, happenings: Iterable[Happening]) -> None:
-        """Record what the fleet reports, and let the loop notice when new processes end (by pidfd)."""
+        """Act on the fleet's reports, and record them. The loop watches new processes by pidfd to notice their end."""
         for happening in happenings:
             match happening:
                 case Concluded(live, outcome):
@@ -147,7 +147,10 @@ class Conductor:
                 self.recorder.spawned(live)
 
     def let_pass(self, passed: Passed | None) -> None:
-        """Free the device of a process that is gone; None: do nothing. With its last device, a launch is over."""
+        """Free a device whose process is gone, or quarantine it. A launch is over with its last device.
+
+        passed: from Gates; None: do nothing.
+        """
         if passed is None:
             return
         uuid, launch = passed.device.uuid, passed.gone.live.spec.launch
@@ -214,7 +217,10 @@ class Conductor:
                 self._keep_to_the_budget()
 
     def show(self, note: str, over_by: float = math.inf) -> None:
-        """Show the state of the run. note: why devices are idle. over_by: monotonic second when a stop ends, or inf."""
+        """Show the state of the run. note: why devices are idle.
+
+        over_by: monotonic time in seconds at which a requested stop is complete; inf without a request.
+        """
         now = time.monotonic()
         limited = None if self._budget is None else self._budget.time(now)
         stops_s = None if over_by == math.inf else over_by - now
@@ -264,7 +270,7 @@ class Conductor:
         return end
 
     def _halted(self, live: Live, result: Result) -> Failure | None:
-        """Return the failure of a launch that was paused while it was measured; None for a good result."""
+        """Return a failure if the launch was paused while it was measured; None if its result is good."""
         if self._works_around_pauses:
             return None
         stopped = [
@@ -279,7 +285,10 @@ class Conductor:
         return gang.halted([sibling.ending() for sibling in live.siblings], failure, stopped[0] if stopped else None)
 
     def _doubt(self, live: Live, device: Device, *, last: bool) -> None:
-        """Withdraw a result if `device` was slowed down or used by others. last: the launch has no further device."""
+        """Withdraw the result of a launch if `device` was throttled or used by other processes meanwhile.
+
+        last: `device` is the last one that the launch occupied.
+        """
         result = self._results.get(live.spec.launch)
         if result is None:
             return

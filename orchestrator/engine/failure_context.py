@@ -17,7 +17,7 @@ from protocol.messages import Sample
 
 
 class FailureContext:
-    """Failure context of a run, by UUID of the GPU. shares: whether the run allows other processes on its GPUs."""
+    """Events on each GPU of a run that may explain failures. shares: whether other processes may use the GPUs."""
 
     def __init__(self, devices: Iterable[Device], *, shares: bool) -> None:
         self.samples: dict[str, Sample] = {}
@@ -27,7 +27,7 @@ class FailureContext:
         self.shares = shares
 
     def as_read(self, failure: Failure, live: Live) -> Failure:
-        """Return the failure of a launch with an outside cause, if there is one, and with clues."""
+        """Return the failure of a launch with clues, and with its outside cause if there is one."""
         devices, own = live.next.cell.devices, live.device.uuid
         others = "" if self.shares else self.foreign.beside(devices, live.spec.requested_ns)
         broken = " and ".join(self._labels[other] for other in self.hazards.broken_beside(own))

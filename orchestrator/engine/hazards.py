@@ -29,7 +29,7 @@ class Hazards:
         return not isinstance(message, XidSeen) or message.xid not in self._last_ns.get(message.uuid, {})
 
     def heard(self, message: XidSeen | GpuBroken | TooHot) -> Failure | None:
-        """Note a message. Returns the failure of launches on its GPU if that is unusable now; None if it is usable."""
+        """Note a message about a GPU. Returns the failure of launches on this GPU if it is unusable now; else None."""
         if isinstance(message, TooHot):  # heat does not cause failures of other GPUs
             hot = Failure(category=Category.TOO_HOT, message=message.reason, phase=Phase.MEASURE)
             return self._grave.setdefault(message.uuid, hot)
@@ -54,7 +54,7 @@ class Hazards:
         return None
 
     def ended(self, uuid: str, failure: Failure) -> None:
-        """Record that a launch on a GPU has failed, maybe because of its hardware."""
+        """Record that a launch on a GPU has failed, perhaps because of the GPU's hardware."""
         if failure.category in HARDWARE:
             self._broken[uuid] = None
 

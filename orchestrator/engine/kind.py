@@ -32,12 +32,15 @@ from protocol.messages import Deadlines, LoadSteps, Measurement
 from protocol.verification import Injection
 
 Advise = Callable[[StoredRun, Mapping[str, Sequence[float]]], str]
-"""Planned cell → ms of an iteration in each of its launches so far → what to change at once, empty for nothing."""
+"""Function: (run, cell id → ms of an iteration in each launch so far) → what the user should change now, or ""."""
 
 
 @dataclass(frozen=True)
 class LaunchTerms:
-    """How a launch measures on one device. injection, steps: as in Assign. python: its interpreter, empty for ours."""
+    """How a launch measures on one device. injection: fault to inject. steps: load and pause of a burn-in, in turn.
+
+    python: path of the interpreter, empty for ours.
+    """
 
     measurement: Measurement
     deadlines: Deadlines
@@ -67,14 +70,14 @@ class Remaining(NamedTuple):
 
 
 def configured_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return the terms of a launch by the configuration: equal for all launches, except for the load window."""
+    """Return the terms of a launch that the configuration sets. Only the load window differs between launches."""
     load_s = load_windows.window_s(cell, configuration, device, slot[1])
     return LaunchTerms(replace(configuration.measurement, load_s=load_s), configuration.deadlines)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Answer that the command prints for a finished run. text: empty if the command prints the report instead."""
+    """Answer that a command prints after a run. text: empty if the command prints the report instead."""
 
     text: str
 
@@ -90,10 +93,10 @@ class Kind:
 
     worker_environment: variables of processes that import torch, unless the user sets them. next_rounds: takes the
     state, the seed and whether there is time for a cell; returns launches to add once devices are idle. None: no rounds
-    are added. adds_launches: whether launches may be added after the plan. look: finds the doubts that these launches
-    should settle. remaining: returns the seconds that a device has worked and must still work; None: the run ends with
-    its plan. works_around_pauses: whether figures exclude pauses of a worker (stats/stalls.py). outcome: returns the
-    printed answer; None: the report is printed.
+    are added. adds_launches: whether launches may be added after the plan. look: finds the GPUs in doubt, which these
+    launches should settle. advise: see Advise. remaining: returns the seconds that a device has worked and must still
+    work; None: the run ends with its plan. works_around_pauses: whether figures exclude pauses of a worker
+    (stats/stalls.py). outcome: returns the printed answer; None: the report is printed.
     """
 
     name: str

@@ -32,7 +32,7 @@ from protocol.failure import Category
 
 REFRESH_S: Final = 1.0
 LOOK_S: Final = 0.1
-"""Interval of looks at log files while launches run: an endless write takes gigabytes in a second."""
+"""Seconds between checks of the size of log files while launches run: endless output takes gigabytes in a second."""
 IMPORTING: Final = Notice(
     level="info", message="importing torch and the models, once for all launches (about 10 s)", event="importing"
 )
@@ -105,7 +105,7 @@ class Loop:
         return frozenset(ready for ready, _ in self._poller.poll(timeout_ms))
 
     def _handle(self, ready: frozenset[object]) -> None:
-        """Handle what the poll found ready, messages before deaths: a worker's last message counts."""
+        """Handle ready sockets and descriptors. Messages come before deaths, because a worker's last message counts."""
         if self._around.link.socket in ready:
             self._read_link()
         if self._nursery.fileno() in ready:

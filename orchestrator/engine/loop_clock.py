@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 STILL_S: Final = 2.0
-"""The loop reads the time several times per pass and sleeps for 1 s at most: a longer gap is a pause."""
+"""Gap between two readings of the clock that is a pause. The loop itself sleeps for 1 s at most."""
 SHORT_S: Final = 0.5
-"""Gap from which a launch may have been paused, too: while one runs, the loop sleeps for 0.1 s at most."""
+"""Gap in which a launch may have been paused, too. While a launch runs, the loop sleeps for 0.1 s at most."""
 
 
 class Pause(NamedTuple):
@@ -22,7 +22,7 @@ class Pause(NamedTuple):
 
     @property
     def is_short(self) -> bool:
-        """Whether the loop may have slept or waited for a disk, so that deadlines go on."""
+        """Whether the pause may just be sleep of the loop or a slow disk. Deadlines do not exclude such a pause."""
         return not self.asleep and self.end_ns - self.begin_ns < STILL_S * 1e9
 
 
@@ -31,9 +31,9 @@ def _asleep() -> float:
 
 
 class LoopClock:
-    """Counts seconds in which the loop was at work. read: monotonic clock. asleep: seconds of sleep since boot.
+    """Counts the seconds in which the loop was at work. read: returns monotonic seconds.
 
-    pauses: the pauses of SHORT_S or more.
+    asleep: returns the seconds for which the machine was suspended since boot. pauses: those of SHORT_S or more.
     """
 
     def __init__(self, read: Callable[[], float] = time.monotonic, asleep: Callable[[], float] = _asleep) -> None:

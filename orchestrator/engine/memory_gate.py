@@ -16,13 +16,16 @@ from protocol.messages import DeviceFree
 
 TIMEOUT_S: Final = 30.0
 TOLERANCE_BYTES: Final = 64 * 1024 * 1024
-"""Memory that a free device may use beyond that in use when the run began."""
+"""A device is free if it uses at most so much more memory than when the run began."""
 _PATIENCE_S: Final = 5.0
 
 
 @dataclass(frozen=True)
 class Passed:
-    """A device whose process is gone. obstacle: why no launch may use it now; empty if one may."""
+    """A device whose process is gone. obstacle: why no launch may use it now; empty if one may.
+
+    teardown_ms: from the time at which the outcome was on disk.
+    """
 
     gone: Gone
     device: Device
@@ -48,7 +51,7 @@ class Gates:
         return None if used is None else used + TOLERANCE_BYTES
 
     def admit(self, gone: Gone, telemetry: Telemetry | None, now: float) -> Passed | None:
-        """Pass a device whose process is gone; None if its memory must become free first. now: seconds."""
+        """Return a device whose process is gone as Passed; None if its memory must become free first. now: seconds."""
         device = gone.live.device
         if gone.unkillable:
             return self._pass(gone, "a process on it cannot be killed")
@@ -64,7 +67,7 @@ class Gates:
         return None
 
     def answered(self, answer: DeviceFree) -> Passed | None:
-        """Pass a device by the sampler's answer; None if nobody waits for this device any more."""
+        """Return the device of the sampler's answer as Passed; None if this device does not wait any more."""
         gone = self._waiting.pop(answer.uuid, None)
         if gone is None:
             return None
@@ -74,13 +77,13 @@ class Gates:
         return self._pass(gone, f"its memory was not freed within {TIMEOUT_S:.0f} s ({used} in use)")
 
     def overdue(self, now: float) -> list[Passed]:
-        """Pass devices for which no answer came in time: NVML hangs, and must not stop the run."""
+        """Return waiting devices without an answer in time as Passed: NVML hangs, which must not stop the run."""
         silent = [uuid for uuid in self._waiting if now > self._since[uuid] + TIMEOUT_S + _PATIENCE_S]
         self._deaf = self._deaf or bool(silent)  # do not ask again: every cell would wait as long
         return [self._pass(self._waiting.pop(uuid), "") for uuid in silent]
 
     def open_all(self) -> list[Passed]:
-        """Pass all devices, because the sampler has ended."""
+        """Return all waiting devices as Passed, because the sampler has ended and will not answer."""
         waiting, self._waiting = self._waiting, {}
         return [self._pass(gone, "") for gone in waiting.values()]
 

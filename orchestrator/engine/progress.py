@@ -30,7 +30,7 @@ _STANDS: Final = (
 
 
 class Alike(msgspec.Struct, frozen=True):
-    """Properties that tell the cells of a plan apart. sizes: input sizes by model and workload. modes: of all cells."""
+    """Properties in which the cells of a plan differ. sizes: (model, workload) → input sizes. modes: of all cells."""
 
     sizes: Mapping[tuple[str, Workload], Collection[int | None]]
     modes: Collection[Mode]
@@ -72,11 +72,11 @@ def snapshot(
 ) -> Snapshot:
     """Describe the whole run at one moment. Waiting launches of a skipped model count as done and failed.
 
-    named: how cells are described. launch_s: mean duration of ended launches, by device. expected_s: estimated duration
-    of a launch, by cell. limited: time of the run, None without a time limit. stops_s: as in eta. rounds: launches are
-    added until the time is up; dropped launches then do not count. open_ended: any number of launches may be added.
-    stands: number of cells by status, from cells(state), perhaps of an older state. note: what idle devices wait for,
-    which makes the remaining time unknown.
+    live: process by token. samples: newest reading by UUID. named: describes cells. launch_s: device → mean seconds of
+    its ended launches. expected_s: cell → estimated seconds of a launch. limited: time of the run, None without a time
+    limit. stops_s: as in eta. rounds: launches are added until the time is up; dropped launches then do not count.
+    open_ended: any number of launches may be added. stands: number of cells by status, from cells(state), perhaps of an
+    older state. note: what idle devices wait for, which makes the remaining time unknown.
     """
     by_device = {launch.device.uuid: launch for launch in live.values()}
     in_vain = sum(state.in_vain.values())
@@ -142,7 +142,7 @@ def cells(state: RunState) -> dict[SlotStatus, int]:
 
 
 def ended(state: RunState, live: Live, device: Device, outcome: Result | Failure, named: Alike) -> CellEnded:
-    """Describe a launch that is over. state: of the run, after its end. named: how the cell is described."""
+    """Describe a launch that is over. state: of the run after the end of the launch. named: describes the cell."""
     event = CellEnded(
         label=device.label,
         cell=named.describe(live.next.cell),
@@ -182,7 +182,7 @@ def _device_rate(result: Result, mean_ms: float) -> str:
 
 
 def _again(state: RunState, live: Live, failure: Failure) -> bool:
-    """Whether the failed launch is retried in this run. False in a batch scan that goes on with another size."""
+    """Whether a failed launch is retried in this run. False if a batch scan just continues with another size."""
     if failure.category is Category.STOPPED or (live.next.scans and not POLICY[failure.category].retries):
         return False
     return state.slots[live.next.slot].status is SlotStatus.WAITING
@@ -266,7 +266,7 @@ def launches_s(
 
 
 def _alone(state: RunState, uuid: str) -> float:
-    """Return the share (0 to 1) of solo launches in the queue of a device. All other devices wait during these."""
+    """Return the share (0 to 1) of solo launches in a device's queue, during which all other devices wait."""
     queue = state.devices[uuid].queue
     if not turns.are_taken(state) or not queue:
         return 0.0
@@ -276,7 +276,10 @@ def _alone(state: RunState, uuid: str) -> float:
 def _left_s(
     state: RunState, uuid: str, device: DeviceState, launch_s: float | None, expected_s: Mapping[str, float] | None
 ) -> float | None:
-    """Return the seconds until the queue of a device is done, None if unknown. launch_s: mean of its ended launches."""
+    """Return the seconds until the queue of a device is done, None if unknown.
+
+    launch_s: mean seconds of its ended launches, None without any. expected_s: as in launches_s.
+    """
     now = None if device.running is None else state.launches[device.running]
     runs = now is not None and state.slots[now].status is SlotStatus.RUNNING
     number = len(device.queue) - state.in_vain.get(uuid, 0) + runs

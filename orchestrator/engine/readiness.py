@@ -45,7 +45,7 @@ def check(stored: StoredRun, display: Display, planned: Look | None) -> tuple[st
 
 
 def _missing(devices: Sequence[Device], gpus: Sequence[Device], seen: Inventory) -> list[Device]:
-    """Return the missing GPUs. Raises DeviceError if none is left, or a slice is gone while its GPU is there."""
+    """Return the missing `gpus`. Raises DeviceError if no device is left, or a slice is gone while its GPU is there."""
     present = {gpu.uuid for gpu in (*seen.gpus, *seen.slices)}
     missing = [gpu for gpu in gpus if gpu.uuid not in present]
     recut = [gpu for gpu in missing if gpu.slice_of in present]

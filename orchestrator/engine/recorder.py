@@ -79,11 +79,11 @@ class Recorder:
         return end
 
     def require_room(self) -> None:
-        """Raise StorageError where the disk is full: a launch may have failed for that reason."""
+        """Raise StorageError if the disk is full, which may be the reason why a launch failed."""
         self._journal.require_room()
 
     def beside(self, live: Live, by: str) -> None:
-        """Record that a result counts although the process `by` computed on its GPU."""
+        """Record that the result of a launch counts although the foreign process `by` computed on the GPU."""
         self._append(records.Beside(launch=live.spec.launch, at_ns=time.monotonic_ns(), by=by))
 
     def foreign_seen(self, message: ForeignSeen) -> None:
@@ -92,7 +92,7 @@ class Recorder:
         self._append(records.Foreign(device=message.uuid, at_ns=message.at_ns, by=by))
 
     def left(self, passed: Passed) -> None:
-        """Record that the process is gone, and that its device is free or quarantined."""
+        """Record that the process of a launch is gone, and that its device is free or quarantined."""
         exit_ = passed.gone.exit
         self._append(
             records.Left(

@@ -109,8 +109,8 @@ def clear_up(stored: StoredRun, paths: RunPaths) -> None:
 def left_to_do(stored: StoredRun, paths: RunPaths, kind: Kind) -> tuple[int, int]:
     """Count the remaining launches, including those whose result is lost, and all launches of the run.
 
-    In a run with a duration, 0 remain once the duration is served. If the plan is done before that, all cells count
-    again.
+    In a run with a duration (burn-in), 0 remain once the duration is served. If the plan is done earlier, one more
+    launch of each cell remains.
     """
     records = read(paths.journal) if paths.journal.exists() else ()
     if not any(isinstance(record, Segment) for record in records):
@@ -127,7 +127,7 @@ def left_to_do(stored: StoredRun, paths: RunPaths, kind: Kind) -> tuple[int, int
 
 @evidence.collector_off()
 def remaining(stored: StoredRun, paths: RunPaths, kind: Kind) -> Remaining | None:
-    """Return served and remaining time of a run with a duration; None for other runs. Raises RunFolderError."""
+    """Return served and remaining time of a run with a duration (burn-in); None for others. Raises RunFolderError."""
     if kind.remaining is None:
         return None
     loaded = archive.assemble(stored, paths, read(paths.journal))
@@ -197,7 +197,7 @@ def _state(stored: StoredRun, records: tuple[Record, ...]) -> RunState:
 
 
 def _budget(stored: StoredRun, kind: Kind, records: tuple[Record, ...]) -> Budget | None:
-    """Return the rest of the time limit; None: no limit. A gate or resumed burn-in counts from its first launch."""
+    """Return the time limit of this session; None: no limit. A gate or resumed burn-in counts from its first launch."""
     configuration = stored.configuration
     if configuration.time_limit_s is None:
         return None
@@ -218,7 +218,10 @@ def _take_over(
     *,
     kind: Kind,
 ) -> None:
-    """Begin a session: end attempts of a dead process, withdraw lost results. settings: environment variables."""
+    """Record the begin of a session: end the attempts of a dead process, withdraw results whose file is lost.
+
+    driver: version of the driver. settings: environment variables that affect results, with their values.
+    """
     records = journal.recovered
     so_far = remaining(stored, paths, kind) if records else None
     if not records:
@@ -266,7 +269,7 @@ def _newest(records: tuple[Record, ...]) -> Segment:
 
 
 def _lost(stored: StoredRun, paths: RunPaths) -> list[tuple[int, Failure]]:
-    """Return launches whose result file does not match the journal, with a failure. They are measured again."""
+    """Return (launch, failure) of each launch to measure again, because its result file does not match the journal."""
     run = archive.load(paths, stored)
     lost = []
     for attempt in run.attempts:

@@ -17,7 +17,10 @@ from protocol.paths import RunPaths
 
 @dataclass(frozen=True)
 class RunContext:
-    """Resources of a run, closed by run.py. budget: None without a time limit. gone: GPUs lost before the start."""
+    """Resources of a run, closed by run.py. nursery: starts processes of launches. budget: None without a time limit.
+
+    gone: GPUs that were lost before the start.
+    """
 
     stored: StoredRun
     kind: Kind

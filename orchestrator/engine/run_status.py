@@ -32,7 +32,7 @@ from protocol.failure import Category, Failure
 from protocol.paths import RunPaths
 
 _ENDED: Final = frozenset({Standing.OVER, Standing.INTERRUPTED, Standing.BROKEN})
-"""The process has recorded its own end, so there should be a report."""
+"""Standings of a run whose process has recorded its own end, so that there should be a report."""
 
 
 def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...]]:
@@ -200,7 +200,10 @@ def _is_running(attempt: Attempt, state: RunState) -> bool:
 
 
 def _is_failure(attempt: Attempt, state: RunState) -> bool:
-    """Whether an attempt failed and none succeeded later. If a stop ended it, it only counts once it is final."""
+    """Whether to show an attempt as a failure: it failed, and no later attempt at the same launch succeeded.
+
+    An attempt that ended with the run only counts if no further attempt is planned.
+    """
     slot = state.slots[attempt.slot]
     if attempt.failure is None or slot.status is SlotStatus.MEASURED:
         return False

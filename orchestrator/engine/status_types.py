@@ -35,7 +35,7 @@ WHAT_NEXT: Final = {
 }
 
 STOPPING: Final = "`gpubench-orchestrate stop {folder}` again stops the run now"
-"""Replaces the advice of WHAT_NEXT while the run stops."""
+"""Advice about a run that is stopping, in place of the one in WHAT_NEXT."""
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,9 +49,10 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """Current status of a run. Counts are launches, added ones included.
+    """Current status of a run. planned, measured, failed, dropped, settled: numbers of launches, with added ones.
 
-    planned: None for a run that adds rounds until its time is up. failed: launches that failed and are not retried.
+    planned: None for a run that adds rounds until its time is up. failed: failed and not retried. settled: need no more
+    work, for whatever reason.
     importing_s: seconds that launches have waited for the zygote's import. skipped: model → reason. started: seconds
     since the epoch. limit_left_s: seconds until the time limit ends the process, reports included. eta_s: seconds until
     nothing is measured any more; None until every device has ended a launch. share: part of the run that is over, 0 to

@@ -13,15 +13,15 @@ from orchestrator.state.blocked_gpus import BlockOutcome
 from protocol.messages import Sample
 
 COOLER_BY: Final = 10
-"""Degrees Celsius that a GPU must cool down by. A GPU just below its limit is back there within seconds."""
+"""Degrees Celsius by which a hot GPU must cool down. A GPU just below its limit is hot again within seconds."""
 AT_MOST_S: Final = 120.0
 
 
 @dataclass(frozen=True)
 class Rest:
-    """Rest of a GPU, until `until` (seconds of the loop's clock) at most.
+    """Time for a hot GPU to cool down: at most until `until` (seconds of the loop's clock).
 
-    since_ns: monotonic time from which samples count. limit_c: None where NVML has no sensor.
+    since_ns: monotonic time from which samples count. limit_c: temperature to reach; None where NVML has no sensor.
     """
 
     until: float
@@ -30,7 +30,7 @@ class Rest:
 
 
 def begin_rest(hottest_c: int | None, now: float, now_ns: int) -> Rest:
-    """Start a rest. hottest_c: the highest temperature of the launch that was slowed down."""
+    """Start the rest of a hot GPU. hottest_c: its highest temperature during the launch that was slowed down."""
     return Rest(until=now + AT_MOST_S, since_ns=now_ns, limit_c=None if hottest_c is None else hottest_c - COOLER_BY)
 
 
@@ -60,7 +60,7 @@ class Waiting:
         return uuid in self._resting or uuid in self._blocked
 
     def rest(self, uuid: str, hottest_c: int | None, now: float, now_ns: int) -> None:
-        """Let a device rest that is too hot. hottest_c: the highest temperature that was read."""
+        """Let a device rest that is too hot. hottest_c: its highest temperature. now: seconds of the loop's clock."""
         self._resting[uuid] = begin_rest(hottest_c, now, now_ns)
 
     def block(self, uuid: str, limit_bytes: int | None, now: float) -> None:

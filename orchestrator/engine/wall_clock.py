@@ -3,7 +3,7 @@
 from typing import Final
 
 JUMP_S: Final = 2.0
-"""A slewed clock drifts by at most 0.5 ms per second; anything beyond this was set."""
+"""Difference from which the clock was set: a slewed clock (NTP) only drifts by at most 0.5 ms per second."""
 
 
 class WallClock:

@@ -17,7 +17,7 @@ from orchestrator.system.subprocess_query import Silence
 from protocol.cell import Device, DeviceKind
 
 TIMEOUT_S: Final = 60.0
-"""Without persistence mode cuInit wakes every GPU of the node, which takes some seconds for eight."""
+"""Seconds to wait for the answer. Without persistence mode cuInit wakes all GPUs: some seconds for eight."""
 
 _LIBRARY: Final = "libcuda.so.1"
 _LOAD: Final = "dlopen"
@@ -48,7 +48,10 @@ _OTHERWISE: Final = "Look into `nvidia-smi` and the kernel log"
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Number of visible GPUs, or the failed step, with code, name and description from CUDA (`dlopen`: the loader)."""
+    """Answer of the probe: number of visible GPUs, or the failed step with code, name and description by CUDA.
+
+    step: name of the failed function; "dlopen" if the loader found no CUDA. count: None if a step failed.
+    """
 
     count: int | None = None
     step: str = ""
@@ -87,7 +90,7 @@ def visible_together(devices: Sequence[Device]) -> Iterator[tuple[Device, ...]]:
 
 
 def trouble(answer: Finding | Silence, gpus: Sequence[Device]) -> str | None:
-    """Explain what is wrong with CUDA, and what to do; None where it shows all `gpus`, in this order. Pure."""
+    """Explain what is wrong with CUDA, and what to do; None if the answer shows all `gpus`. Pure."""
     match answer:
         case Silence(seconds=float(seconds)):
             return f"cuInit hangs: it did not return within {seconds:g} s. Look into the kernel log. A reboot may help"

@@ -43,7 +43,7 @@ def resolve(
     origin: str = "--gpu-ids",
     look: Look = inventory.look,
 ) -> tuple[Device, ...]:
-    """Return the devices of `gpu_ids`, in its order. A GPU's `gpu_id` is its index in CUDA_VISIBLE_DEVICES.
+    """Return the devices that `gpu_ids` names, in that order. A GPU's `gpu_id` is its index in CUDA_VISIBLE_DEVICES.
 
     visible, order: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, None if unset. origin: option or variable that gpu_ids
     come from. Raises DeviceError.
@@ -74,7 +74,7 @@ def require_words(gpu_ids: str, origin: str) -> list[str]:
 
 
 def _meant(word: str) -> str:
-    """Return what to type: "Did you mean 0?" for cuda:0 and GPU0."""
+    """Return advice on what to type for a wrong word: "Did you mean 0?" for cuda:0 and GPU0, else all valid forms."""
     found = _OTHER_NAMES.fullmatch(word)
     if found is None:
         return "Use all, or a list of indices, UUIDs (GPU-…, MIG-…) and cpu:0"

@@ -17,7 +17,7 @@ _EFFECTIVE_AT_ZERO: Final = frozenset({"NVIDIA_TF32_OVERRIDE"})
 
 
 def set_in(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return name and value, safe to encode, of each variable whose value has an effect."""
+    """Return (name, value) of each variable that is set to a value with an effect. Values are made valid UTF-8."""
     return tuple(
         (name, value[:_LONGEST].encode("utf-8", "replace").decode("utf-8"))
         for name in EFFECTS

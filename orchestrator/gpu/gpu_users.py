@@ -44,7 +44,7 @@ def busy(devices: Sequence[Device], look: Look) -> tuple[Busy, ...]:
 
 
 def unseen(devices: Sequence[Device], look: Look) -> tuple[Device, ...]:
-    """Return the GPUs whose processes NVML does not show. Raises DeviceError if NVML does not answer."""
+    """Return the GPUs whose list of processes NVML refuses. Raises DeviceError if NVML does not answer."""
     return tuple(gpu for gpu in devices if _processes(gpu, look) is None)
 
 

@@ -19,12 +19,12 @@ from orchestrator.system.subprocess_query import Silence
 from protocol.cell import Device
 
 TIMEOUT_S: Final = 60.0
-"""Without persistence mode, opening NVML wakes every GPU of the node: ten seconds and more for eight."""
+"""Seconds to wait for NVML. Without persistence mode, opening NVML wakes every GPU: ten seconds or more for eight."""
 REMARK_S: Final = 5.0
 
 
 class NvmlStatus(enum.StrEnum):
-    """Whether GPUs can be seen. With BROKEN, gpubench never silently uses CPU devices instead."""
+    """Whether NVML shows GPUs. With BROKEN, gpubench never silently uses CPU devices instead."""
 
     OK = "ok"
     ABSENT = "absent"

@@ -49,7 +49,7 @@ def sharing(devices: Sequence[Device]) -> tuple[Device, ...]:
 
 @dataclass(frozen=True)
 class Occupants:
-    """The devices of a run on one GPU: the whole GPU, or slices. instances: UUID → GPU instance, None if whole."""
+    """The devices of a run on one GPU: the whole GPU, or slices. instances: UUID → GPU instance; None: whole GPU."""
 
     instances: Mapping[str, int | None]
 

@@ -123,19 +123,22 @@ class Nvml:
         )
 
     def ask(self, uuid: str, question: Callable[[Any, Any], T]) -> T:
-        """Ask NVML about a GPU, or the GPU of a slice. Raises NvmlError."""
+        """Ask NVML about a GPU, or about the GPU of a slice. Raises NvmlError.
+
+        question: function of pynvml and the handle of the GPU.
+        """
         return self._required(question, self._lib, self._whole(uuid))
 
     def ask_slice(self, uuid: str, question: Callable[[Any, Any], T]) -> T:
-        """Ask NVML about a slice itself, not about its GPU. Raises NvmlError."""
+        """Ask NVML about a slice itself, not about its GPU. question: as in `ask`. Raises NvmlError."""
         return self._required(question, self._lib, self._handle(uuid))
 
     def call(self, question: Callable[[Any], T]) -> T:
-        """Ask NVML something that needs no GPU. Raises NvmlError."""
+        """Ask NVML something that needs no GPU. question: function of pynvml. Raises NvmlError."""
         return self._required(question, self._lib)
 
     def memory_used(self, uuid: str) -> int | None:
-        """Return the bytes in use, without those that the driver reserves; None where unknown."""
+        """Return the bytes of GPU memory in use, without those that the driver reserves; None where unknown."""
         memory = self._memory(self._handle(uuid))
         return None if memory is None else int(memory.used)
 

@@ -21,7 +21,7 @@ RESET_REQUIRED: Final = 16
 _VERSION_MISMATCH: Final = 18
 
 LOST: Final = frozenset({GPU_IS_LOST, RESET_REQUIRED})
-"""The GPU no longer answers. One with a damaged InfoROM still does."""
+"""NVML's codes for a GPU that no longer answers. One with a damaged InfoROM still answers."""
 FATAL: Final = frozenset({_UNINITIALIZED, _DRIVER_NOT_LOADED, _VERSION_MISMATCH})
 
 _WHAT_TO_DO: Final = {

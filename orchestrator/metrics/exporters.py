@@ -171,7 +171,7 @@ class _Collected(Collector):
 
 
 def converted(family: Family, view: View) -> GaugeMetricFamily | CounterMetricFamily:
-    """Convert a family and its samples for prometheus_client. The first label is the run's id."""
+    """Convert a metric (Family) and its samples to the type of prometheus_client. The first label is the run's id."""
     make = GaugeMetricFamily if family.kind is Kind.GAUGE else CounterMetricFamily
     made = make(family.name, family.help, labels=(RUN, *family.labels))
     run = plain(view.run_id)

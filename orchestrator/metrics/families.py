@@ -14,13 +14,13 @@ from protocol.cell import Device
 from protocol.failure import Category
 
 Row = tuple[tuple[str, ...], float]
-"""Values of the labels, and of the metric."""
+"""A sample of a metric: (values of its labels, its value)."""
 Rows = Callable[[View], Iterator[Row]]
 
 PENDING: Final = "PENDING"  # until there is a verdict, which needs the readings of the whole run
 VERDICTS: Final = (*HealthVerdict, PENDING)
 FAILURES: Final = tuple(category for category in Category if category is not Category.STOPPED)
-"""A launch that a person stopped is no failure."""
+"""Categories that the metrics count as failures: all except that of a launch that a person stopped."""
 
 RUN: Final = "run_id"  # first label of every metric: runs share no series
 _GPU: Final = ("gpu", "uuid")

@@ -18,7 +18,7 @@ _KEPT: Final = 8  # figures of a cell: the newest counts, older ones replace a w
 
 
 class Follower:
-    """Follows one run: the loop calls it, threads of the exporters read its view. cells: planned cells by id."""
+    """Follows one run: the engine's loop calls it, exporters' threads read its view. cells: planned cells by id."""
 
     def __init__(self, stored: StoredRun, display: Display) -> None:
         self._display = display
@@ -39,7 +39,7 @@ class Follower:
         )
 
     def view(self) -> View:
-        """Return what is known of the run now. Collections that grow are copied, so that the loop may continue."""
+        """Return the state of the run now. Collections that grow are copied, so that the loop may continue."""
         with self._lock:
             newest = {cell: good[-1] for cell, good in self._figures.items() if good}
             return msgspec.structs.replace(
@@ -47,12 +47,12 @@ class Follower:
             )
 
     def show(self, snapshot: Snapshot) -> None:
-        """Keep the state of the run."""
+        """Store the snapshot for the metrics, and forward it to the user's display."""
         self._know(snapshot=snapshot)
         self._display.show(snapshot)
 
     def tell(self, event: CellEnded | Notice) -> None:
-        """Count ended launches, remove withdrawn results, and keep the end of the run."""
+        """Count ended launches, remove withdrawn results, note the end of the run, and forward the event."""
         with self._lock:
             if isinstance(event, CellEnded):
                 self._ended(event)
@@ -66,7 +66,7 @@ class Follower:
         self._display.tell(event)
 
     def judged(self, report: Report) -> None:
-        """Keep the verdicts of the run's report."""
+        """Store the verdicts of the run's report for the metrics."""
         burn_in_gpus = () if report.burn_in is None else report.burn_in.gpus
         self._know(
             health={gpu.gpu_uuid: gpu.verdict for gpu in report.health.gpus},

@@ -12,7 +12,7 @@ from protocol.failure import Category
 
 
 class RunState(enum.StrEnum):
-    """State of the run. BROKEN_OFF: ended without a report."""
+    """State of the run. BROKEN_OFF: the run ended without a report."""
 
     RUNNING = "running"
     OVER = "over"

@@ -19,12 +19,12 @@ from protocol.failure import Category
 from protocol.result import Result
 
 SECOND: Final = 8
-"""Second batch size to try, after 1: far enough for the slope of the memory."""
+"""Second batch size to try, after 1: far enough away to show how much memory an item takes."""
 GROWTH: Final = 16
-"""A prediction is trusted up to this multiple of the largest size that worked."""
+"""The predicted size is tried only up to this multiple of the largest size that worked."""
 RESOLUTION: Final = 32
 CREEP: Final = 8
-"""If more fits than predicted, the next size is larger by one part in this many."""
+"""If the predicted size fits, the next one to try is larger by its CREEP-th part."""
 _ROUND: Final = 8
 _ROUND_FROM: Final = 64
 
@@ -57,7 +57,7 @@ def figures(result: Result) -> Figures:
 
 
 def next_batch(tried: Sequence[Tried], room: Room) -> int | None:
-    """Return the batch size to try next, None at the end. No size comes twice."""
+    """Return the batch size to try next, None if the scan has ended. No size is tried twice."""
     if not tried:
         return 1
     working, unfit = _apart(tried)
@@ -67,13 +67,13 @@ def next_batch(tried: Sequence[Tried], room: Room) -> int | None:
 
 
 def largest(tried: Iterable[Tried]) -> Tried | None:
-    """Return the largest batch that worked below the smallest that did not."""
+    """Return the largest batch size that worked, among those below the smallest one that failed; None without one."""
     working, _ = _apart(tried)
     return working[-1] if working else None
 
 
 def best(tried: Iterable[Tried]) -> Tried | None:
-    """Return the batch size with the highest throughput."""
+    """Return the batch size with the highest throughput; None if none worked."""
     working, _ = _apart(tried)
     return max(working, key=lambda one: one.figures.items_per_second if one.figures else 0.0, default=None)
 
@@ -94,12 +94,12 @@ def bound(tried: Iterable[Tried], room: Room) -> str:
 
 
 def is_an_answer(tried: Sequence[Tried], category: Category) -> bool:
-    """Whether a final failure limits the batch size of a scan, and is not a failure of the model at every size."""
+    """Whether a failure shows a limit of the batch size, not that the model fails at every size."""
     return category is Category.OUT_OF_MEMORY or largest(tried) is not None
 
 
 def _apart(tried: Iterable[Tried]) -> tuple[list[Tried], int | None]:
-    """Return what worked, by ascending size, and the smallest size that failed. Sizes above that one are ignored."""
+    """Return the sizes that worked, ascending, and the smallest size that failed. Sizes above it are ignored."""
     unfit = min((one.batch_size for one in tried if one.figures is None), default=None)
     working = [one for one in tried if one.figures is not None and (unfit is None or one.batch_size < unfit)]
     return sorted(working, key=lambda one: one.batch_size), unfit

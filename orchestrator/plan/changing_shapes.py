@@ -19,6 +19,6 @@ def of_launch(cell: Cell, configuration: Configuration, round_: int) -> Changing
 
 
 def forms(cell: Cell, configuration: Configuration, round_: int) -> int:
-    """Return how many graphs a launch compiles at most: static and padded for each input size, dynamic once."""
+    """Return how many more graphs a launch compiles for changing sizes: static and padded for each, dynamic once."""
     shapes = of_launch(cell, configuration, round_)
     return 0 if shapes is None else 2 * len(shapes.sizes) + 1

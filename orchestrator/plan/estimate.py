@@ -27,61 +27,61 @@ RATE_GFLOPS: Final = {
     (DeviceKind.CPU, Precision.FP16): 20.0,
     (DeviceKind.CPU, Precision.BF16): 60.0,
 }
-"""For a whole GPU, or for each core of a CPU device."""
+"""(Kind of device, precision) → rate of arithmetic in GFLOP/s, of a whole GPU or of each core of a CPU device."""
 
 FLOOR_S: Final = {DeviceKind.CUDA: 0.003, DeviceKind.CPU: 0.005}
-"""Shortest iteration: the host launches every kernel."""
+"""Seconds of the shortest iteration, in which the host only launches kernels."""
 
 FORK_S: Final = {DeviceKind.CUDA: 0.6, DeviceKind.CPU: 0.1}
 EXEC_S: Final = {DeviceKind.CUDA: 13.0, DeviceKind.CPU: 4.0}
 ZYGOTE_S: Final = {DeviceKind.CUDA: 15.0, DeviceKind.CPU: 4.0}
-"""Start and end of a process, and the zygote's start. GPU: measured on an H200 (docs/measurements-reference.md)."""
+"""Seconds to start and end a forked process and a new interpreter, and to start the zygote. GPU: of an H200."""
 
 BUILD_S: Final = 0.05
 BUILD_PARAMETERS_S: Final = {DeviceKind.CUDA: 2.5e9, DeviceKind.CPU: 80e6}
-"""Constructing a model, and random weights drawn per second on a device."""
+"""A model takes BUILD_S seconds to construct, and its random weights are drawn at BUILD_PARAMETERS_S per second."""
 
 WRITE_BYTES_S: Final = 0.9e9
 READ_BYTES_S: Final = 2.2e9
-"""A load cell writes its weights to a file once, and reads them in each iteration."""
+"""Bytes per second. A load cell writes its weights to a file once, and reads them in each iteration."""
 
 TOKEN_S: Final = {DeviceKind.CUDA: 0.013, DeviceKind.CPU: 0.1}
-"""One new token, which reads every weight once."""
+"""Seconds to generate one new token."""
 
 FIRST_S: Final = {DeviceKind.CUDA: 0.65, DeviceKind.CPU: 0.0}
-"""Extra time of the first iteration: 0.1 to 0.4 s of loading kernels, 3 s if cuDNN compiles some."""
+"""Extra seconds of the first iteration: 0.1 to 0.4 s to load kernels, 3 s if cuDNN compiles some."""
 
 COMPILE_S: Final = 30.0
-"""Compiling a model and importing the compiler: lstm cold on two cores 20 to 37 s."""
+"""Seconds to import the compiler and compile a model. With empty caches on two cores, lstm took 20 to 37 s."""
 
 REPLAYED_S: Final = {DeviceKind.CUDA: 0.0, DeviceKind.CPU: 0.12}
-"""Extra time of a replayed step: optimizer, digests of gradients, single-threaded operators. Measured on one core, step
-(estimated passes): lstm 0.20 s (0.06), vae 0.34 s (0.29), resnet50 0.52 s (0.41). More cores do not help.
+"""Extra seconds of a replayed step: optimizer, digests of gradients, single-threaded operators. On one core a step of
+lstm took 0.20 s (estimate of its passes: 0.06), vae 0.34 s (0.29), resnet50 0.52 s (0.41). More cores do not help.
 """
 BUSY: Final = {DeviceKind.CUDA: 1.0, DeviceKind.CPU: 1.5}
-"""Factor on replayed steps for cores that others use too. On two cores at a load of 4 to 8 lstm's took 1.6 to 2.9 times
-as long.
+"""Factor on the time of replayed steps, for cores that other processes use, too. On two cores with a load of 4 to 8,
+steps of lstm took 1.6 to 2.9 times as long.
 """
 REPLAY_LEAST: Final = LEAST_REPLAYS * REPLAY_STEPS + 3
 """Steps of the shortest replay: one to look for a deterministic form, one to warm up, and one to count."""
 
 COUNT_S: Final = 0.15
 LATENCY_S: Final = 0.3
-"""After measuring: time to count operations, and the longest time to measure latencies."""
+"""Seconds after the measurement to count operations, and at most to measure latencies."""
 
 WARM_UP_BLOCKS: Final = 10
 WARM_UP_ITERATIONS: Final = 2
 ENOUGH: Final = 20
-"""Values needed for an interval."""
+"""Number of times from which a confidence interval can be computed."""
 MEASURED_ITERATIONS: Final = 3
 """Least number of measured iterations, however long they take."""
 
 SCAN_LAUNCHES: Final = 16
 SCAN_BATCH: Final = 32
-"""Number of launches of a batch scan, and the batch size of a typical one."""
+"""Assumed number of launches of a batch scan, and the batch size of a typical one."""
 
 SHARE: Final = {DeviceKind.CUDA: 0.3, DeviceKind.CPU: 1.0}
-"""Expected share of the profile's bounds: on a CPU times are rarely steady enough to end early."""
+"""Assumed duration of a measurement, from the profile's min_s (0) to max_s (1): on CPUs times are rarely steady."""
 
 YEAR_S: Final = 365 * 24 * 3600.0
 
@@ -198,7 +198,10 @@ def _warm_up_s(measurement: Measurement, iteration: float) -> float:
 
 
 def _measured_s(measurement: Measurement, iteration: float, device: Device, least: int = MEASURED_ITERATIONS) -> float:
-    """Return the seconds of measuring: until an interval is known, at most the cap; less if measuring gives up."""
+    """Return the seconds of a measurement. iteration: seconds of one iteration. least: fewest iterations.
+
+    If ENOUGH iterations take longer than max_s, it lasts for max_s, or with give_up for min_s.
+    """
     interval_s = ENOUGH * iteration
     if interval_s > measurement.max_s:
         return max(measurement.min_s if measurement.give_up else measurement.max_s, least * iteration)

@@ -1,4 +1,4 @@
-"""Launches with a load window, over which power and utilisation are read (ADR 30). Pure.
+"""Launches with a load window: a time of steady work over which power and utilisation are read (ADR 30). Pure.
 
 These are the first launches of each model, phase and precision at its largest batch, on GPUs with telemetry.
 """

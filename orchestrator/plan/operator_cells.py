@@ -11,7 +11,7 @@ from protocol.cell import Cell, CompileMode, Device, Mode, ModelSpec, OperatorSp
 
 
 class Place(NamedTuple):
-    """Where cells are measured: configuration, device and mode of the run."""
+    """Where cells are measured: a device and a mode of a run, and the configuration of the run."""
 
     configuration: Configuration
     device: Device
@@ -21,7 +21,10 @@ class Place(NamedTuple):
 def planned(
     configuration: Configuration, devices: Sequence[Device], cells_of: Callable[[Place], Iterator[Cell]]
 ) -> Plan:
-    """Return the plan. cells_of: cells of a place. Raises ConfigError if no operator has a requested precision."""
+    """Return the plan of a run of operators. cells_of: returns the cells of a device in a mode.
+
+    Raises ConfigError if no operator has a requested precision.
+    """
     mode = modes_of(configuration, devices)[0]
     cells: dict[str, Cell] = {}
     order: dict[str, tuple[tuple[str, int], ...]] = {}

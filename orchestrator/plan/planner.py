@@ -24,7 +24,7 @@ from protocol.cell import AUTO, Cell, Device, DeviceKind, Mode, Workload
 CONTEXT_BYTES: Final = 768 * 1024 * 1024
 """GPU memory without tensors: the CUDA context and its libraries."""
 HOST_SHARE: Final = 0.5
-"""Share of the host's free memory for all CPU devices together."""
+"""Share of the host's free memory that all CPU devices may use together."""
 
 
 def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
@@ -113,9 +113,9 @@ def cell_seed(seed: int, model: str, workload: Workload) -> int:
 
 
 def rounds_of(cells: int, launches: int, seed: int, *, first: int | None = None) -> list[list[int]]:
-    """Return random orders of cells, none beginning with the last cell of the previous one.
+    """Return one random order of cells for each launch, none beginning with the last cell of the order before it.
 
-    first: cell that begins the first round, None for a random one.
+    cells: number of cells; an order has their indices. first: cell that begins the first order, None for a random one.
     """
     chance = random.Random(seed)
     rounds: list[list[int]] = []

@@ -18,9 +18,9 @@ from protocol.cell import Device, DeviceKind, ModelSpec, Precision
 class Probe:
     """Facts about a probe besides configs/models.yaml.
 
-    work: resource that limits the probe. figure: its main figure. each_precision: measured in each precision, otherwise
-    once in fp32. reference: figures of models are compared with the probe. gpu_only: why the probe means nothing on a
-    CPU device, else empty.
+    work: resource that limits the probe. figure: name of its main figure. each_precision: whether it is measured in
+    each precision, otherwise once in fp32. reference: whether figures of models are compared with it. gpu_only: why the
+    probe means nothing on a CPU device, else empty.
     """
 
     work: Work

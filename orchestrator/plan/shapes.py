@@ -19,7 +19,7 @@ from orchestrator.config.workloads import WORKLOADS
 from protocol.cell import CompileMode, MemoryFormat, ModelSpec, Precision, SizeUnit, Workload
 
 IMAGE_DIMENSIONS: Final = 4
-"""Batch, channels, height and width."""
+"""Number of dimensions of a batch of images: batch, channels, height and width."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ _MEASURED: Final = (
     *("samples_per_sec_per_watt", "temperature_c", "temperature_max_c", "sm_clock_mhz", "sm_clock_drift_percent"),
     *("memory_clock_mhz", "power_capped_percent", "slowdown_percent", "throttled"),
 )
-"""Figures of every measurement since version 2."""
+"""Names of the figures that every measurement has since version 2."""
 _PLAUSIBILITY: Final = ("achieved_tflops", "gemm_tflops", "gemm_percent", "least_iteration_ms")
 _RENAMED: Final = (
     ((), "left_out", "excluded"),
@@ -36,13 +36,13 @@ _RENAMED: Final = (
     (("burn_in", "gpus", "*"), "asked_seconds", "requested_seconds"),
     (("burn_in", "gpus", "*", "heat_soak"), "left_out_seconds", "excluded_seconds"),
 )
-"""Path of the objects, name before version 6, name since."""
+"""Keys renamed in version 6: (path of the objects, old key, new key). "*" in a path: see _parts."""
 _REWORDED: Final = {
     "cannot be told": "inconclusive",
     "it had taken as long as it may": "its time limit was reached",
     "keep an eye on it": "watch for a repeat",
 }
-"""Word before version 6, word since."""
+"""Texts changed in version 6: old text → new text."""
 _WITH_ACTION: Final[tuple[tuple[str, ...], ...]] = (
     ("burn_in", "gpus", "*"),
     ("burn_in", "gpus", "*", "reasons", "*"),
@@ -141,7 +141,7 @@ def _to_4(document: Json) -> None:
 
 
 def _median_as_launch(metric: Json, workload: Workload) -> list[Any]:
-    """Return the median over launches as the only launch, since old reports have no other; empty without one."""
+    """Return the median over launches as the figure of a single launch: old reports have no more. [] without it."""
     value = metric.get(main_figure(workload, str(metric.get("model_name"))).field)
     return [] if value is None else [value]
 

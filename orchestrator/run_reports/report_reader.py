@@ -35,7 +35,10 @@ class _Head(msgspec.Struct):
 
 
 def read(name: str, runs_folder: str, history_db: str | None = None) -> Side:
-    """Read `name` as a side of a comparison. Raises UserError. history_db: None for the user's own history."""
+    """Read the report, baseline or run called `name`, to compare it. history_db: None for the user's own history.
+
+    Raises UserError.
+    """
     paths = run_lookup.find_run(name, runs_folder, history_db)
     if paths is not None:
         return _sound(reporting.make(paths), name)
@@ -58,7 +61,10 @@ def report(path: Path) -> Report:
 
 
 def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None) -> list[Side]:
-    """Read all sides. Raises UserError, also if one repeats runs of the first or is a baseline after a run."""
+    """Read all sides of a comparison by their names. Raises UserError.
+
+    It is also an error if a side has the same runs as the first, or is a baseline while the first is none.
+    """
     first, *others = [read(name, runs_folder, history_db) for name in names]
     for other in others:
         if first.run_ids <= other.run_ids or other.run_ids <= first.run_ids:
@@ -73,7 +79,7 @@ def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None)
 
 
 def baseline(name: str, runs_folder: str, history_db: str | None = None, *, origin: str = "--compare-baseline") -> Side:
-    """Read a baseline: a file, a run, or one that ships. origin: option or line, for errors. Raises UserError."""
+    """Read the baseline `name`: a file, run, or shipped one. origin: option or line, for errors. Raises UserError."""
     if not name.strip():
         raise ConfigError(f"{origin}: expected a file or a name, got an empty text")
     shipped = shipped_baselines.files()
@@ -116,7 +122,7 @@ def _sound(report: Report, name: str) -> Side:
 
 
 def _with_unique_keys(side: Side) -> Side:
-    """Return `side`. Raises ConfigError for a UUID or a cell that occurs twice, or a cell without its device."""
+    """Return `side` unchanged. Raises ConfigError if a UUID or cell occurs twice, or a cell's device is missing."""
     uuid, devices = _most(device.gpu_uuid for device in side.devices)
     if devices > 1:
         raise ConfigError(f"{side.name}: not as gpubench writes it: {devices} devices have the UUID {uuid}")

@@ -52,7 +52,7 @@ class UnwrittenError(StorageError):
 
 
 class Made(NamedTuple):
-    """A report, and everything else that its formats need. layout: of this kind of run."""
+    """A report, and everything else that its formats need. layout: chapters and tables of this kind of run."""
 
     report: Report
     timeline: Timeline
@@ -66,7 +66,7 @@ class Made(NamedTuple):
 
 
 def make(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Report:
-    """Make the report of the run in that folder. Raises RunFolderError."""
+    """Make the report of the run in the folder `paths`. held: as in `make_all`. Raises RunFolderError."""
     return make_all(paths, stored, held).report
 
 
@@ -102,7 +102,7 @@ def write(stored: StoredRun, paths: RunPaths) -> Report:
 
 
 def complete(stored: StoredRun, paths: RunPaths) -> tuple[Report, bool]:
-    """Return the report of a finished run, and whether files had to be written again. Raises UnwrittenError."""
+    """Return the report of a finished run, and whether missing or outdated files were made. Raises UnwrittenError."""
     missing = frozenset(report_places.unwritten(stored, paths))
     outdated = bool(run_status.look(stored, paths)[0].no_outcome)
     if not outdated:

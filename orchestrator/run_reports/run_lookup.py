@@ -29,7 +29,7 @@ def find(name: str | None, runs: str, history_db: str | None = None) -> RunPaths
 
 
 def find_run(name: str, runs: str, history_db: str | None = None) -> RunPaths | None:
-    """Find a run; None if `name` does not mean a run. Raises UserError if the run is missing or ambiguous."""
+    """Find the run `name`; None if this is no name of a run. Raises UserError if the run is missing or ambiguous."""
     if (last := _LAST.fullmatch(name)) is not None:
         return _back(name, int(last[1] or 0), runs)
     if name.startswith("@"):

@@ -110,7 +110,7 @@ def _row(injection: Injection, account: Account) -> Row:
 
 @contextmanager
 def _temporary() -> Iterator[Path]:
-    """Make a folder that is removed only after an error. Raises ConfigError if none can be made."""
+    """Make a temporary folder, and remove it only if the body fails. Raises ConfigError if none can be made."""
     parent = temporary.require()
     try:
         folder = Path(tempfile.mkdtemp(prefix="gpubench-selftest-", dir=parent))

@@ -20,12 +20,12 @@ from orchestrator.system import process_end
 from protocol.paths import RunPaths
 
 _FRAME: Final = '  File "'
-"""Start of faulthandler's lines of a stack."""
+"""How each line of a stack that faulthandler dumps begins."""
 _BLOCK: Final = 512
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """Maximum length and maximum disk usage of a log, in bytes."""
+    """Largest length of a log and largest disk usage while it was written, in bytes."""
 
     printed_bytes: int = 0
     disk_bytes: int = 0
@@ -95,7 +95,7 @@ def _uses(pid: int, folder: Path) -> bool:
 def read(
     archive: Archive, report: Report, injection: Injection, moments: Mapping[int, int], seen: Callable[[Path], Seen]
 ) -> Account:
-    """Read how one fault was handled. moments: launch → monotonic ns of the fault. seen: returns the sizes of a log."""
+    """Read how one fault was handled. moments: launch → monotonic ns of the fault. seen: returns the size of a log."""
     cell, device = injection.cell, injection.device.uuid
     last = [attempt.start.cell for attempt in archive.attempts if attempt.start.device == device][-1:]
     return Account(

@@ -26,7 +26,10 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True):
 def prepare(
     faults: Sequence[Fault], devices: Sequence[Device], folder: Path, moments: Path, command: tuple[str, ...]
 ) -> tuple[StoredRun, tuple[Injection, ...]]:
-    """Plan the run in `folder` that injects each fault into each suitable device. moments: file for times of faults."""
+    """Plan the run in `folder` that injects each fault into each suitable device.
+
+    moments: file for the times of the faults. command: command line to record.
+    """
     injections = tuple(
         injection for place, device in enumerate(devices) for injection in _on(device, _turned(faults, place))
     )
@@ -46,7 +49,7 @@ def prepare(
 
 
 def _turned(faults: Sequence[Fault], place: int) -> Sequence[Fault]:
-    """Return the faults in another order for each device, so that not all devices print endlessly at once."""
+    """Rotate the faults by the place of a device, so that devices do not all inject endless output at once."""
     start = place % len(faults)
     return (*faults[start:], *faults[:start])
 

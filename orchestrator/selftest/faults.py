@@ -19,7 +19,7 @@ DEADLINES: Final = Deadlines(start=60, import_=60, build=60, warm_up=2, measure=
 
 
 class Done(enum.StrEnum):
-    """How the orchestrator reacted to a fault, in the words of the table."""
+    """How the orchestrator reacted to a fault, in the words of the printed table."""
 
     GIVEN_UP = "given up"
     RETRIED = "tried again"
@@ -46,7 +46,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """One fault. do: its key in worker/workloads/fault.py. config: parameters of the fault.
+    """One fault. do: its key in worker/workloads/fault.py. config: its parameters. kinds: devices that can have it.
 
     preload: modules that the zygote imports.
     """

@@ -10,7 +10,7 @@ from orchestrator.selftest.faults import Done, Expected
 from orchestrator.system.log_files import CAP_BYTES
 
 _PRINTED_BYTES: Final = 64 * 1024
-"""Least amount of endless output to keep."""
+"""Least number of bytes that must be kept of endless output."""
 
 
 class Try(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +43,10 @@ class NamedFailure(msgspec.Struct, frozen=True):
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """How the orchestrator handled one injected fault. quarantined: reason if the fault's device was quarantined."""
+    """How the orchestrator handled one injected fault. reported: failures in the report.
+
+    skipped: whether the model was skipped. quarantined: reason if the device was quarantined, else empty.
+    """
 
     status: Status
     tries: tuple[Try, ...]
@@ -84,7 +87,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float | None:
-        """The most seconds from an injection to the verdict on it; None if unknown."""
+        """The most seconds from an injection to the orchestrator's verdict on it; None if unknown."""
         return max((attempt.seconds for attempt in self.failed if attempt.seconds is not None), default=None)
 
 

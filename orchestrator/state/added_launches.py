@@ -25,7 +25,7 @@ from protocol.cell import AUTO, Cell, Device, DeviceKind, Mode
 
 @dataclass(frozen=True)
 class Doubt:
-    """A cell whose results leave a GPU SUSPECT. cells: ids of this cell on all identical GPUs, in order of a round."""
+    """A cell whose results leave a GPU SUSPECT. gpu: UUID. cells: ids of this cell on all identical GPUs."""
 
     gpu: str
     cells: tuple[str, ...]
@@ -33,7 +33,7 @@ class Doubt:
 
 @dataclass(frozen=True)
 class Look:
-    """Doubts that the results so far leave. most: maximum launches of a cell. word: verdict on the devices.
+    """Doubts that the results so far leave. most: maximum launches of a cell. word: what messages call GPUs in doubt.
 
     warning: names doubts that more launches will not settle. advice: what to do about those doubts.
     """
@@ -73,7 +73,10 @@ def decide(
     left_s: float = math.inf,
     expected_s: Callable[[Cell], float] = lambda _: 0.0,
 ) -> tuple[Slot, ...]:
-    """Choose launches to add, in the order of each device. most: maximum launches of a cell. left_s: time left."""
+    """Choose launches to add, in the order of each device. most: maximum launches of a cell.
+
+    left_s: seconds left for launches. expected_s: returns the estimated seconds of a launch.
+    """
     several = sorted({doubt.cells for doubt in doubts})
     chosen: list[Slot] = []
     for mode in state.modes:
@@ -100,7 +103,7 @@ def added(state: RunState, slots: Iterable[Slot]) -> RunState:
 
 
 def _round(state: RunState, several: Iterable[tuple[str, ...]], seed: int, limit: int) -> list[Slot]:
-    """Return one more round of the cells with fewer than `limit` launches. several: ids of each cell on all GPUs."""
+    """Return one more round of the cells with fewer than `limit` launches. several: per cell its ids on all GPUs."""
     made: list[tuple[int, list[str]]] = []
     for ids in several:
         useful = [cell for cell in ids if _is_useful(state, state.cells[cell])]

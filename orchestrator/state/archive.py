@@ -44,7 +44,11 @@ class ResultFileError(Exception):
 
 @dataclass(frozen=True)
 class Archive:
-    """One stored run. durations_s, suspended: an entry a session. too_hot: GPU → (reason, seconds since the epoch)."""
+    """One stored run. segments: records that begin its sessions. durations_s, suspended: one entry for each session.
+
+    too_hot: GPU → (reason, seconds since the epoch). dropped_ns: session → launch → monotonic time at which it was
+    dropped. foreign: session → processes of others that came or left. telemetry_ended: session → monotonic ns.
+    """
 
     paths: RunPaths
     stored: StoredRun
@@ -67,7 +71,7 @@ class Archive:
 
     @property
     def skipped(self) -> Mapping[str, str]:
-        """The skipped scopes (see `slots.scopes`), with the reason."""
+        """What is skipped, by its name (see `slots.scopes`), with the reason."""
         return self.replay.skipped
 
     @property
@@ -104,7 +108,7 @@ class Archive:
         return attempts
 
     def so_far(self) -> "Archive":
-        """Return this run without the attempts that are still running."""
+        """Return the same run without the attempts that are still running."""
         now = self.segments[-1]
         return dataclasses.replace(
             self,

@@ -9,8 +9,8 @@ from protocol.failure import Failure
 class Attempt(msgspec.Struct, frozen=True):
     """One attempt at a cell. end: None if interrupted or running. left: None if nobody saw its process exit.
 
-    lasted_ms: None if another session wrote the end. beside: name of another process on its GPU. withdrawn: SHA-256 of
-    its withdrawn result.
+    segment: record of the session in which it began. lasted_ms: None if another session wrote the end. beside: name of
+    another process on its GPU. withdrawn: SHA-256 of its withdrawn result.
     """
 
     segment: Segment

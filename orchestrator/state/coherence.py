@@ -28,7 +28,7 @@ from orchestrator.store.records import (
 from protocol.failure import Failure
 
 _LATEST_S: Final = 1e11
-"""Year 5138. Later times cannot be written as dates."""
+"""Latest accepted time, in seconds since the epoch (year 5138). Much later ones cannot be written as dates."""
 
 
 def wrong(stored: StoredRun, records: Iterable[Record]) -> str | None:

@@ -8,7 +8,10 @@ from orchestrator.store.records import Beside, End, Foreign, Left, Record, Segme
 
 
 def unmarked(plan: Plan, records: Iterable[Record]) -> dict[int, str]:
-    """Return launch → other process on its GPU. A launch is checked up to its Left record or the end of its session."""
+    """Return launch with an unmarked contaminated result → other process on its GPU.
+
+    A launch is checked up to its Left record or the end of its session.
+    """
     devices = {cell.id: cell.devices for cell in plan.cells}
     use, running = ForeignUse(), dict[int, Start]()
 

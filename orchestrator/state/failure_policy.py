@@ -51,7 +51,7 @@ class Hardware(enum.Enum):
 class Sign(enum.IntEnum):
     """How surely a failure of one process shows the cause of a failed launch on several devices, surest first.
 
-    CONSEQUENCE: the failure follows from another one.
+    LOST: the GPU is gone. CONSEQUENCE: the failure follows from that of another process.
     """
 
     LOST = enum.auto()
@@ -63,7 +63,7 @@ class Sign(enum.IntEnum):
 
 
 class Trait(enum.Flag):
-    """More properties of a category of failure.
+    """More properties of a category of failure. Members combine with |.
 
     HELD_BACK: wait 1 s for the driver to name the cause. CUDA_START: a healthy GPU may fail like this after the
     hardware of another GPU has failed. FROM_OUTSIDE: it happens on healthy devices too. WITH_RUN: the launch ended
@@ -102,11 +102,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 ANY_NUMBER: Final = 1_000_000
 STRIKES: Final = 2
-"""Failures attributed to a device before it is quarantined. A hardware verdict needs no second."""
+"""Failures attributed to a device before it is quarantined. A failure that proves faulty hardware suffices alone."""
 BEFORE_DEVICE: Final = frozenset({Phase.START, Phase.IMPORT})
-"""Phases that do not touch the device."""
+"""Phases of a launch that do not touch the device."""
 BEFORE_FIRST_FORWARD: Final = frozenset({Phase.START, Phase.IMPORT, Phase.BUILD})
-"""Phases whose failures do not depend on the batch."""
+"""Phases of a launch whose failures do not depend on the batch size."""
 _SPORADIC: Final = "the failure may not recur in a fresh process"
 _REPEATS: Final = "the failure would recur"
 _ALIKE: Final = "every other cell of the model would fail too"
@@ -455,7 +455,7 @@ RUN: Final[dict[str, str]] = {
     "the terminal is closed or stopped": "the run continues without it",
     "a child prints without end": "its log keeps its beginning and end below a cap; the child is never blocked",
 }
-"""Event of the run → reaction."""
+"""Event that concerns the whole run → reaction to it, in words."""
 
 HARDWARE: Final = frozenset(category for category, rule in POLICY.items() if rule.hardware is Hardware.VERDICT)
 POINTS_AT_DEVICE: Final = frozenset(category for category, rule in POLICY.items() if rule.hardware is Hardware.POINTS)

@@ -41,12 +41,12 @@ class Elsewhere(NamedTuple):
 
     @property
     def tells(self) -> bool:
-        """Whether the cell was or will be tried on that device."""
+        """Whether the cell was or will be tried on the other device."""
         return self.measured or self.pending or bool(self.failures)
 
 
 def blame(category: Category, others: Iterable[Elsewhere]) -> Blame:
-    """Attribute a failure. If another device had the same failure, the model is at fault, whatever a third shows."""
+    """Attribute a failure by the same cell on other devices. If one of them failed alike, the model is at fault."""
     others = tuple(others)
     if any(category in other.failures and not other.measured for other in others):
         return Blame.MODEL
@@ -82,7 +82,7 @@ def try_elsewhere(state: RunState, slot: Slot) -> RunState:
 
 
 def judge(state: RunState, slot: Slot) -> Blame:
-    """Attribute the last failure of a slot by the results so far."""
+    """Attribute the last failure of a slot to the model or the device, by the results so far."""
     return blame(state.slots[slot].failures[-1], (_elsewhere(state, twin) for twin in _slots(state, slot)))
 
 
@@ -147,7 +147,7 @@ def _strike(state: RunState, slot: Slot) -> RunState:
 
 
 def _doubt(state: RunState, slot: Slot) -> RunState:
-    """Run another model next on a device that cannot be compared. If that model fails too, quarantine the device."""
+    """Doubt a GPU of which there is no second one: run another model next. If that has failed, too, quarantine it."""
     uuid, failed = _device(state, slot), state.slots[slot]
     if uuid not in state.gpus or failed.failures[-1] not in POINTS_AT_DEVICE or failed.failed_in in BEFORE_DEVICE:
         return state
@@ -165,7 +165,7 @@ def _doubt(state: RunState, slot: Slot) -> RunState:
 
 
 def in_a_row(models: Iterable[str]) -> str:
-    """Return the reason for the quarantine of a device on which two models failed and that cannot be compared."""
+    """Return the reason for the quarantine of a device on which these models failed, one after the other."""
     return f"{' and '.join(models)} failed on it in a row, and there is no other device to find the cause"
 
 

@@ -16,7 +16,7 @@ from orchestrator.state.slots import RunState, SlotStatus, with_device
 
 
 def first(state: RunState, uuid: str) -> Slot | None:
-    """Return the next slot of a device that can be launched; None if there is none."""
+    """Return the first slot in a device's queue that can be launched; None if there is none. Gangs may have to wait."""
     return next((slot for slot in state.devices[uuid].queue if not _is_short(state, slot, uuid)), None)
 
 
@@ -39,7 +39,7 @@ def left(state: RunState, uuid: str) -> RunState:
 
 
 def let_go(state: RunState, slot: Slot) -> RunState:
-    """Free the devices of an ended launch whose own process was gone before the launch ended."""
+    """Free those devices of an ended launch whose processes were gone before the launch ended."""
     for uuid in state.cells[slot[0]].devices:
         if state.devices[uuid].clean:
             state = with_device(state, uuid, running=None, clean=False)
@@ -55,7 +55,7 @@ def without(state: RunState, slot: Slot) -> RunState:
 
 
 def into(state: RunState, slot: Slot, places: Mapping[str, int]) -> RunState:
-    """Insert a slot into queues of devices. places: device → index in its queue."""
+    """Insert a slot into queues of devices. places: device → index at which its queue gets the slot."""
     for uuid, at in places.items():
         queue = state.devices[uuid].queue
         state = with_device(state, uuid, queue=(*queue[:at], slot, *queue[at:]))

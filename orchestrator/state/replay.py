@@ -44,8 +44,8 @@ class ReplayRules(msgspec.Struct, frozen=True, kw_only=True):
     """How a kind of run reads its journal.
 
     products: device → product name; empty if all are alike. accusable: GPUs that are quarantined if two models in a row
-    fail there. repeats: each session repeats launches that were dropped or did not fit. keeps_quarantines: a resume
-    keeps devices in quarantine, unless all devices are.
+    fail there. skips: a faulty model is skipped. repeats: each session repeats launches that were dropped or did not
+    fit. keeps_quarantines: a resume keeps devices in quarantine, unless all devices are.
     """
 
     products: Mapping[str, str] = {}
@@ -57,11 +57,13 @@ class ReplayRules(msgspec.Struct, frozen=True, kw_only=True):
 
 BENCHMARK_RULES: Final = ReplayRules()
 ROUND_RULES: Final = ReplayRules(skips=False, repeats=True, keeps_quarantines=True)
-"""Rounds until the time limit. A device back from quarantine would be rounds behind, and healthy ones wait for it."""
+"""Rules of a run that adds rounds until its time is up. It keeps quarantines: healthy devices would have to wait for
+a device that returns many rounds behind.
+"""
 
 
 def rules_of(stored: StoredRun) -> ReplayRules:
-    """Derive the rules of a stored run. Injected faults never lead to the quarantine of a GPU."""
+    """Return the rules for a stored run. In a run that injects faults, none of them quarantines a GPU."""
     gpus = frozenset(device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA)
     return msgspec.structs.replace(
         ROUND_RULES if stored.configuration.until_limit else BENCHMARK_RULES,
@@ -90,7 +92,7 @@ class Replay:
     finished: Finished | None = None
 
     def without(self, lost: Collection[int]) -> "Replay":
-        """Return the run as `resume` sees it when the results of these launches are lost."""
+        """Return the run as `resume` sees it if the result files of the launches `lost` are lost."""
         if not lost:
             return self
         state = self.state
@@ -123,7 +125,7 @@ def staying_out(devices: Collection[str], out: Mapping[str, str]) -> dict[str, s
 
 
 def another_chance(state: RunState, kept: Mapping[str, str]) -> RunState:
-    """Forget failures counted against devices, and end quarantines except those in `kept` (device → reason)."""
+    """Forget failures counted against devices, and end all quarantines except those in `kept` (device → reason)."""
     devices = {
         uuid: msgspec.structs.replace(device, quarantined=kept.get(uuid, ""), strikes=(), doubts=())
         for uuid, device in state.devices.items()
@@ -165,7 +167,7 @@ class _Reader:
         self._attempts: dict[int, Attempt] = {}
         self._open: dict[int, Start] = {}
         self._outside: dict[str, str] = {}
-        """Quarantined devices without a launch. The state does not have them."""
+        """Quarantined device → reason, for devices without a planned launch, which the state does not contain."""
         self._quarantines: dict[str, str] = {}
         self._skipped: dict[str, str] = {}
         self._added: list[Slot] = []

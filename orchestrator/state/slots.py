@@ -21,7 +21,7 @@ from protocol.cell import Cell, Mode
 from protocol.failure import Category, Failure, Phase
 
 Family = tuple[Cell, int | None]
-"""Key of cells that share a learned batch size: the cell without its own, and a round (None: all rounds)."""
+"""Key of cells that differ only in batch size: (the cell without batch size, round or None for all rounds)."""
 
 
 class SlotStatus(enum.StrEnum):
@@ -46,6 +46,7 @@ class SlotState(msgspec.Struct, frozen=True, kw_only=True):
 
     launch, batch_size: those of the last attempt. failed_in: phase of the last failure. stopped: the launch was ended
     from outside before it failed. refers_to: the planned cell with a smaller batch that replaces this one, or None.
+    tried: batch sizes that a scan has tried.
     """
 
     status: SlotStatus = SlotStatus.WAITING
@@ -76,7 +77,7 @@ class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Skip(msgspec.Struct, frozen=True, kw_only=True):
-    """The reason to skip a model. only: the part that is skipped (workload or batch size); empty: the whole model."""
+    """The reason to skip a model: a failure on `devices`. only: the skipped part, such as a workload; empty: all."""
 
     model: str
     only: str = ""
@@ -87,10 +88,12 @@ class Skip(msgspec.Struct, frozen=True, kw_only=True):
 class RunState(msgspec.Struct, frozen=True, kw_only=True):
     """State of the whole run.
 
-    kinds: device → product name. gpus: devices that are quarantined if two models in a row fail there. too_large:
-    smallest batch known not to fit. attempts: number by cell, over all rounds; it names the folders. unattributed:
-    failed slots to try on another device. skipped: by scope. in_vain: device → number of its waiting slots that are
-    skipped. at_once: maximum concurrent launches, None for one per device. modes: in their order within a round.
+    tally: status → number of slots. kinds: device → product name. gpus: devices that are quarantined if two models in
+    a row fail there. too_large: smallest batch known not to fit. launches: number of a launch → slot. attempts: cell →
+    number of attempts in all rounds; it names the folders. rooms: device → limits of batch scans. unattributed: failed
+    slots to try on another device. skipped: by scope. in_vain: device → number of its waiting slots that are skipped.
+    skips: a faulty model is skipped. at_once: maximum concurrent launches, None for one per device. modes: in their
+    order within a round.
     """
 
     cells: Mapping[str, Cell]
@@ -128,7 +131,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NextLaunch(msgspec.Struct, frozen=True, kw_only=True):
-    """A launch to start. cell: with the batch size to run. scans: it is one step of a scan for the batch size."""
+    """A launch to start. cell: with the batch size to run. scans: whether it is a step of a scan for the batch size."""
 
     slot: Slot
     cell: Cell
@@ -157,7 +160,10 @@ class Started(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """Event: a launch gave a result (failure is None) or failed. Its devices are not free yet. figures: of a scan."""
+    """Event: a launch gave a result (failure is None) or failed. Its devices are not free yet.
+
+    figures: memory and throughput of a step of a batch scan.
+    """
 
     launch: int
     failure: Failure | None

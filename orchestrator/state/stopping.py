@@ -12,10 +12,10 @@ from typing import Final
 from protocol.failure import Category, Failure, Phase
 
 GENTLE_S: Final = 12.0
-"""Time for launches to finish by themselves. With the grace period, a gentle stop takes at most 20 s."""
+"""Seconds for launches to finish by themselves. With the grace period of SIGTERM, a gentle stop takes 20 s at most."""
 GENTLE_GRACE_S: Final = 4.0
 OUT_OF_TIME: Final = "the time limit of the run was reached"
-"""Message of a launch that the limit ended: it is dropped, not measured again like a stopped one."""
+"""Message of a launch that the time limit ended. Such a launch is dropped; a stopped one would be measured again."""
 
 
 class Order(enum.Enum):
@@ -28,21 +28,21 @@ class Order(enum.Enum):
 
 
 class Stopping:
-    """Turns stop requests and the time limit into orders, each once. ends: monotonic seconds of the time limit."""
+    """Turns stop requests and the time limit into orders, each once. ends: monotonic seconds when the time is up."""
 
     def __init__(self, ends: float = math.inf) -> None:
         self._heeded = 0
         self._ends = ends
         self._gentle_until = math.inf
         self.over_by = math.inf
-        """Monotonic seconds after which nothing avoidable is awaited."""
+        """Monotonic time in seconds by which a requested stop has ended all launches; infinity without a request."""
 
     def put_off(self, by_s: float) -> None:
         """Move the end of the time for measuring by `by_s` seconds."""
         self._ends += by_s
 
     def heed(self, requests: int, now: float) -> tuple[Order, ...]:
-        """Return the orders that are new after `requests` stop requests in all."""
+        """Return the orders not returned before, given the total number of stop requests."""
         orders: list[Order] = []
         if self._heeded < 1 <= requests:
             self._gentle_until = now + GENTLE_S

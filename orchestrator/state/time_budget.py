@@ -23,15 +23,15 @@ from protocol.cell import AUTO, Cell, Device, Mode, Workload
 from protocol.result import Result
 
 CLOSING_S: Final = 6.0
-"""Time to end launches and write reports: reports took 0.8 s for 204 cells on two cores, about 3 s for 1,632."""
+"""Seconds to end launches and write reports: reports took 0.8 s for 204 cells on two cores, about 3 s for 1,632."""
 _OF_THE_LIMIT: Final = 0.005
 """Share of a burn-in's duration for its reports. For 1.5 h on two CPU devices, 462 launches, they took 7.5 s of a core.
 Eight GPUs measure some twenty times as many in 8 h.
 """
 PATIENCE_S: Final = 3.0
-"""Longest wait for a process after its SIGKILL."""
+"""Longest wait for a process after its SIGKILL, in seconds."""
 SHARE: Final = 0.25
-"""Share of the limit for one launch while others wait."""
+"""Largest share of the time limit for one launch while other launches wait."""
 _LEAST: Final = 0.05
 _MOST: Final = 50.0
 
@@ -49,7 +49,7 @@ class Time(NamedTuple):
 
 
 def time_after(configuration: Configuration, limit_s: float, spent_s: float) -> Time:
-    """Return the run's time after `spent_s`. The time kept for reports does not remain; left_s may be negative."""
+    """Return the run's time once `spent_s` are spent. left_s is without the time kept for reports, maybe negative."""
     return Time(spent_s, limit_s - _kept_s(configuration) - spent_s)
 
 
@@ -110,7 +110,7 @@ class Budget:
         return time_after(self._configuration, self.limit_s, counted - self._began)
 
     def measured(self, result: Result) -> None:
-        """Learn from a result how long iterations take compared with the estimate."""
+        """Learn from a result how long iterations take, compared with the estimate."""
         cell, times = result.cell, result.times_ms("iteration")
         if not times:
             return
@@ -121,13 +121,13 @@ class Budget:
             self._speeds[key].append(speed)
 
     def finished(self, cell: Cell, lasted_s: float) -> None:
-        """Learn from a launch with a result how much longer it took than its iterations explain."""
+        """Learn from a good launch of `lasted_s` seconds how much longer it took than its iterations explain."""
         device = self._devices[cell.devices[0]]
         explained_s = estimate.launch_s(cell, self._configuration, device, self._scale(cell))
         self._costs[device.uuid].append(_believable(lasted_s / explained_s))
 
     def decide(self, state: RunState, now: float) -> Iterator[tuple[Slot, str]]:
-        """Yield (launch to drop, reason), or (launch to postpone, "")."""
+        """Yield each waiting launch that does not fit, as (launch to drop, reason) or (launch to postpone, "")."""
         if state.stopping:
             return
         left_s = self.ends - now
@@ -188,7 +188,7 @@ class Budget:
         return self.limit_s - self._closing_s - estimate.shared_start_s(self._configuration, [device])
 
     def _scale(self, cell: Cell) -> float:
-        """Return measured / estimated iteration time. With few measurements, the estimate has more weight."""
+        """Return the ratio to expect of measured to estimated iteration time. Few times of other cells count less."""
         own, *others = _keys(cell)
         if own in self._speeds:
             return median(self._speeds[own])
@@ -228,7 +228,7 @@ def _kept_s(configuration: Configuration) -> float:
 
 
 def _keys(cell: Cell) -> tuple[tuple[str, ...], ...]:
-    """Return keys that group cells of similar speed, the closest first. Replayed steps share none with other work."""
+    """Return keys of groups of similarly fast cells, the most similar first. Replays have none with other work."""
     device = cell.devices[0]
     closest = (device, cell.workload, cell.precision, cell.model), (device, cell.workload, cell.precision)
     return closest if cell.workload is Workload.REPLAY else (*closest, (device,))

@@ -149,7 +149,7 @@ def _next_on(
 
 
 def settle(state: RunState) -> RunState:
-    """Settle every slot that needs no launch, dropped ones too. Slow: looks at every slot."""
+    """Settle every slot that needs no launch, dropped slots included. Slow: looks at every slot."""
     if not state.too_large and not state.skipped:
         return state
     for slot, current in state.slots.items():
@@ -309,7 +309,7 @@ def _unsupported(state: RunState, slot: Slot) -> RunState:
 
 
 def _again(state: RunState, slot: Slot, *, first: bool = False) -> RunState:
-    """Put a slot back into the queues, at the end of its turn. first: at the start, as others learn from its result."""
+    """Put a slot back into the queues, at the end of its turn. first: at the start, because others need its result."""
     state = gangs.without(settled(state, slot, SlotStatus.WAITING), slot)
     places = dict.fromkeys(state.cells[slot[0]].devices, 0) if first else turns.ends(state, slot)
     return gangs.into(state, slot, places)

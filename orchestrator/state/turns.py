@@ -16,7 +16,7 @@ from orchestrator.state.slots import RunState
 from protocol.cell import Mode
 
 Turn = tuple[int, int]
-"""Round, index of the mode within it."""
+"""A turn: (round, index of the mode within the round)."""
 
 
 def are_taken(state: RunState) -> bool:

@@ -15,9 +15,9 @@ from orchestrator.stats.siblings import ALPHA
 
 LEAST_CELLS: Final = 4
 _OF_A_MEDIAN: Final = math.sqrt(math.pi / 2)
-"""Standard error of a median relative to that of a mean."""
+"""Standard error of a median divided by that of a mean, of normally distributed values."""
 _OF_A_DEVIATION: Final = 1.4826
-"""Standard deviation relative to the median absolute deviation, of normal values."""
+"""Standard deviation divided by the median absolute deviation, of normally distributed values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,10 @@ class BaselineEffect:
 
 
 def effect(ratios: Sequence[float], margin: float) -> BaselineEffect | None:
-    """Return the effect over a GPU's ratios to the baseline (above zero); None below four. margin: a share."""
+    """Return a GPU's rate relative to the baseline; None for fewer than four cells.
+
+    ratios: rate over rate of the baseline, above zero, one for each cell. margin: tolerated deficit, as a share.
+    """
     if len(ratios) < LEAST_CELLS:
         return None
     logs = [math.log(ratio) for ratio in ratios]

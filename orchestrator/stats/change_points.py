@@ -17,9 +17,9 @@ from orchestrator.stats import student
 from orchestrator.stats.pooled import LEAST_VARIANCE
 
 LEAST: Final = 3
-"""Runs on each side of a change: two may agree by chance."""
+"""Fewest runs on each side of a change: two may agree by chance."""
 ALPHA: Final = 0.01
-"""Probability of any change in a series without one: many series are looked at often."""
+"""Probability of finding a change in a series that has none. It is low, because many series are examined often."""
 
 
 class Change(NamedTuple):
@@ -44,7 +44,7 @@ class _Held(NamedTuple):
 
 
 _WITHIN: Final = _Held(0.0, 1.0)
-"""Of a difference within the margin, whatever its size: its p is never the least."""
+"""Result of a comparison whose difference is within the margin, whatever its size."""
 
 
 def find(logs: Sequence[float], margin: float) -> list[Change]:
@@ -86,7 +86,7 @@ def _lengths(left: int) -> list[int]:
 
 
 def _held(series: _Series, start: int, at: int, length: int) -> _Held:
-    """Compare the values from `start` to `at` with the next `length` values. Returns the change and its p."""
+    """Compare the values from `start` to `at` with the next `length` values. Returns the change and its p-value."""
     before, after = series.logs[start:at], series.logs[at : at + length]
     middle, level = fmean(before), fmean(after)
     if abs(level - middle) <= series.bound:  # the usual case, which needs no medians

@@ -32,30 +32,30 @@ from orchestrator.stats.windows import WINDOW_NS, Window
 LEAST_SIBLINGS: Final = 3
 LEAST_HOURS: Final = 0.5
 ENDS: Final = 0.2
-"""Share of the time at either end that is compared."""
+"""Share of the time that is compared at either end: the first and the last fifth."""
 BLOCKS: Final = 20
 _LEAST_BLOCKS: Final = 3
-"""Fewest blocks at either end."""
+"""Fewest blocks in the first and in the last fifth. A block is a twentieth of the time."""
 _LEAST_AT_AN_END: Final = 2
 """Fewest visits at either end: one slow visit, first or last, is no change."""
 _FOR_AUTOCORRELATION: Final = 8
 """Values of a series that suffice for its lag-1 autocorrelation."""
 _MOST_AUTOCORRELATION: Final = 0.95
 _FITTED: Final = 3
-"""Degrees of freedom that a step takes: two levels and a place."""
+"""Degrees of freedom that fitting a step takes: two levels and the place of the step."""
 _PAUSE: Final = 3
-"""Missing windows that separate two visits: one is missing at a pause of a launch, or before the next one."""
+"""Missing windows that separate two visits. A single one may be missing by a pause, or between launches."""
 _LEAST_SPAN: Final = 0.6
 _LONGEST: Final = 10.0
 _TAIL: Final = 0.025
 _DOUBT: Final = 0.025
-"""Probability for each margin that any kind of work on any GPU is called slow by chance."""
+"""Probability, for each margin, that any kind of work on any GPU is called slow by chance alone."""
 _HOURS: Final = WINDOW_NS / 3.6e12
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its interval, 95 % by default. The ends may be infinite."""
+    """A value with the ends of its confidence interval, 95 % unless stated. The ends may be infinite."""
 
     value: float
     low: float
@@ -73,7 +73,7 @@ class _Block(NamedTuple):
 
 
 class DriftVerdict(enum.StrEnum):
-    """SLOWING: the loss significantly exceeds the margin. STEADY: it is significantly below. Else TOO_SHORT."""
+    """SLOWING: the loss significantly exceeds the margin. STEADY: the loss is significantly below. Else TOO_SHORT."""
 
     SLOWING = "slowing"
     STEADY = "steady"
@@ -100,7 +100,7 @@ class Course:
 class Drift:
     """How the rates of one GPU changed: by themselves (raw), and compared with at least three siblings (relative).
 
-    kinds, raw_kinds: the same for each kind of work alone, relative and raw.
+    kinds, raw_kinds: kind of work → course of this kind alone, relative and raw.
     """
 
     gpu: str
@@ -111,7 +111,7 @@ class Drift:
 
     @property
     def verdict(self) -> DriftVerdict:
-        """SLOWING if any course is. STEADY if raw and relative course are, since only raw shows a loss of all GPUs."""
+        """SLOWING if any course is. STEADY if both raw and relative course are: only raw shows a loss of all GPUs."""
         if self.slows_against_siblings or _slowing(self.raw, self.raw_kinds):
             return DriftVerdict.SLOWING
         return DriftVerdict.STEADY if self.open_course is None else DriftVerdict.TOO_SHORT
@@ -173,7 +173,10 @@ def changes(series: Mapping[str, Sequence[float]], least: int, confidence: float
 
 
 def _rest(values: Sequence[float], least: int) -> _Rest:
-    """Return the residuals of the better fit of a line or a step: a line through a step would leave waves."""
+    """Fit a line and a step to the values, and return the residuals of the better fit, with the index of a step.
+
+    least: fewest values on each side of a step.
+    """
     line = linear_regression(range(len(values)), values)
     by_line = _deviations([value - line.slope * number for number, value in enumerate(values)])
     by_step, at = min(
@@ -189,7 +192,10 @@ def _variance(rest: Sequence[float]) -> Variance:
 
 
 def _widening(rests: Sequence[Sequence[float]]) -> float:
-    """Return (1 + r) / (1 - r), at least 1. r: lag-1 autocorrelation of residuals, corrected for the fit."""
+    """Return the factor (1 + r) / (1 - r) on a variance, at least 1. rests: residuals, one series for each GPU.
+
+    r: lag-1 autocorrelation of the residuals, corrected for the fit.
+    """
     squares = math.fsum(map(_squares, rests))
     if squares == 0:
         return 1.0
@@ -209,7 +215,7 @@ def _squares(values: Sequence[float]) -> float:
 
 
 def _logs(rates: Mapping[str, Sequence[Window]]) -> tuple[dict[str, list[Window]], dict[str, list[Window]]]:
-    """Return log rates of each GPU: its own, and relative to the median of at least three others."""
+    """Return two mappings of GPU → windows with log rates: raw, and relative to the median of three or more others."""
     raw: dict[str, list[Window]] = {gpu: [] for gpu in rates}
     relative: dict[str, list[Window]] = {gpu: [] for gpu in rates}
     for key, of_kind in _levels(rates).items():
@@ -275,7 +281,7 @@ def _slowing(whole: Course | None, kinds: Mapping[str, Course]) -> bool:
 
 
 def _of_kinds(logs: Mapping[str, Sequence[Window]], margin: float) -> dict[str, dict[str, Course]]:
-    """Return GPU → kind of work → course. A kind that ran for less than most of the time is TOO_SHORT."""
+    """Return GPU → kind of work → course. A kind that did not run for most of the time is TOO_SHORT."""
     series: dict[str, dict[str, list[float]]] = defaultdict(dict)
     kinds: dict[str, dict[str, Course]] = {gpu: {} for gpu in logs}
     for gpu, windows in logs.items():
@@ -399,7 +405,10 @@ def _expm1(log: float) -> float:
 
 
 def _needed(change: Interval, floor: float, hours: float) -> float | None:
-    """Return the hours after which the interval should exclude `floor`; None if too many. hours: so far."""
+    """Return the total hours after which the interval of `change` should exclude `floor`; None if too many.
+
+    hours: the hours so far.
+    """
     reach = change.high - change.value
     longer = 1.0
     while longer < _LONGEST:

@@ -41,7 +41,7 @@ class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Medians over the launches of a cell; sums of iterations and tokens.
+    """Figures of a cell: medians over its launches, but sums of iterations and tokens.
 
     pooled: series → summary of the times of all launches together. drift_percent: the largest of a launch.
     """
@@ -94,7 +94,7 @@ def of_launch(result: Result) -> LaunchFigures:
 
 
 def _lasting_change(result: Result, times_ms: Sequence[float]) -> float | None:
-    """Return the lasting relative change of times; None on a CPU or if host-bound, where host load changes them."""
+    """Return the lasting relative change of times; None on a CPU or if host-bound, where host load changes times."""
     warm_up = result.warm_up
     if not warm_up.course or result.launch_bound is None or result.host_bound:
         return None
@@ -103,7 +103,7 @@ def _lasting_change(result: Result, times_ms: Sequence[float]) -> float | None:
 
 
 def block_medians(blocks: Sequence[Block], times_ms: Sequence[float], group: int) -> list[float]:
-    """Return the median iteration time of each block. group: iterations that each value covers."""
+    """Return the median iteration time of each block, in ms. group: number of iterations that each time covers."""
     values = iter(times_ms)
     parts = [list(islice(values, block.iterations // group)) for block in blocks]
     return [median(part) for part in parts if part]
@@ -136,12 +136,12 @@ def of_cell(results: Sequence[Result], launches: Sequence[LaunchFigures]) -> Cel
 
 
 def half_width(times_ms: Sequence[float]) -> float | None:
-    """Return the relative half-width of the 95 % interval of the mean time; None below BATCHES times."""
+    """Return the half-width of the 95 % interval of the mean time, as a share; None for fewer than BATCHES times."""
     return relative_half_width(times_ms) if len(times_ms) >= BATCHES and any(times_ms) else None
 
 
 def launch_interval(values: Sequence[float]) -> float | None:
-    """Return half of the 95 % interval of the mean of launches, as a share of the mean; None below three."""
+    """Return half of the 95 % interval of the mean of launches, as a share of the mean; None below three launches."""
     if len(values) < LEAST_FOR_INTERVAL or min(values) <= 0:
         return None
     reach = student.quantile(0.975, len(values) - 1) * stdev(map(math.log, values)) / math.sqrt(len(values))

@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 
 MIN_FOR_P95: Final = 20
-"""Below, the 95th percentile is nearly the largest value."""
+"""Fewest values for a 95th percentile: with fewer, it is nearly the largest value."""
 MIN_FOR_P99: Final = 300
-"""Below, the 99th percentile is one of the three largest values."""
+"""Fewest values for a 99th percentile: with fewer, it is one of the three largest values."""
 MIN_FOR_P99_9: Final = 3_000
 MIN_FOR_DRIFT: Final = 10
 DRIFT_LIMIT_PERCENT: Final = 0.5
@@ -20,7 +20,7 @@ _FAR_OUT: Final = 3.0
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """Summary of a series. A percentile is None below MIN_FOR values. outliers: number of values outside usual_ms.
+    """Summary of a series of times. Percentiles are None for too few times. outliers: number of times outside usual_ms.
 
     usual_ms: three interquartile ranges around the quartiles, both ends included.
     """
@@ -39,7 +39,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summarise(times_ms: Sequence[float]) -> Summary | None:
-    """Summarise a series; None for one without values."""
+    """Summarise a series of times; None for an empty series."""
     if not times_ms:
         return None
     ordered = sorted(times_ms)
@@ -71,7 +71,10 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 
 
 def drift_percent(times_ms: Sequence[float]) -> float | None:
-    """Return (second half's median / first's - 1) in percent; None below MIN_FOR_DRIFT, or for zeros."""
+    """Return the change of the median time from the first half to the second, in percent.
+
+    None for fewer than MIN_FOR_DRIFT times, or a median of zero.
+    """
     if len(times_ms) < MIN_FOR_DRIFT:
         return None
     half = len(times_ms) // 2
@@ -80,7 +83,7 @@ def drift_percent(times_ms: Sequence[float]) -> float | None:
 
 
 def drifting(drift_percent: float | None) -> bool | None:
-    """Whether the drift exceeds the limit; None for an unknown drift."""
+    """Whether the drift exceeds its limit; None if the drift is unknown."""
     return None if drift_percent is None else abs(drift_percent) > DRIFT_LIMIT_PERCENT
 
 

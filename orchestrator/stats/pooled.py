@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Final
 
 LEAST_VARIANCE: Final = 1e-4**2
-"""Launches agree to 0.01 % at best: equal values are a coarse clock."""
+"""Least variance of log rates: launches agree to 0.01 % at best, so equal values only show a coarse clock."""
 _NEWTON_STEPS: Final = 50
 
 
@@ -54,13 +54,13 @@ def shrunk(own: Sequence[Variance]) -> list[Variance]:
 
 
 def common(own: Sequence[Variance]) -> Variance:
-    """Return the variance to expect of a cell with too few launches. own: variances of other cells."""
+    """Return the variance to expect of a cell that has too few launches to show its own. own: those of other cells."""
     value, weight = _prior(own) if len(own) > 1 else (own[0].value, own[0].degrees)
     return Variance(value, min(weight, math.fsum(variance.degrees for variance in own)))
 
 
 def _prior(own: Sequence[Variance]) -> tuple[float, float]:
-    """Return the cells' common variance and its degrees: infinite if variances differ by chance alone."""
+    """Return the common variance of cells, and its degrees of freedom: infinite if cells differ by chance alone."""
     logs = [
         math.log(variance.value) - digamma(variance.degrees / 2) + math.log(variance.degrees / 2) for variance in own
     ]

@@ -9,7 +9,7 @@ from orchestrator.stats import pooled
 
 LEAST_SESSIONS: Final = 3
 _PRIOR_DEGREES: Final = 4.0
-"""Three sessions say little: the prior counts as much as five of them."""
+"""Weight of the prior, as degrees of freedom: it counts as much as five sessions, because three say little."""
 _Cell = TypeVar("_Cell")
 
 

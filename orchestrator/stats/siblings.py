@@ -22,10 +22,10 @@ from orchestrator.stats.pooled import LEAST_VARIANCE
 
 MOST_LAUNCHES: Final = 7
 LEAST_GPUS: Final = 4
-"""With three, the median of the others lies between two, and the slow one is inconclusive."""
+"""Fewest identical GPUs to compare. With three, the median of two others is a mean, and a slow GPU is inconclusive."""
 ALPHA: Final = 0.05
 _MAY_BE_OFF: Final = 0.7
-"""Share of the interval's half-width by which one in eight effects is further from the margin."""
+"""Share of its interval's half-width by which an effect may be further from the margin (one in eight effects is)."""
 _Key = TypeVar("_Key")
 
 
@@ -102,8 +102,9 @@ class Effect:
 
 @dataclass(frozen=True, kw_only=True)
 class Sibling:
-    """Verdict of one GPU. p: after Holm over the GPUs. alone: effect in each cell; slow_cells: in slow ones.
+    """Verdict of one GPU. p: p-value of its deficit, after Holm over the GPUs. why: the reason, as text.
 
+    effects: effect by bound. alone: effect in each cell. slow_cells: effect in cells that are slow by themselves.
     ratio, low, high: relative rate over all cells of the GPU, with the 90 % interval. wanted: further launches of each
     cell that should give a verdict. in_question: cells whose launches would help to settle a SUSPECT. faster: the
     faster GPUs of a SPLIT node.
@@ -151,8 +152,8 @@ class _Effects(NamedTuple):
 def judge(cells: Sequence[SiblingCell], margins: Mapping[Bound, float], judgements: int = 1) -> tuple[Sibling, ...]:
     """Return a verdict for each GPU, sorted by name. Raises ValueError unless rates are above 0.
 
-    margins: shares (0.05). Cells of fewer than four GPUs, or without a repetition, are excluded. judgements: number of
-    such judgements of these GPUs, by which each p is multiplied.
+    margins: shares (0.05). Cells of fewer than four GPUs, or with a single launch, are excluded. judgements: number of
+    calls that judge the same GPUs, by which each p is multiplied.
     """
     every = [_ratios(cell, margins[cell.bound]) for cell in cells]
     effects = _of_gpus([one for one in every if any(len(own) > 1 for own in one.by_gpu.values())], margins)
@@ -187,7 +188,7 @@ def _log(cell: SiblingCell, gpu: str, rate: float) -> float:
 def _ratios(cell: SiblingCell, margin: float) -> _Ratios:
     """Return, for each GPU in a cell, the log of its rates over the median of the others.
 
-    Excluded are GPUs that waited for the host, and those with too few siblings that did not wait, unless the latter are
+    Excluded are GPUs that waited for the host. A GPU with too few siblings that did not wait is only included if it is
     slow.
     """
     logs = {gpu: [_log(cell, gpu, rate) for rate in own] for gpu, own in cell.rates.items() if own}
@@ -233,7 +234,7 @@ def _of_gpus(ratios: Sequence[_Ratios], margins: Mapping[Bound, float]) -> dict[
 
 
 def _margin_alone(margin: float, gpus: int, cells: int) -> float:
-    """Return the margin for a cell judged alone: wider, because the worst of many cells is far out by chance."""
+    """Return the margin for a cell that is judged alone: wider, because by chance one of many cells differs a lot."""
     tail = NormalDist()
     return margin * tail.inv_cdf(1 - ALPHA / (gpus * cells)) / tail.inv_cdf(1 - ALPHA / gpus)
 
@@ -303,7 +304,10 @@ def _sibling(gpu: str, own: _Effects, p: float, tests: int) -> Sibling:
 
 
 def _split(found: Mapping[str, Sibling], faster: Collection[str]) -> dict[str, Sibling]:
-    """Return SPLIT for the faster GPUs and the rest, if the rest are more; else {}. A STRAGGLER is in neither."""
+    """Return the verdict SPLIT for the `faster` GPUs and the others, if the others are more; else {}.
+
+    GPUs that are a STRAGGLER keep their verdict.
+    """
     slower = {gpu for gpu, one in found.items() if gpu not in faster and one.verdict is not SiblingVerdict.STRAGGLER}
     if not faster or len(slower) <= len(faster):
         return {}
@@ -326,7 +330,7 @@ def _ratio(sibling: Sibling) -> float:
 
 
 def _wanted(effect: Effect) -> int:
-    """Return the further launches until the interval should exclude the margin; 0 if that takes too many."""
+    """Return how many further launches should move the interval off the margin; 0 if too many would be needed."""
     gap = abs(math.log(effect.ratio) - math.log1p(-effect.margin))
     reach = math.log(effect.ratio / effect.low)
     if effect.launches * (reach / (gap + _MAY_BE_OFF * reach)) ** 2 > MOST_LAUNCHES:

@@ -19,7 +19,7 @@ from orchestrator.stats.drift import ENDS
 
 LEAST_LOSS: Final = 0.005
 HOTTER_C: Final = 3.0
-"""NVML reports whole degrees, and a fan changes a GPU by one or two."""
+"""Degrees Celsius from which a GPU became hotter. NVML reports whole degrees, and a fan changes them by one or two."""
 CAPPED_SHARE: Final = 0.5
 _MOST_OF_IT: Final = 0.5
 
@@ -53,7 +53,7 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class Why:
-    """A reason and its text. per_clock_percent: change of the work per clock cycle."""
+    """A reason and its text. per_clock_percent: change of the work per clock cycle in percent; None if unknown."""
 
     reason: Reason
     words: str
@@ -102,7 +102,7 @@ def _why_the_clock(early: Reading, late: Reading) -> tuple[Reason, str]:
 
 
 def typical(readings: Sequence[Reading]) -> Reading:
-    """Return the median of each field over the readings that know it. At least one reading."""
+    """Return the median of each field over the readings in which it is not None. Needs at least one reading."""
     return Reading(
         rate=median(reading.rate for reading in readings),
         clock_mhz=median_of(reading.clock_mhz for reading in readings),

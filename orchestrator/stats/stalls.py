@@ -13,12 +13,12 @@ from typing import Final
 from protocol.result import Block, Result
 
 LEAST_NS: Final = 5_000_000_000
-"""A block of a burn-in lasts 0.25 s, a pause between two load steps 1 s."""
+"""Least length of a stall. In a burn-in, a block lasts 0.25 s, and a pause between two load steps 1 s."""
 TIMES: Final = 10
-"""Multiple of the fastest iteration that is still work: steps of the memory test differ by 8."""
+"""Only an iteration of more than TIMES the fastest one is a stall. Steps of the memory test differ by a factor of 8."""
 
 Span = tuple[int, int]
-"""Start and end in monotonic nanoseconds."""
+"""A period: (start, end) in monotonic nanoseconds."""
 
 
 def stalls(result: Result) -> tuple[Span, ...]:

@@ -14,7 +14,7 @@ _PRECISION: Final = 1e-12
 
 
 def tail(t: float, degrees: float) -> float:
-    """Return the probability of a value above `t`. Raises ValueError for degrees not above zero."""
+    """Return the probability of a value above `t`. degrees: of freedom. Raises ValueError if not above zero."""
     if not degrees > 0:
         raise ValueError(f"Student's t needs degrees of freedom above zero, got {degrees}")
     whole = degrees + t * t

@@ -25,19 +25,19 @@ from orchestrator.stats.pooled import Variance
 from orchestrator.stats.siblings import ALPHA, holm
 
 MOST_LAUNCHES: Final = 100
-"""Most recommended launches: differences from day to day are larger than what more would show."""
+"""Most launches per run to recommend: more would only show differences smaller than those from day to day."""
 LEAST_LAUNCHES: Final = 3
-"""Fewest launches a side for a verdict without a prior: two underestimate their spread too often."""
+"""Fewest launches of each run for a verdict without a prior: two underestimate their spread too often."""
 LARGEST_UNSEEN: Final = 0.1
-"""Largest change of NO CHANGE SEEN; towards faster the prior, if that is larger."""
+"""Largest change, as a share, with the verdict NO CHANGE SEEN. Towards faster it is the prior, if that is larger."""
 _WIDEST_UNSEEN: Final = 0.25
-"""Difference of logarithms, a slow-down of 22 %: cells with a larger possible slow-down are INCONCLUSIVE."""
+"""If a slow-down of more than 22 % is possible (this difference of logarithms), a cell is INCONCLUSIVE."""
 _POWER: Final = 0.8
 _ALPHA_CELLS: Final = 0.0005
-"""Error probability after Holm: 1 % if spreads vary by cell or have two modes [sim, docs/method-reference.md]."""
+"""Error probability after Holm's correction; really 1 % if spreads vary by cell [sim, docs/method-reference.md]."""
 _ALPHA_GROUP: Final = 0.008
 _ALPHA_UNSTEADY: Final = 0.004
-"""Error probability after Holm, of which half is slower: with all cells together 1 % at most."""
+"""Error probability after Holm's correction for unsteady cells, half of it for SLOWER: 1 % at most for all cells."""
 _MOST_DEGREES: Final = 1e6
 
 
@@ -88,7 +88,7 @@ class Pair:
 
     @property
     def needs_prior(self) -> bool:
-        """Whether the launches are too few, or too unsteady, to show their spread."""
+        """Whether the launches are too few or too unsteady to show their spread, so that the prior is needed."""
         return not self.trusted or self.launches < LEAST_LAUNCHES
 
 
@@ -158,12 +158,12 @@ def judge(pairs: Sequence[Pair]) -> list[Judged]:
 
 
 def _beyond(pair: Pair, variances: Sequence[Variance]) -> float:
-    """Return the p of a change beyond the margin: the largest, because each of the variances must show it."""
+    """Return the p-value of a change beyond the margin: the largest over the variances, each of which must show it."""
     return max(_estimate(pair, one).chance(_bound(pair.margin)) for one in variances)
 
 
 def without_verdict(pair: Pair, wanted: int) -> Judged:
-    """Return an INCONCLUSIVE pair with its ratio. wanted: as in Judged. Raises ValueError for rate 0."""
+    """Judge a pair INCONCLUSIVE, with its ratio but no interval. wanted: as in Judged. Raises ValueError for rate 0."""
     return Judged(verdict=ChangeVerdict.INCONCLUSIVE, ratio=math.exp(pair.log_ratio), wanted=wanted)
 
 
@@ -193,7 +193,7 @@ def _group_mean(pairs: Sequence[Pair], estimate: _Estimate | None, *, shown: boo
 
 
 def _of_mean(pairs: Sequence[Pair]) -> _Estimate | None:
-    """Return the mean log ratio of cells; None if a cell has no variance. More cells do not average sessions out.
+    """Return the mean log ratio of cells; None if a cell has no variance. More cells do not reduce that of sessions.
 
     Each cell counts with its own variance where it can, because pooled variances depend on each other.
     """
@@ -250,7 +250,7 @@ def _own(pair: Pair) -> Variance | None:
 
 
 def _of_launches(pairs: Sequence[Pair]) -> list[tuple[Variance, ...]]:
-    """Return each pair's variances of a launch: by prior and by launches if neither is enough; () if unknown."""
+    """Return the variances of a launch for each pair: one, two if neither prior nor launches suffice, () if unknown."""
     found: dict[int, tuple[Variance, ...]] = {}
     for prior in dict.fromkeys(pair.prior for pair in pairs):
         found |= _of_one_prior({index: pair for index, pair in enumerate(pairs) if pair.prior == prior}, prior)
@@ -322,7 +322,7 @@ def _judged(pair: Pair, estimate: _Estimate, p: float, tests: int, *, changed: b
 
 
 def _most_unseen(pair: Pair) -> float:
-    """Return the widest half-interval that still excludes a large change. Launches of its own need no prior's width."""
+    """Return the largest half-width of an interval that still excludes a large change. With a prior it may be wider."""
     if not pair.needs_prior:
         return _WIDEST_UNSEEN
     of_one = math.sqrt(2 * ((pair.prior or 0.0) ** 2 + pair.session**2))
@@ -348,7 +348,10 @@ def _verdict(pair: Pair, log_ratio: float, narrow: float, p: float, *, unseen: b
 
 
 def _wanted(estimate: _Estimate, tests: int, pair: Pair) -> int | None:
-    """Return the launches per run that should give a verdict, with 80 % power; None: too many, 0: none helps."""
+    """Return the launches per run that should give a verdict, with 80 % power; None: too many, 0: none helps.
+
+    tests: number of cells over which Holm's correction goes.
+    """
     if not pair.trusted:
         return 0
     if pair.launches < LEAST_LAUNCHES and pair.prior is not None:

@@ -38,7 +38,10 @@ def default_cache(environment: Mapping[str, str], uid: int) -> Path:
 
 
 def require_writable(configuration: Configuration, settings: LayeredSettings, *, make: bool) -> None:
-    """Check that reports, runs, weights and temporary files can be written. make: make folders. Raises ConfigError."""
+    """Check that reports, runs, weights and temporary files can be written. Raises ConfigError.
+
+    make: make missing folders. settings: tell which option set a folder, for errors.
+    """
     temporary_files.require()
     origin = settings.origin("output.path", "-o/--output")
     require_place(Path(configuration.output_path), configuration.formats, origin, make=make)
@@ -52,7 +55,7 @@ def require_writable(configuration: Configuration, settings: LayeredSettings, *,
 
 
 def require_place(output: Path, formats: Iterable[ReportFormat], origin: str, *, make: bool) -> None:
-    """Check that a report can be written to `output`. Raises ConfigError, which names the option `origin`."""
+    """Check that a report can be written to `output`. make: make its folder. Raises ConfigError, naming `origin`."""
     for place in (output, *(target(output, kind) for kind in formats)):
         require_name(place, origin)
         if safe_read.is_folder(place):
@@ -69,9 +72,9 @@ def require_file(path: Path, origin: str) -> None:
 
 
 def require_name(path: Path, origin: str) -> None:
-    """Check that `path` and its temporary name may be files. Raises ConfigError, which names the option `origin`.
+    """Check that `path` may be the name of a file. Raises ConfigError, which names the option `origin`.
 
-    Devices are refused, because as root a report would replace /dev/null.
+    Its longer temporary name must be valid, too. Devices are refused, because as root a report would replace /dev/null.
     """
     if not plain_text.is_text(path):
         raise ConfigError(f"{origin}: {plain_text.escaped(path)}: {plain_text.NO_TEXT}")
@@ -172,12 +175,12 @@ def existing_run(name: str | None, runs: str) -> RunPaths:
 
 
 def in_order(runs: Path) -> list[Path]:
-    """Return the folders of the runs in the folder `runs`, the newest last."""
+    """Return the folders of all runs in the folder `runs`, the newest run last."""
     return [config.parent for config in sorted(runs.glob("*/run.yaml"), key=_begun)]
 
 
 def require_ours(paths: RunPaths) -> None:
-    """Check that this user can resume the run in this folder. Raises RunFolderError."""
+    """Check that this user may write what `resume` writes into the folder of the run. Raises RunFolderError."""
     if not plain_text.is_text(place := paths.folder.resolve()):
         raise RunFolderError(f"{plain_text.escaped(place)}: {plain_text.NO_TEXT}")
     if os.statvfs(paths.folder).f_flag & os.ST_RDONLY:

@@ -140,7 +140,7 @@ def read(path: Path) -> tuple[Record, ...]:
 
 
 def reserve_of(path: Path) -> Path:
-    """Return the path of the file of reserved space beside a journal."""
+    """Return the path of the file that reserves disk space for the journal at `path`."""
     return path.with_suffix(".reserve")
 
 
@@ -170,7 +170,7 @@ def write_durably(path: Path, data: bytes, move: Callable[[Path, Path], object] 
 
 
 def write_parts_durably(path: Path, parts: Iterable[bytes], move: Callable[[Path, Path], object] = Path.rename) -> None:
-    """Write parts to `path` as `write_durably` does, while they are generated. If that fails, no file is left."""
+    """Write `parts` to `path` as `write_durably` does, each as it is generated. After a failure no file is left."""
     unfinished = temporary(path, os.getpid())
     try:
         with unfinished.open("wb") as file:
@@ -188,7 +188,7 @@ def write_parts_durably(path: Path, parts: Iterable[bytes], move: Callable[[Path
 
 
 def temporary(path: Path, pid: int) -> Path:
-    """Return the temporary name of a file that a process writes to `path`."""
+    """Return the temporary name of the file that the process `pid` writes before it renames it to `path`."""
     return path.with_name(f".{path.name}.{pid}.tmp")
 
 
@@ -240,7 +240,7 @@ def _body_at(data: bytes, offset: int, sequence: int) -> bytes | None:
 
 
 def _later_record(data: bytes, start: int, sequence: int) -> bool:
-    """Whether an intact header follows `start`. If so, the damage is not just an incomplete last record."""
+    """Whether a later record's intact header follows `start`: then damage is not just an incomplete last record."""
     for offset in range(start, len(data) - _PREFIX + 1):
         header = data[offset : offset + _HEADER.size]
         (check,) = _HEADER_CRC.unpack_from(data, offset + _HEADER.size)

@@ -84,7 +84,7 @@ def holder(paths: RunPaths) -> Holder | None:
 
 
 def life(of: Holder) -> Life:
-    """Return whether the process `of` lives; ELSEWHERE if it is on another host or in another container."""
+    """Return whether the process `of` lives; ELSEWHERE if it is on another host or in another container, unseen."""
     here = myself()
     if of.hostname != here.hostname and of.boot_id != here.boot_id:
         return Life.ELSEWHERE

@@ -3,7 +3,7 @@
     Header                          once, when the run is made
     Segment                         a process starts to work on the run (at first, and at each resume)
     ZygoteStarted                   the cost of the shared start-up
-    Start  Spawned  End  Left       an attempt: intended, running, over, its process gone
+    Start  Spawned  End  Left       an attempt (launch): intended, running, over, its process gone
     Beside                          another process computed on the GPU of an attempt, which was allowed
     Foreign                         another process came to a GPU, or left it
     ClockSet                        the host's time of day jumped
@@ -32,7 +32,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Header(_Record, frozen=True, kw_only=True):
-    """The identity of the run. The hashes are the beginnings of the SHA-256 of plan.json and run.yaml.
+    """The identity of the run. plan_hash, config_hash: beginnings of the SHA-256 of plan.json and run.yaml.
 
     config_hash: empty in runs of earlier versions.
     """
@@ -74,7 +74,7 @@ class ZygoteStarted(_Record, frozen=True, kw_only=True):
 
 
 class Start(_Record, frozen=True, kw_only=True):
-    """An attempt begins. attempt: its number among the attempts at the cell, counted from 1 over all rounds."""
+    """An attempt begins. launch: its number in the run. attempt: its number, from 1, among all attempts at the cell."""
 
     launch: int
     cell: str
@@ -169,7 +169,7 @@ class Quarantine(_Record, frozen=True, kw_only=True):
 
 
 class Skipped(_Record, frozen=True, kw_only=True):
-    """No more launches of a model are made, because of earlier failures. only: workload or size; empty: all."""
+    """No more launches of a model are made, because of earlier failures. only: the skipped part; empty: all of it."""
 
     model: str
     only: str = ""
@@ -204,7 +204,7 @@ class StopRequest(_Record, frozen=True, kw_only=True):
 
 
 class Finished(_Record, frozen=True, kw_only=True):
-    """A session ends. interrupted: launches remain, because of `reason`. broken: gpubench itself failed."""
+    """A session ends. interrupted: launches remain, for the given `reason`. broken: gpubench itself failed."""
 
     at_ns: int
     interrupted: bool

@@ -1,4 +1,7 @@
-"""Where a run's reports are: in its folder, and at -o. The report at -o belongs to a moved run, but not to a copy."""
+"""Where a run's reports are: in its folder, and at the path of -o.
+
+A run whose folder was moved still owns the report at -o. A copy of the folder does not.
+"""
 
 import filecmp
 from collections.abc import Collection
@@ -34,7 +37,7 @@ def shown(stored: StoredRun, paths: RunPaths, fresh: Collection[Path] = ()) -> t
 
 
 def home(stored: StoredRun) -> Path:
-    """Return the folder in which the run was made."""
+    """Return the folder in which the run was made; it may have been moved since."""
     return Path(stored.configuration.runs_folder) / stored.run_id
 
 

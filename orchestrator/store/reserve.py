@@ -13,7 +13,7 @@ SIZE_BYTES: Final = 16 * 1024
 
 _ASKED_BYTES: Final = 4096
 _FIRST_BYTES: Final = 64 * 1024
-"""Space for the reserve, the journal, the lock, and the logs of the first processes."""
+"""Bytes for the first files of a run: reserve, journal, lock, and the logs of the first processes."""
 
 
 class Reserve:
@@ -30,7 +30,7 @@ class Reserve:
         asked.unlink()
 
     def give_up(self) -> None:
-        """Release the reserved space. A second call does nothing."""
+        """Delete the reserved space, so that a record can be written. A second call does nothing."""
         remove(self._path)
 
 

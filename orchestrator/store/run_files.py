@@ -21,10 +21,10 @@ from orchestrator.system import safe_read
 from protocol.paths import RunPaths
 
 MAX_RUN_BYTES: Final = 16 * 1024 * 1024
-"""Limit of run.yaml. 17 models and eight GPUs take 30 KB."""
+"""Largest run.yaml to read, in bytes. 17 models and eight GPUs take 30 KB."""
 _HASH_DIGITS: Final = 16
 MAX_PLAN_BYTES: Final = 128 * 1024 * 1024
-"""Limit of plan.json, read within 3 GB of memory. 20,000 cells with three launches take 10 MB."""
+"""Largest plan.json to read, in bytes, which takes 3 GB of memory. 20,000 cells with three launches take 10 MB."""
 
 
 def store(stored: StoredRun, paths: RunPaths) -> None:

@@ -15,11 +15,11 @@ _ROOT: Final = Path("/sys/fs/cgroup")
 _OWN: Final = Path("/proc/self/cgroup")
 _VMSTAT: Final = Path("/proc/vmstat")
 _UNLIMITED_BYTES: Final = 1 << 60
-"""Version 1 writes the largest multiple of a page for "no limit", which is larger than this."""
+"""A limit of memory above this means "no limit", for which version 1 writes the largest multiple of a page."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The tightest limit of each kind; None without a limit. cores: CPU seconds per second."""
+    """The tightest limit of each kind; None without a limit. cores: CPU seconds per second. processes: and threads."""
 
     memory_bytes: int | None = None
     cores: float | None = None
@@ -61,7 +61,7 @@ def _tightest(root: Path, own: Path, controller: str, read: Callable[[Path], T |
 
 
 def _folders(root: Path, own: Path, controller: str) -> Iterator[Path]:
-    """Yield the folders of our control groups, ours first. In a container only `root` may exist."""
+    """Yield the folders of this process's control group and its ancestors. In a container only `root` may exist."""
     for line in host.text(own).splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):

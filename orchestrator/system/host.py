@@ -55,7 +55,7 @@ def age_s(pid: int | None = None) -> float:
 
 
 def text(path: Path) -> str:
-    """Read a file of the kernel; empty if it cannot be read."""
+    """Return the text of a file of the kernel; empty if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -25,7 +25,7 @@ _FALLOC_FL_PUNCH_HOLE: Final = 2
 
 
 def hold_below_cap(path: Path) -> None:
-    """Remove the middle of a file above CAP_BYTES from the disk, while its process may be writing to the file."""
+    """If a file exceeds CAP_BYTES, free the disk space of its middle, while a process may be writing to the file."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -48,7 +48,7 @@ class RunLogs:
         self.bytes = sum(path.stat().st_size for path in paths.of_processes("std*.log"))
 
     def compact(self, path: Path) -> None:
-        """Shorten the log of an ended process; to a few kilobytes if the other logs take ALL_BYTES."""
+        """Shorten the log of an ended process; to a few kilobytes if the other logs take ALL_BYTES together."""
         if self.bytes < ALL_BYTES:
             compact(path, CAP_BYTES, _HEAD_BYTES, _TAIL_BYTES)
         else:
@@ -78,7 +78,7 @@ def compact(path: Path, cap: int = CAP_BYTES, head: int = _HEAD_BYTES, tail: int
 
 
 def phase_reached(path: Path, otherwise: Phase) -> Phase:
-    """Read the phase in the file at `path`; return `otherwise` if there is no file."""
+    """Return the phase that a worker wrote to the file at `path`; `otherwise` if there is no such file."""
     try:
         return Phase(path.read_text(encoding="ascii"))
     except (OSError, ValueError):

@@ -148,7 +148,7 @@ def holds(pid: int, folder: Path) -> bool:
 
 
 def signal_same(pid: int, ticks: int, number: signal.Signals) -> bool:
-    """Send a signal to any process, if PID and start time are still the same. Return whether it was sent.
+    """Send a signal to a process if its start time is still `ticks`, so that it is the same one. Return if it was sent.
 
     Raises PermissionError for a process of another user.
     """

@@ -21,7 +21,7 @@ from protocol import codec
 from protocol.messages import Fork, FromZygote, LaunchSpec, Prepare
 
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
-"""Loaded before a fork, at which another thread may hold the lock of the loader."""
+"""The C library, loaded early: in a forked process the loader's lock may be held by a thread that is gone."""
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _CONTROL_FD: Final = 3
@@ -37,7 +37,7 @@ ONE_THREAD: Final = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
-"""Read by libraries at import: the zygote must be single-threaded when it forks."""
+"""Environment variables that keep libraries from starting threads: the zygote must be single-threaded to fork."""
 _COMPILED: Final = "TORCHINDUCTOR_CACHE_DIR"
 
 
@@ -80,7 +80,7 @@ def _in_checkout() -> bool:
 
 
 def child_environment(extra: dict[str, str]) -> dict[str, str]:
-    """Return our environment and `extra`, for a child started with -P: even in a checkout it finds our packages."""
+    """Return our environment plus `extra` for a Python child started with -P, which then finds our packages."""
     environment = {**os.environ, **extra}
     if _in_checkout():  # an installed root in PYTHONPATH would put site-packages before the standard library
         paths = [str(rooms_root()), *filter(None, [environment.get("PYTHONPATH")])]
@@ -106,7 +106,7 @@ def environment_of_workers(cache: Path, defaults: Mapping[str, str] | None = Non
 
 
 def start_module(module: str, *, log: Path, environment: dict[str, str], control: socket.socket) -> int:
-    """Start `python -P -m module` in its own session. control: socket, its descriptor 3. Return the PID."""
+    """Start `python -P -m module` in its own session. control: socket that it gets as descriptor 3. Return the PID."""
     with _opened(os.devnull, os.O_RDONLY) as null, _opened(log, _APPENDED) as output:
         return _start(module, environment, stdin=null, output=output, control=control.fileno())
 

@@ -36,7 +36,7 @@ class StopSignals:
         return self._reader
 
     def spare(self, requests: float) -> None:
-        """Only count the next `requests` stop requests; the one after them raises KeyboardInterrupt."""
+        """From now on only count the next `requests` stop requests; the one after them raises KeyboardInterrupt."""
         self._spared = self.requests + requests
 
     def clear(self) -> None:
@@ -71,7 +71,7 @@ class StopSignals:
 
 
 def begin() -> None:
-    """Let a stop request end the program at once, with a message. SIGHUP and ignored signals stay ignored."""
+    """From now on a stop request ends the program at once, with a message. SIGHUP and ignored signals are ignored."""
     for number, action in ((signal.SIGINT, _end), (signal.SIGTERM, _end), (signal.SIGHUP, signal.SIG_IGN)):
         if signal.getsignal(number) is not signal.SIG_IGN:
             _FOUND[number] = signal.signal(number, action)

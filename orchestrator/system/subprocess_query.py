@@ -21,12 +21,12 @@ from orchestrator.system import process_end, process_start
 T = TypeVar("T")
 
 _PATIENCE_S: Final = 2.0
-"""Patience for each step of ending a hang: SIGTERM, SIGKILL."""
+"""Seconds to wait after each step of ending a process that hangs: SIGTERM, SIGKILL."""
 _CHUNK_BYTES: Final = 64 * 1024
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
-    """No answer. seconds: how long the process hung, None if it ended. end: how it ended. last_line: of its output."""
+    """No answer came. seconds: how long the process hung, None if it ended. end: how it ended. last_line: of output."""
 
     seconds: float | None = None
     end: str = ""

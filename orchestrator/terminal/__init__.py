@@ -15,7 +15,7 @@ from orchestrator.terminal.outlet import Outlet
 from orchestrator.terminal.plain import Plain
 
 SILENT: Final = 2
-"""How often --quiet is given for a display that shows nothing."""
+"""If --quiet is given this often, the display shows nothing."""
 
 
 def make(*, quiet: int, verbose: bool, log_format: str, stream: TextIO) -> Display:
@@ -35,7 +35,7 @@ def make(*, quiet: int, verbose: bool, log_format: str, stream: TextIO) -> Displ
 
 
 class Silent:
-    """Shows nothing: the exit code and the report say it all."""
+    """Display that shows nothing."""
 
     def show(self, snapshot: Snapshot) -> None:
         """Show nothing."""

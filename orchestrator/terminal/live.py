@@ -72,6 +72,6 @@ class LiveDisplay:
         return Group(*texts, Text(total, style="bold", no_wrap=True, overflow="crop"))
 
     def _fit(self) -> None:
-        """Follow the terminal's size, less one column: some terminals wrap when the last column is written."""
+        """Adapt to the terminal's size, minus one column: some terminals wrap when the last column is written."""
         size = self._outlet.size
         self._console.size = (max(size.columns - 1, 20), size.lines)

@@ -39,7 +39,7 @@ def launch_words(cell: str, batch_size: int | None, attempt: int, *, verbose: bo
 
 
 def device_line(line: DeviceLine, width: int, *, ascii_only: bool) -> str:
-    """Describe a device in at most `width` columns; in narrow ones, readings are dropped from the right."""
+    """Describe a device and its work in at most `width` columns. Readings are dropped from the right to fit."""
     label = fitted(plain(line.label), 6)
     if line.cell is None:
         return f"{label}  {plain(line.note) or 'idle'}"[:width]
@@ -58,7 +58,7 @@ def device_line(line: DeviceLine, width: int, *, ascii_only: bool) -> str:
 
 
 def total_line(snapshot: Snapshot, width: int, *, ascii_only: bool) -> str:
-    """Describe the run in at most `width` columns."""
+    """Describe the progress of the run in one line of at most `width` columns."""
     head = _launches(snapshot)
     tail = [f"{snapshot.failed} failed", f"elapsed {duration(snapshot.elapsed_s)}", _eta(snapshot)]
     room = width - len(head) - sum(len(word) + 2 for word in tail) - 2

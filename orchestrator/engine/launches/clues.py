@@ -17,13 +17,16 @@ from protocol.failure import Category, Failure
 from protocol.messages import Sample
 
 _LOOKED_AT_BYTES: Final = 64 * 1024
-"""Part of the end of stderr that is searched for a traceback."""
+"""Number of bytes at the end of stderr that are searched for a traceback."""
 _OURS: Final = "worker."
 _RAISED_FROM: Final = "\n\nThe above exception was the direct cause of the following exception:\n"
 
 
 def with_clues(failure: Failure, live: Live, sample: Sample | None, xids: str) -> Failure:
-    """Return the failure with clues added to the worker's own evidence. The failure of a requested stop gets none."""
+    """Return the failure with clues added to the worker's own evidence; unchanged for a requested stop.
+
+    sample: newest reading of the GPU. xids: errors of its driver during the launch, as text.
+    """
     if failure.category is Category.STOPPED:
         return failure
     launch = live.launch

@@ -88,7 +88,7 @@ class Fleet:
         yield from self._apply(live, lifecycle.Born(), now)
 
     def not_born(self, token: str, category: Category, message: str, now: float) -> Iterator[Happening]:
-        """Give up a requested process that will never exist. category, message: of the failure."""
+        """Give up a requested process that will never exist. category, message: those of the resulting failure."""
         if (live := self.live.get(token)) is not None:
             failure = Failure(category=category, message=message, phase=live.launch.phase)
             yield from self._apply(live, lifecycle.NotBorn(failure), now)
@@ -146,7 +146,7 @@ class Fleet:
                 yield from self._apply(live, lifecycle.Stop(failure, immediately, grace_s), now)
 
     def unreachable(self, reason: str, now: float) -> Iterator[Happening]:
-        """End processes that have not reported yet: the socket that they would connect to is gone."""
+        """End processes that have not connected yet, because the socket is gone. reason: text of their failure."""
         for live in tuple(self.live.values()):
             if live.launch.status in (lifecycle.Status.REQUESTED, lifecycle.Status.BORN):
                 failure = Failure(category=Category.START_FAILED, message=reason, phase=Phase.START)
@@ -157,7 +157,7 @@ class Fleet:
         return min((live.begun for live in self.live.values() if live.pid is None), default=float("inf"))
 
     def hold_logs(self) -> None:
-        """Keep every log file below its cap."""
+        """Shorten every log file of a running launch that exceeds its size limit."""
         for live in self.live.values():
             log_files.hold_below_cap(live.paths.stdout)
             log_files.hold_below_cap(live.paths.stderr)
@@ -257,7 +257,7 @@ class Fleet:
             yield from self._end_siblings(live, event, now)
 
     def _end_siblings(self, live: Live, event: lifecycle.Event, now: float) -> Iterator[Happening]:
-        """Stop the other processes of the launch, which would hang. Their own failures are kept."""
+        """Stop the other processes of the launch of `live`, which would hang. Their own failures are kept."""
         failure = live.outcome if isinstance(live.outcome, Failure) else live.launch.cause
         assert failure is not None
         stop = event if isinstance(event, lifecycle.Stop) else lifecycle.Stop(failure)

@@ -73,7 +73,10 @@ def _merged(members: Sequence[MemberEnd], results: Sequence[Result]) -> Result:
 
 
 def _hung(members: Sequence[MemberEnd], rank: int, failure: Failure) -> tuple[int, Failure]:
-    """Return rank and failure of the process that made the others wait. `rank`, with `failure`, waited first."""
+    """Return rank and failure of the process that made the others wait.
+
+    rank, failure: of the process that first failed by waiting in vain.
+    """
     absent = _absent(members)
     if absent is None:
         failure = msgspec.structs.replace(failure, message=f"{failure.message}; not attributable to one device")

@@ -22,7 +22,7 @@ from protocol.messages import Deadlines, Measurement
 from protocol.result import Result
 
 DRAIN_S: Final = 1.0
-"""The last message may arrive after the death: the pidfd was first in 4 of 600 launches."""
+"""Seconds to wait for a process's last message after its death: the death was noticed first in 4 of 600 launches."""
 UNKILLABLE_S: Final = 60.0
 TERM_GRACE_S: Final = 10.0
 
@@ -42,7 +42,10 @@ class Status(enum.Enum):
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """One process of a launch. deadline: second of the loop's clock. cause: why the orchestrator ends the process."""
+    """One process of a launch. deadline: in seconds of the loop's clock. cause: why the orchestrator ends the process.
+
+    deadlines: seconds allowed for each phase. held: failure that is held back (see above). fraction: of the phase done.
+    """
 
     deadlines: Deadlines
     measurement: Measurement
@@ -64,13 +67,13 @@ class Born(msgspec.Struct, frozen=True):
 
 
 class NotBorn(msgspec.Struct, frozen=True):
-    """The process will never exist."""
+    """The process could not be made and will never exist."""
 
     failure: Failure
 
 
 class Greeted(msgspec.Struct, frozen=True):
-    """A valid Hello was received."""
+    """The worker has connected: its first message, Hello, is valid."""
 
 
 class Entered(msgspec.Struct, frozen=True):

@@ -141,7 +141,7 @@ class Link:
 
 
 _File = tuple[int, int]
-"""Device and inode."""
+"""Identity of a file: (device number, inode)."""
 
 
 def _file(path: Path) -> _File | None:

@@ -23,7 +23,8 @@ from protocol.result import Result
 class Live:
     """A process of a launch under way. Times are seconds of the loop's clock.
 
-    siblings: all processes of the launch by rank, this one included. noted: whether the loop watches the pidfd.
+    siblings: all processes of the launch by rank, this one included. begun: time of the request. oom_kills: kernel's
+    count of out-of-memory kills then, None if unknown. noted: whether the loop watches the pidfd.
     because_of_another: whether the process was ended because another one failed. over_ns: monotonic time at which the
     outcome was on disk. state: the kernel's state of the process before it was ended. entered: start of each phase in
     monotonic nanoseconds.
@@ -90,7 +91,7 @@ class Live:
 
     @property
     def measuring(self) -> tuple[int, int]:
-        """Return begin of warm-up and end of measurement (now, if it goes on), in monotonic nanoseconds."""
+        """Begin of warm-up and end of measurement (now, if it is not over), in monotonic nanoseconds."""
         begin_ns = self.entered.get(Phase.WARM_UP, self.spec.requested_ns)
         return begin_ns, self.entered.get(Phase.FINISH, time.monotonic_ns())
 

@@ -12,11 +12,14 @@ from orchestrator.engine.loop_clock import Pause
 from protocol.result import Block
 
 Span = tuple[int, int]
-"""Begin and end in monotonic nanoseconds."""
+"""A period: (begin, end) in monotonic nanoseconds."""
 
 
 def describe(pauses: Iterable[Pause], measuring: Span, blocks: Sequence[Block]) -> str:
-    """Describe how pauses of the orchestrator affect a launch, or "". measuring: from its warm-up to its end."""
+    """Explain which pause affected a launch; "" if none did. measuring: from warm-up to the end of the measurement.
+
+    pauses: of the orchestrator. blocks: of the launch.
+    """
     for pause in pauses:
         if pause.end_ns <= measuring[0] or measuring[1] <= pause.begin_ns:
             continue
@@ -29,7 +32,7 @@ def describe(pauses: Iterable[Pause], measuring: Span, blocks: Sequence[Block]) 
 
 
 def _spans(pause: Pause, measuring: Span, blocks: Sequence[Block]) -> bool:
-    """Whether a block, or the time between two blocks, is longer than usual by most of the pause.
+    """Whether the worker paused, too: a block or the time between two blocks is longer than usual by half of the pause.
 
     A slow disk may pause the orchestrator alone, for a short time. After a short pause, a block therefore only counts
     if it is longer than all others.

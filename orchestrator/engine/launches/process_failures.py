@@ -54,7 +54,10 @@ def ended(exit_: Exit | None, phase: Phase, *, host_oom_kills: bool, memory_limi
 
 
 def outside(failure: Failure, hazard: Failure | None, broken: str) -> Failure:
-    """Return the failure, caused by `hazard` if not None: a grave failure of its GPU. broken: as in `collateral`."""
+    """Return the failure of a launch with its outside cause, if it has one.
+
+    hazard: a grave failure of its GPU, which becomes the cause; None if there is none. broken: as in `collateral`.
+    """
     if hazard is None or POLICY[failure.category].hardware not in (Hardware.POINTS, Hardware.MAY):
         return collateral(failure, broken)
     ended_as = f"{failure.category}: {failure.message}"
@@ -68,7 +71,10 @@ def outside(failure: Failure, hazard: Failure | None, broken: str) -> Failure:
 
 
 def beside(failure: Failure, others: str) -> Failure:
-    """Return the failure, as contamination where `others`, foreign processes on the GPU, may have caused it."""
+    """Return the failure as CONTAMINATED if other processes on the GPU may have caused it; else unchanged.
+
+    others: description of these processes, empty if there are none.
+    """
     words = POLICY[failure.category].beside_others
     if not others or not words:
         return failure
@@ -77,7 +83,10 @@ def beside(failure: Failure, others: str) -> Failure:
 
 
 def collateral(failure: Failure, broken: str) -> Failure:
-    """Return the failure, without blame where CUDA may not have started because GPUs named in `broken` had failed."""
+    """Return the failure as DEVICE_UNAVAILABLE if CUDA may not have started because of other GPUs; else unchanged.
+
+    broken: labels of GPUs that had failed before, as text; empty without any.
+    """
     if not broken or not has_trait(failure.category, Trait.CUDA_START) or failure.phase not in BEFORE_FIRST_FORWARD:
         return failure
     message = f"{failure.message} (perhaps a consequence: {broken} failed before)"

@@ -12,9 +12,9 @@ from orchestrator.system.process_start import Zygote
 from protocol.messages import FromZygote, LaunchSpec, Ready
 
 FORK_S: Final = 10.0
-"""A fork took 35 ms at 768 MB resident; a zygote that needs this long is stopped or hangs."""
+"""Seconds after which a zygote that does not fork counts as hanging. A fork took 35 ms at 768 MB resident."""
 _STARTS: Final = 5
-"""Starts of zygotes in one run: after so many deaths another would die too."""
+"""Most starts of a zygote in one run: after so many deaths, another one would die, too."""
 
 
 class ZygoteError(Exception):
@@ -90,7 +90,7 @@ class ZygoteClient:
         return self._silence if self._silence and exit_ == Exit(code=None, signal=signal.SIGKILL) else words
 
     def hold_log(self) -> None:
-        """Keep the zygote's log file below its cap."""
+        """Shorten the zygote's log file if it exceeds its size limit."""
         log_files.hold_below_cap(self._log)
 
     def close(self) -> Exit | None:

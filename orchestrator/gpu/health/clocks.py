@@ -27,7 +27,7 @@ class ClockUse:
 
 
 def clock_use(boots: Iterable[Sequence[Sample]]) -> ClockUse:
-    """Compute the shares over the samples of each boot, ordered by time."""
+    """Compute the shares for one GPU. boots: its samples, ordered by time, in one sequence for each boot."""
     readable = [[sample for sample in samples if sample.reasons is not None] for samples in boots]
     masks = Counter([sample.reasons or 0 for samples in readable for sample in samples])
     if not masks:

@@ -11,14 +11,15 @@ from orchestrator.gpu.health.records import Deafened, HealthRecord, NodeVitals, 
 from protocol.messages import XidSeen
 
 EVENTS, KERNEL_LOG = SOURCES = ("NVML's events", "the kernel's log")
-"""Sources of the driver's errors (Xid); either is enough."""
+"""Names of the two sources of the driver's errors (Xid). To read either is enough."""
 BUSY_PERCENT: Final = 50  # utilisation from which a reading counts as under load
 
 
 @dataclass
 class Course:
-    """How the health values of one GPU, or of the machine, changed over a run. looks: number of readings.
+    """How the health values of one GPU, or of the machine, changed over a run. looks: number of readings of the values.
 
+    first, last, lowest, highest: value by name.
     rise: increase of counters, resets allowed for. busy_lowest: lowest values under load. spent_s: longest time for
     which a margin was used up (zero or less). refusals: reasons for values missing in the newest reading. broken,
     damaged: NVML's first reason that the GPU is gone, or its InfoROM damaged. unheard: source of Xids → why its Xids
@@ -135,7 +136,7 @@ def follow(records: Iterable[HealthRecord]) -> Courses:
 
 
 class _Hearing(NamedTuple):
-    """Sources of Xids that a telemetry process can or cannot read: the fields of Watch and Deafened."""
+    """Which sources of Xids a telemetry process can read. Fields: as in records.Watch."""
 
     deaf: Mapping[str, str] = {}
     unlogged: Mapping[str, str] = {}
@@ -147,7 +148,7 @@ class _Hearing(NamedTuple):
         )
 
     def mark(self, gpus: dict[str, Course]) -> None:
-        """Mark sources of Xids that cannot be read in `gpus`. The mark stays, even if a later process can read them."""
+        """Note in the Courses of `gpus` (by UUID) which sources of Xids cannot be read. Notes are never removed."""
         for uuid, why in self.unlogged.items():
             gpus.setdefault(uuid, Course()).unheard[KERNEL_LOG] = why
         for uuid, why in self.deaf.items():

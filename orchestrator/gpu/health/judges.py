@@ -1,4 +1,4 @@
-"""Judges each signal by the limits of configs/health.yaml. Pure."""
+"""Judges the health signals of a GPU (config/health_signals.py) by the limits of configs/health.yaml. Pure."""
 
 import enum
 from collections import Counter
@@ -28,7 +28,7 @@ class State(enum.StrEnum):
 
 
 class Action(enum.StrEnum):
-    """What to do, mildest first."""
+    """What to do about a GPU, mildest first."""
 
     NOTHING = ""
     RESUME = "go on with `resume`"
@@ -43,7 +43,7 @@ class Action(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Judgement:
-    """State of a signal, as judged.
+    """State of a signal as judged, and what to do.
 
     partly: judged without some of its values. If the signal is required, that is not enough for PASS.
     """
@@ -56,7 +56,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Case:
-    """The facts about one GPU.
+    """The facts about one GPU that its health signals are judged by.
 
     course: changes of its health values over the run. siblings: the same of other GPUs with this name and memory. xids:
     Xid numbers, ordered by time. failures: failures of launches by a hardware fault. accused: other failures that are
@@ -76,7 +76,7 @@ class Case:
 WELL: Final = Judgement(State.PASS)
 _ABSENT: Final = Judgement(State.NOT_APPLICABLE)
 _RESETS: Final = f"(NVML error {RESET_REQUIRED})"
-"""End of the reason that reader.py gives for a GPU that needs a reset."""
+"""How the reason that reader.py gives ends, if a GPU needs a reset."""
 
 
 def _warn(message: str, action: Action = Action.MONITOR) -> Judgement:
@@ -243,7 +243,7 @@ def _pcie_width(case: Case) -> Judgement:
 
 
 def _nvlinks(case: Case) -> Judgement:
-    """Judge the number of NVLinks by the highest of the board's number in the rules, the siblings' and its own."""
+    """Judge the lowest number of active NVLinks. Expected is the largest of configs/health.yaml, siblings and run."""
     lowest, highest = case.course.lowest["nvlinks_up"], case.course.highest["nvlinks_up"]
     others = Counter(up for sibling in case.siblings if (up := sibling.highest.get("nvlinks_up", 0)))
     usual = max(others, key=lambda up: (others[up], up), default=0)
@@ -293,4 +293,4 @@ JUDGES: Final[Mapping[str, Callable[[Case], Judgement]]] = {
     "nvlink_errors": _nvlink_errors,
     "fabric": _fabric,
 }
-"""Signal → its judge, called where the signal applies and all its values could be read."""
+"""Signal → function that judges it, called if the signal applies and all its values could be read."""

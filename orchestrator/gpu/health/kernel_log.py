@@ -25,7 +25,7 @@ _XID: Final = re.compile(rb"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)(?: GPU-I:(\d+))?(?:
 
 
 class KernelLog:
-    """The log, read as it grows. slots: PCI address → devices of the run on that GPU. gap: why records were missed."""
+    """The kernel's log, read as it grows. slots: PCI address → devices of the run. gap: why records were missed."""
 
     def __init__(self, slots: Mapping[str, Occupants], path: Path = KMSG) -> None:
         self._slots = {_slot(kernel_name(address)): there for address, there in slots.items()}

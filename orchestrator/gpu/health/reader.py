@@ -26,7 +26,7 @@ _BROKEN: Final = {
     RESET_REQUIRED: "the GPU needs a reset",
     NOT_FOUND: "NVML no longer shows the GPU",
 }
-"""Faults of the GPU. With a damaged InfoROM, the rest can still be read."""
+"""NVML's error code → fault of the GPU. With a damaged InfoROM, other values can still be read."""
 _REFUSED: Final = {
     _NOT_SUPPORTED: UNSUPPORTED,
     4: "no permission",

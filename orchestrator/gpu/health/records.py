@@ -20,9 +20,9 @@ from protocol.messages import XidSeen
 
 LOOK_NS: Final = 10_000_000_000
 UNSUPPORTED: Final = "not supported by this board or driver"
-"""NVML calls the value unsupported. Whether siblings have it decides what that means."""
+"""Reason for a missing value that NVML calls unsupported. Whether siblings have it decides what that means."""
 NOT_COUNTED: Final = "the kernel of this machine does not count them"
-"""This machine does not have the error counter."""
+"""Reason for a missing error counter: this machine does not have it."""
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True):
@@ -42,7 +42,7 @@ class Watch(_Record, frozen=True, kw_only=True):
 
 
 class Deafened(_Record, frozen=True, kw_only=True):
-    """From now on Xids of some GPUs may be missed. Fields as in Watch."""
+    """From now on, Xids of some GPUs may be missed. Fields: as in Watch."""
 
     deaf: dict[str, str]
     kernel_log: bool = True

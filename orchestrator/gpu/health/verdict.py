@@ -20,7 +20,7 @@ from orchestrator.gpu.health.judges import JUDGES, Action, Case, Judgement, Stat
 from orchestrator.gpu.health.records import LOOK_NS, NOT_COUNTED, UNSUPPORTED
 
 GAP_NS: Final = 3 * LOOK_NS
-"""Gap between two looks at a working GPU from which its readings have broken off."""
+"""Gap between two readings of a working GPU above which its readings have broken off."""
 
 
 class HealthVerdict(enum.StrEnum):
@@ -42,9 +42,9 @@ GRAVEST_FIRST: Final = (
 )
 _MILDEST_FIRST: Final = tuple(Action)
 _OF_A_SLICE: Final = frozenset({"launches"})
-"""Signals of a MIG slice itself. All others are the whole GPU's."""
+"""Names of signals that a MIG slice has for itself. All others are those of the whole GPU."""
 _OF_A_LOST_SLICE: Final = _OF_A_SLICE | {"xid"}
-"""A grave Xid takes down all slices of its GPU, with or without launches on them."""
+"""Names of signals that are judged for a slice after a grave Xid, which ends all slices of its GPU."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Opinion:
-    """A verdict, its findings, and what to do. lacking: required signals that could not be read."""
+    """A verdict on a GPU or the machine, with its findings. lacking: required signals that could not be read."""
 
     verdict: HealthVerdict
     findings: tuple[Finding, ...]
@@ -90,14 +90,14 @@ class Opinion:
 
 @dataclass(frozen=True)
 class Reaction:
-    """Whether a run quarantines a GPU for a fault, and why."""
+    """Whether the run quarantines a GPU (makes no more launches on it) for a fault, and why."""
 
     quarantine: bool
     reason: str = ""
 
 
 def reaction(numbers: Collection[int], *, broken: str = "") -> Reaction:
-    """Decide whether to quarantine a GPU. numbers: its Xids. broken: NVML's reason why it is unusable, else empty."""
+    """Decide whether to quarantine a GPU. numbers: its Xids. broken: why NVML calls it unusable, else empty."""
     if broken:
         return Reaction(quarantine=True, reason=broken)
     grave = [number for number in xids.roots(numbers) if xids.kind(number) in xids.ENDS_USE]
@@ -118,14 +118,15 @@ def of_gpu(case: Case, required: Collection[str], *, gap: str = "") -> Opinion:
 
 
 def not_applicable(note: str) -> Opinion:
-    """Return the verdict on a device without signals."""
+    """Return the verdict on a device without health signals. note: the reason."""
     return Opinion(HealthVerdict.NOT_APPLICABLE, (), Action.NOTHING, note=note)
 
 
 def of_node(course: Course, *, reboots: int, differences: Sequence[str], gpus: bool, gap: str = "") -> Opinion:
     """Return the verdict on the machine: UNKNOWN if none of its error counters was read, NOT APPLICABLE without any.
 
-    differences: in the configuration of identical GPUs. gap: why the readings are incomplete, else empty.
+    course: of its error counters. reboots: during the run. differences: in the settings of identical GPUs, as text.
+    gpus: whether the run has GPUs. gap: why the readings are incomplete, else empty.
     """
     reboot = Judgement(State.WARN, "the machine was rebooted during the run", Action.MONITOR)
     findings = [_plain("reboot", "reboots", reboot if reboots else Judgement(State.PASS))]
@@ -194,7 +195,7 @@ _COUNTERS: Final = {
     "memory_uncorrected": ("errors of the machine's memory, uncorrected", Judgement(State.FAIL, "", Action.REPLACE)),
     "memory_corrected": ("errors of the machine's memory, corrected", Judgement(State.WARN, "", Action.MONITOR)),
 }
-"""Counter of the machine → title, and judgement when it rises during the run."""
+"""Error counter of the machine → its title, and its judgement if it rises during the run."""
 
 
 def _finding(signal: Signal, case: Case, required: Collection[str]) -> Finding:

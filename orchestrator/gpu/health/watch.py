@@ -23,14 +23,14 @@ from protocol.messages import GpuBroken, XidSeen
 
 MOST_EVENTS: Final = 100  # at one tick: a dying GPU may report thousands
 MOST_KEPT: Final = 1000
-"""Errors of one GPU and kind that one telemetry process keeps. New numbers of hardware faults are always kept."""
+"""Most Xids of one GPU and kind that a telemetry process records. New numbers of hardware faults have no limit."""
 _OFTEN_NS: Final = 1_000_000_000
 _NO_INSTANCE: Final = 0xFFFFFFFF  # an error of the whole GPU
 _SAME_NS: Final = 5_000_000_000  # equal errors from NVML and the kernel's log within it are one
 
 
 class HealthWatch:
-    """Writes the health of some GPUs to a file. Raises OSError when the file cannot be opened."""
+    """Writes health records of some GPUs and the machine to a file. Raises OSError if it cannot be opened."""
 
     def __init__(self, nvml: Nvml, uuids: Iterable[str], path: Path, kernel_log: Path = KMSG) -> None:
         self._nvml = nvml
@@ -52,7 +52,7 @@ class HealthWatch:
         self._begun = False
 
     def tick(self, now_ns: int) -> tuple[XidSeen | GpuBroken, ...]:
-        """Read values if they are due. Returns new errors of GPUs. Raises OSError when they cannot be written."""
+        """Write new Xids, and values if they are due. Returns new errors of GPUs. Raises OSError if a write fails."""
         if not self._begun:
             self._begun = True
             self._hears = self._hearing()

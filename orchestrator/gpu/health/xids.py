@@ -6,7 +6,7 @@ from typing import Final
 
 
 class XidKind(enum.StrEnum):
-    """What an Xid means."""
+    """Kinds of Xids. Each value is the meaning in words."""
 
     APPLICATION = "caused by an application"
     MEMORY = "memory was repaired"
@@ -28,9 +28,9 @@ _NUMBERS: Final = {
 _KINDS: Final = {number: kind for kind, numbers in _NUMBERS.items() for number in numbers}
 
 HARDWARE: Final = frozenset({XidKind.RESET, XidKind.MACHINE, XidKind.LINK})
-"""Kinds that are a fault of the hardware, or leave it unusable: health FAIL. All others: WARN."""
+"""Kinds of Xids that are a fault of the hardware, or leave it unusable: verdict FAIL. All others: WARN."""
 ENDS_USE: Final = frozenset({XidKind.RESET, XidKind.MACHINE})
-"""Kinds after which nothing more may run on the GPU."""
+"""Kinds of Xids after which nothing more may run on the GPU."""
 
 
 def kind(number: int) -> XidKind:

@@ -80,7 +80,7 @@ class Telemetry:
         return telemetry
 
     def fileno(self) -> int:
-        """Descriptor to poll."""
+        """Return the descriptor to poll for messages of the sampler."""
         return self._channel.fileno()
 
     def receive(self) -> tuple[FromSampler, ...]:

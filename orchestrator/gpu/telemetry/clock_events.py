@@ -18,7 +18,7 @@ CLOCK_EVENT_REASONS: Final = {
 }
 POWER_CAP: Final = 0x004
 SLOWDOWN: Final = 0x008 | 0x020 | 0x040 | 0x080
-"""Heat and brakes. A software power cap is none of them: under heavy work it is how a healthy GPU runs."""
+"""Bits of NVML's reasons that invalidate a result: heat and hardware brakes. A software power cap is normal."""
 
 
 def reason_names(masks: Iterable[int | None]) -> tuple[str, ...]:

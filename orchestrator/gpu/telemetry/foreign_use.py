@@ -1,4 +1,4 @@
-"""Foreign processes on the GPUs of a run.
+"""Foreign processes (no descendants of the orchestrator) on the GPUs of a run.
 
     telemetry process: Lookout.look ── ForeignSeen, when it changes ──▶ orchestrator: ForeignUse.during, .here
 

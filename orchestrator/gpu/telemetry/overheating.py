@@ -18,7 +18,7 @@ from orchestrator.gpu.nvml_errors import NvmlError
 from protocol.messages import Sample, TooHot
 
 HELD_S: Final = 10.0
-"""Time at the limit. Shorter times are normal: a GPU under load holds its temperature there."""
+"""Seconds at the limit after which a GPU is too hot. Shorter times are normal under load."""
 _LOOK_NS: Final = 1_000_000_000
 
 

@@ -1,4 +1,4 @@
-"""Compute the readings of one measurement from samples of a GPU. Pure.
+"""Compute the readings (power, temperature, clocks, …) of one measurement from samples of a GPU. Pure.
 
 Boards average power and utilisation over a second, so these need a load window or a measurement of 5 s
 (docs/method-reference.md, "Power, temperature, clocks"). Counters are interpolated. Other values are those of the
@@ -18,11 +18,11 @@ from orchestrator.gpu.telemetry import clock_events
 from protocol.messages import Sample
 
 Window = tuple[int, int]
-"""Start and end of a measurement, monotonic nanoseconds."""
+"""Part of a measurement: (start, end) in monotonic nanoseconds."""
 
 MIN_MEASURED_S: Final = 5.0
 MIN_COUNTED_NS: Final = 500_000_000
-"""Least time between first and last reading of the energy counter in a load window: it moves every 0.1 s."""
+"""Least nanoseconds between first and last reading of the energy counter in a load window: it changes every 0.1 s."""
 NEAR_NS: Final = 1_000_000_000  # largest distance from a window at which a sample counts
 SHARED: Final = "power, temperature, clocks and utilisation are those of the whole GPU, which several slices share"
 MIN_FOR_CLOCK_DRIFT: Final = 4
@@ -184,7 +184,7 @@ def _note(values: dict[str, float | None], measured_s: float | None) -> str:
 
 
 def of_slice(readings: Readings) -> Readings:
-    """Mark readings of a MIG slice as those of its GPU, except memory. Removes energy: the slice's share is unknown."""
+    """Note that a slice's readings, except memory, are those of its GPU. Removes energy: its share is unknown."""
     note = "; ".join(filter(None, [readings.note, SHARED]))
     return msgspec.structs.replace(readings, energy_j=None, note=note)
 

@@ -224,7 +224,7 @@ class Sampler:
 
     @contextlib.contextmanager
     def _complaining(self, what: str) -> Iterator[None]:
-        """Report the first OSError of the body for `what`, ignore later ones, and continue."""
+        """Within `with`, report the first OSError of writing `what` to the orchestrator, and ignore later ones."""
         try:
             yield
         except OSError as error:

@@ -43,7 +43,7 @@ class Trace:
 
 
 def points(devices: int) -> int:
-    """Return the number of points in the trace of each device of a run with so many devices."""
+    """Return the number of points in the trace of each device. devices: number of devices in the run."""
     return max(LEAST_POINTS, min(MOST_POINTS, ALL_POINTS // max(1, devices)))
 
 

@@ -13,7 +13,7 @@ from orchestrator.gpu.telemetry.readings import Readings
 from protocol.failure import Category, Failure, Phase
 
 LIMIT: Final = 0.01
-"""Fraction of the measured time under slowdown above which a result does not count."""
+"""Fraction of the measured time with a slowed-down GPU above which a result does not count."""
 
 
 def throttled(readings: Readings) -> bool | None:
