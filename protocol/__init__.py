@@ -1,6 +1,6 @@
-"""Messages between the processes: frozen types and their bytes, without torch, zmq and I/O."""
+"""Types that orchestrator, workers, zygote and sampler exchange, and their encoding. Imports neither torch nor zmq."""
 
 from typing import Final
 
 VERSION: Final = 1
-"""Version of the wire format; parent and child must agree."""
+"""Version of the message format; orchestrator and worker must have the same."""

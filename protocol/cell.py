@@ -1,4 +1,4 @@
-"""Cells (what is measured), devices and models."""
+"""Cells (a cell is one thing to measure: device, model and configuration), devices and models."""
 
 import enum
 import hashlib
@@ -50,7 +50,7 @@ class CompileMode(enum.StrEnum):
 
 
 class MemoryFormat(enum.StrEnum):
-    """Memory layout of images: channel after channel, or pixel after pixel."""
+    """Memory layout of images: channel after channel (CONTIGUOUS), or pixel after pixel (CHANNELS_LAST)."""
 
     CONTIGUOUS = "contiguous"
     CHANNELS_LAST = "channels_last"
@@ -64,14 +64,14 @@ class SizeUnit(enum.StrEnum):
 
 
 class Mode(enum.StrEnum):
-    """Whether the other GPUs of the node work at the same time."""
+    """Whether the other GPUs of the node work at the same time (LOADED) or are idle (SOLO)."""
 
     SOLO = "solo"
     LOADED = "loaded"
 
 
 AUTO: Final = 0
-"""Batch size that a scan still has to find. Never in a launch."""
+"""Batch size of a cell for which a scan of batch sizes still has to find one. No launch has it."""
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
@@ -102,12 +102,12 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def compile_name(self) -> str:
-        """Name of how the model is compiled: "eager", "default", "default dynamic"."""
+        """Compile mode for people: "eager", "default", or with dynamic shapes "default dynamic"."""
         return f"{self.compile_mode} dynamic" if self.dynamic_shapes else self.compile_mode
 
     @cached_property
     def id(self) -> str:
-        """Return a readable slug and a hash of all fields, as one text."""
+        """Unique name of the cell, usable as a file name: its main fields, and a hash of all fields."""
         digest = hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:8]
         words = (self.model, self.workload, self.precision, f"b{self.batch_size or 'auto'}", *self.devices)
         return f"{slug('-'.join(words))}-{digest}"
@@ -130,7 +130,7 @@ class DeviceKind(enum.StrEnum):
 
 
 def device_label(kind: str, uuid: str, gpu_id: int, slice_index: int | None) -> str:
-    """Return the label for people: "GPU 0", "GPU 0:1" for its slice 1, or "cpu:0". uuid: of a CPU device "cpu:0"."""
+    """Return a device's label for people: "GPU 0", "GPU 0:1" for slice 1 of GPU 0, or the uuid of a CPU ("cpu:0")."""
     if kind == DeviceKind.CPU:
         return uuid
     return f"GPU {gpu_id}" if slice_index is None else f"GPU {gpu_id}:{slice_index}"
@@ -140,8 +140,9 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """One device of the run, as found before the first cell. Fields that could not be read are None.
 
     uuid: of a GPU or MIG slice, or "cpu:N". gpu_id: the user's number (index within CUDA_VISIBLE_DEVICES where set).
-    slice_of: UUID of a MIG slice's GPU; slice_index: None for a slice with its own gpu_id. cpus: cores near the device,
-    to which its workers are bound; empty: unknown. busy_with: another program's process on the device when the run
+    slice_of: UUID of a MIG slice's GPU; slice_index: None for a slice with its own gpu_id. shared_gpu: another slice of
+    that GPU is in the run. cpus: cores near the device, to which its workers are bound; empty: unknown. shared_cores:
+    another CPU device of the run has the same cores. busy_with: another program's process on the device when the run
     started (--allow-busy).
     """
 
@@ -174,7 +175,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def label(self) -> str:
-        """Label for people."""
+        """Label of the device for people, such as "GPU 0"."""
         return device_label(self.kind, self.uuid, self.gpu_id, self.slice_index)
 
 
@@ -212,7 +213,10 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class OperatorShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One shape of an operator. sizes: its dimensions. flops: operations of a call. moved: bytes by precision."""
+    """One size of an operator's inputs, to measure. sizes: dimension → length, for reports.
+
+    flops: floating-point operations of a call. moved: bytes that a call reads and writes, by precision.
+    """
 
     name: str
     sizes: dict[str, int]
@@ -222,7 +226,7 @@ class OperatorShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 JAX: Final = "jax"
-"""Variant of an operator that a process of its own computes, without torch."""
+"""`OperatorSpec.variant` of an operator that JAX computes, in a process of its own without torch."""
 
 
 class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -246,10 +250,11 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A model, as described in configs/models.yaml.
 
-    family: module of worker/models/. preload: imports of the zygote. sizes: None for a fixed input. generation: None
-    for a model that cannot generate text. inference_gflops: 1e9 operations of one forward pass of one item. memory_mb:
-    memory of training at the default batch size. item: plural of a sample in reports. on_request: excluded from "all".
-    own: code of a user's own model. operator: what a cell of an operator measures in place of a model.
+    family: module of worker/models/. preload: modules that the zygote (protocol/messages.py) imports. sizes: None for a
+    fixed input. generation: None for a model that cannot generate text. inference_gflops: 1e9 operations of one forward
+    pass of one item. memory_mb: memory of training at the default batch size. item: plural name of a sample in reports,
+    such as "images". on_request: excluded from "all". own: code of a user's own model. operator: what a cell of an
+    operator measures in place of a model.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The error of this package."""
+"""The only error that the package protocol raises for received data."""
 
 
 class ProtocolError(Exception):

@@ -1,11 +1,11 @@
-"""Exit codes of the commands and of workers."""
+"""Exit codes of the commands, and of workers (the processes that measure)."""
 
 import enum
 from typing import Final
 
 
 class ExitCode(enum.IntEnum):
-    """Exit status of every command."""
+    """Exit status of every command. MEANING explains each."""
 
     PASSED = 0
     MISSED = 1
@@ -27,7 +27,12 @@ MEANING: Final = {
 
 
 class WorkerExit(enum.IntEnum):
-    """Exit status of a worker. Zero only follows an acknowledged outcome."""
+    """Exit status of a worker.
+
+    DONE: the orchestrator has acknowledged the outcome. NOT_ADOPTED: the orchestrator did not become the parent.
+    WRONG_ROOMS: the project's packages come from another folder than the orchestrator's. NO_ASSIGNMENT: no work was
+    received. DISMISSED: the launch was no longer needed.
+    """
 
     DONE = 0
     NOT_ADOPTED = 101

@@ -1,4 +1,4 @@
-"""Failures of a launch and their categories, the rows of the fault matrix in docs/failures.md."""
+"""Failures of a launch (one attempt to measure a cell) and their categories, the rows of docs/failures.md."""
 
 import enum
 from typing import Final
@@ -7,7 +7,7 @@ import msgspec
 
 
 class Category(enum.StrEnum):
-    """Cause of a failure, from the most to the least certain sign of it."""
+    """Category of a failure, as the report names it."""
 
     # The device
     DEVICE_LOST = "device lost"
@@ -68,7 +68,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Why a launch has no result.
 
     message: one line. code: CUDA's error code or the exit code. signal: the one that ended the process. device: UUID of
-    the device that failed; in a gang, if known. stopped: the process was in state T at its deadline.
+    the device that failed, set if the cell has several devices and it is known. stopped: the process was stopped (state
+    T) at its deadline.
     """
 
     category: Category

@@ -1,4 +1,4 @@
-"""Messages between processes.
+"""Messages between processes. zygote: has all modules imported, and forks workers. sampler: reads GPU telemetry.
 
     orchestrator ── Assign, Ack, Dismiss ──▶ worker
     orchestrator ◀── Hello, PhaseEntered, Progress, Outcome ── worker          DEALER ═ ipc ═ ROUTER
@@ -9,8 +9,8 @@
     orchestrator ── AwaitFree ──▶ sampler                                      a socket pair
     orchestrator ◀── Digest, DeviceFree, ForeignSeen, XidSeen, GpuBroken, TooHot, Unavailable ── sampler
 
-A worker's message names its launch and carries the token of its process; a message that does not match is stale and
-dropped.
+A launch is one attempt to measure a cell, in one worker for each device. A worker's message names its launch and
+carries the token of its process; a message that does not match is stale and dropped.
 """
 
 import struct
@@ -32,11 +32,11 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a new process needs before it connects. One for each process of a launch.
+    """What a new worker needs before it connects to the orchestrator. One for each process of a launch.
 
     folder: for the log files. environment: variables to set after the fork. cpus: cores to run on, empty for no change.
-    requested_ns: monotonic time of the request. root: folder from which to import the project's packages. preload:
-    modules that a new interpreter imports; empty for a fork.
+    isolation: "fork" or "exec". requested_ns: monotonic time of the request. root: folder from which to import the
+    project's packages. preload: modules that a new interpreter imports; empty for a fork.
     """
 
     launch: int
@@ -64,7 +64,7 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     finish: float
 
     def allowance(self, phase: Phase, measurement: "Measurement") -> float:
-        """Seconds that `phase` may take from its start or, with fixed iterations, from its last progress."""
+        """Seconds that `phase` may take from its start or, if Measurement.fixed(phase), from its last progress."""
         return {
             Phase.START: self.start,
             Phase.IMPORT: self.import_,
@@ -77,13 +77,15 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 SETTLING_S: Final = 0.5
-"""Seconds between the first iteration and a load window: power and clock of a GPU settle within tenths of a second."""
+"""Least seconds from first iteration to LoadWindow: power and clock of a GPU settle within tenths of a second."""
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Duration of warm-up and measurement in seconds. Fixed numbers of iterations override adaptive stopping.
+    """When warm-up and measurement end, in seconds. Fixed numbers of iterations override adaptive stopping.
 
-    give_up: stop when the interval cannot come near its target. load_s: minimum length of the load window, 0 for none.
+    relative_half_width: target, see protocol/intervals.py; reached after at least min_s, it ends the measurement.
+    block_s: time between two synchronisations. give_up: stop when the interval cannot come near its target. load_s:
+    minimum length of the load window (protocol/result.py), 0 for none.
     """
 
     relative_half_width: float
@@ -103,10 +105,11 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Gang(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the processes of a cell on several devices find each other, in the order of `cell.devices`. Rank 0 leads.
+    """How one process of a cell on several devices finds the other processes. Rank 0 leads.
 
-    meeting: file in a private folder. steps: file with a STEP for each rank, a counter that rises before each common
-    operation: in a hang, the rank with the lowest counter is the one that others wait for.
+    rank: index of the process's device in `cell.devices`. meeting: file in a private folder, to connect through. steps:
+    file with a STEP for each rank, a counter that rises before each common operation: in a hang, the rank with the
+    lowest counter is the one that others wait for.
     """
 
     rank: int
@@ -118,7 +121,7 @@ STEP: Final = struct.Struct("=q")
 
 
 class LoadSteps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Alternating on_s seconds of work and off_s of rest. Work starts at offset_s (monotonic clock)."""
+    """Repeated load: on_s seconds of work, off_s of rest. offset_s: a monotonic time at which work starts."""
 
     on_s: float
     off_s: float
@@ -126,7 +129,7 @@ class LoadSteps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class ChangingShapes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Input sizes that a compiled model meets in turn after its measurement. bucket: padded sizes are its multiples."""
+    """Input sizes to call a compiled model with after its measurement. bucket: sizes are padded to multiples of it."""
 
     sizes: tuple[int, ...]
     bucket: int
@@ -135,9 +138,9 @@ class ChangingShapes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class Assign(_Message, frozen=True, kw_only=True):
     """The work of one process of a launch.
 
-    cell.batch_size: after any halving. round: number of the round in the plan, from 0. device: the one of this process.
-    compiler_caches: folder of caches for a compiled cell and for code of the user's, which may compile itself; else
-    empty. injection: fault that a burn-in cell must cause.
+    cell.batch_size: after any halving for want of memory. round: number of the round (one launch of every cell) in the
+    plan, from 0. device: the one of this process. compiler_caches: folder of caches for a compiled cell and for the
+    user's own code, which may compile itself; else empty. injection: fault that a burn-in cell must cause.
     """
 
     launch: int
@@ -157,21 +160,21 @@ class Assign(_Message, frozen=True, kw_only=True):
 
 
 class Ack(_Message, frozen=True, kw_only=True):
-    """The outcome is on disk; the worker may leave."""
+    """The orchestrator has written the outcome to disk; the worker may exit."""
 
     launch: int
     token: str
 
 
 class Dismiss(_Message, frozen=True, kw_only=True):
-    """This launch is no longer needed; the worker leaves at once."""
+    """This launch is no longer needed; the worker exits at once."""
 
     launch: int
     reason: str
 
 
 class Hello(_Message, frozen=True, kw_only=True):
-    """The worker is alive. root: folder of its packages, which must be the parent's."""
+    """First message of a worker. root: folder of the packages that it imported, which must be the orchestrator's."""
 
     launch: int
     token: str
@@ -211,7 +214,7 @@ class Outcome(_Message, frozen=True, kw_only=True):
 
 
 class Prepare(_Message, frozen=True, kw_only=True):
-    """First message to a zygote: modules to import, and the folder its packages must come from."""
+    """First message to a zygote. preload: modules to import. root: folder that the packages must come from."""
 
     preload: tuple[str, ...]
     root: str
@@ -277,7 +280,7 @@ class Digest(_Message, frozen=True, kw_only=True):
 
 
 class AwaitFree(_Message, frozen=True, kw_only=True):
-    """Request to report when a GPU uses at most `limit_bytes`, or still does not after `timeout_s`."""
+    """Request to report when a GPU's used memory is at most `limit_bytes`, or when `timeout_s` has passed."""
 
     uuid: str
     limit_bytes: int

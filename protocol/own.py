@@ -1,4 +1,4 @@
-"""A model of the user's own."""
+"""Description of a user's own model (docs/own-models.md)."""
 
 import msgspec
 

@@ -22,7 +22,7 @@ _COMPILER_CACHES: Final = "compiler_caches"
 
 
 class _Inside:
-    """Property of a folder: the path of its entry `name`."""
+    """Descriptor: as an attribute of LaunchPaths or RunPaths, the path of the entry `name` in their folder."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -38,7 +38,7 @@ def attempt_name(cell_id: str, attempt: int) -> str:
 
 @dataclass(frozen=True)
 class LaunchPaths:
-    """Folder of one attempt. With several processes, the leader's folder, which contains those of the others."""
+    """Files of one attempt at a cell. With several processes, `folder` is the leader's and contains the others'."""
 
     folder: Path
 
@@ -53,10 +53,10 @@ class LaunchPaths:
     """Shape of an operator that the process measures, in case it dies in it."""
     mismatches = _Inside("mismatches")  # lines of protocol.verification.Seen
     error = _Inside("error.json")
-    """Failure as the process saw it, written before it is sent."""
+    """Failure of the launch as its process saw it, written before it is sent."""
     unfinished_error = _Inside("error.tmp")
     result = _Inside("result.msgpack")
-    """Written by the orchestrator before the journal mentions it."""
+    """Result of the launch. The orchestrator writes it before it records the launch in the journal."""
 
     @property
     def compiler_caches(self) -> Path:
@@ -70,13 +70,13 @@ class LaunchPaths:
         return frozenset(one.shape.read_text(encoding="utf-8") for one in died if one.shape.exists())
 
     def of_rank(self, rank: int) -> "LaunchPaths":
-        """Return the folder of the attempt's process of this rank."""
+        """Return the files of the attempt's process with this rank (protocol.messages.Gang)."""
         return self if rank == 0 else LaunchPaths(self.folder / f"rank{rank}")
 
 
 @dataclass(frozen=True)
 class RunPaths:
-    """Folder of one run."""
+    """Files of one run, all in `folder`."""
 
     folder: Path
 
@@ -99,7 +99,7 @@ class RunPaths:
         return self.telemetry / f"{slug(uuid)}.samples"
 
     def launch(self, cell_id: str, attempt: int) -> LaunchPaths:
-        """Return the folder of a cell's n-th attempt. attempt: from 1."""
+        """Return the files of a cell's n-th attempt. attempt: from 1."""
         return LaunchPaths(self.folder / attempt_name(cell_id, attempt))
 
     def results(self) -> Iterator[str]:
@@ -119,7 +119,7 @@ class RunPaths:
         yield from self.launches.glob(f"*/*/rank*/{pattern}")
 
     def report(self, suffix: str) -> Path:
-        """Return the path of the report with this suffix."""
+        """Return the path of the report with this suffix, such as "json"."""
         return self.folder / f"report.{suffix}"
 
 

@@ -1,4 +1,4 @@
-"""Results of a worker: raw times and sizes. Statistics are derived in the parent."""
+"""Results of a worker: raw times and sizes. The orchestrator derives statistics from them."""
 
 import enum
 from functools import cached_property
@@ -12,15 +12,15 @@ from protocol.errors import ProtocolError
 from protocol.verification import Verification
 
 COUNTED_WITHIN_MS: Final = 2_000.0
-"""Longest iteration whose operations are counted: counting runs one more, at the speed of Python."""
+"""Longest iteration whose floating-point operations are counted: that takes one more iteration, slowed by Python."""
 
 
 HOST_BOUND_FROM: Final = 0.8
-"""Host share from which the host decides the time: swin-t at 0.96 was 8 % slower in one of three runs [H200]."""
+"""Result.host_share from which a result is host-bound: swin-t at 0.96 was 8 % slower in one of three runs [H200]."""
 
 
 class SteadyState(enum.StrEnum):
-    """Whether warm-up ended because times had become steady. NOT_SOUGHT: warm-up was one cold iteration."""
+    """Whether times became steady during warm-up. NONE: they did not. NOT_SOUGHT: warm-up was one cold iteration."""
 
     REACHED = "reached"
     NONE = "none"
@@ -64,7 +64,10 @@ class SeriesName(enum.StrEnum):
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Iterations between two synchronisations, on the host's monotonic clock (nanoseconds)."""
+    """Iterations between two synchronisations with the device. Times in nanoseconds of the host's monotonic clock.
+
+    enqueued_ns: when the host had enqueued all of them.
+    """
 
     start_ns: int
     enqueued_ns: int
@@ -73,7 +76,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class LoadWindow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Time of steady work over which power and utilisation are read, in monotonic nanoseconds.
+    """Period of steady work over which a GPU's power and utilisation are read, in nanoseconds of the monotonic clock.
 
     It contains the measured blocks, except those in the first seconds after the first iteration. iterations: further
     iterations after the measured blocks, not timed.
@@ -100,7 +103,7 @@ class WarmUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ShapeWay(enum.StrEnum):
-    """How a compiled model meets input sizes that change. PADDED: static, with each size padded to a bucket."""
+    """How a model is compiled for input sizes that change. PADDED: as STATIC, with each size padded to a bucket."""
 
     STATIC = "static"
     DYNAMIC = "dynamic"
@@ -119,8 +122,8 @@ class ShapeTrial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Calls with changing input sizes, for one ShapeWay.
 
     error: why there are no calls. recompilations: their number; reasons: "file:line: reason", each once. limited: torch
-    stopped compiling further forms of a function, so later calls ran eager. elements, padded_elements: of the inputs of
-    all calls, before and after padding.
+    reached its limit of recompilations of a function, so later calls ran eager. elements, padded_elements: number of
+    elements in the inputs of all calls, before and after padding.
     """
 
     way: ShapeWay
@@ -134,7 +137,7 @@ class ShapeTrial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Compilation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How torch.compile prepared a launch, or how the model's own code did (own).
+    """How torch.compile compiled the model of a launch. own: the model's own code called it, not gpubench.
 
     cached: an earlier launch had filled the caches. compile_ms: time that TorchDynamo and its backend took for all
     graphs. first_call_ms: the first iteration, compilation included. graph_breaks, recompilations: "file:line: reason".
@@ -160,7 +163,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Peaks of memory in bytes. On a CPU device allocated and reserved are None.
 
     model_bytes: parameters and buffers. cold: peaks of the warm-up, first iterations included. warm: peaks of the
-    measured blocks alone.
+    measured blocks alone. resident_bytes: peak of the process's memory on the host.
     """
 
     model_bytes: int
@@ -174,8 +177,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Time of a launch in milliseconds, by phase.
 
-    start: from the parent's request to the worker's first line. load: first load (load cells only). measure: all
-    series, latencies included. count: counting operations and checking outputs.
+    start: from the orchestrator's request to the worker's first line of code. context: opening the device. load: first
+    load of the model (load cells only). measure: all series, latencies included. count: counting operations and
+    checking outputs.
     """
 
     start_ms: float
@@ -190,7 +194,10 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Software and settings of the worker's process that change what is measured. threads: number that torch uses."""
+    """Software and settings of the worker's process that change what is measured.
+
+    threads: number that torch uses. collector_enabled: Python's garbage collector is on. isolation: "fork" or "exec".
+    """
 
     python: str
     torch: str | None = None
@@ -228,7 +235,7 @@ class CallProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ShapeResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Result of one shape of an operator. error: why it was not measured. wrong: what differs from the reference.
+    """Result of one OperatorShape. error: why it was not measured. wrong: how the output differs from the reference.
 
     unsupported: why the implementation cannot compute it at all. deviation: largest deviation, relative to the
     reference; None where it is not finite. compared: shape and type are right, so that values were compared. series:
@@ -252,13 +259,13 @@ class ShapeResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """Everything that one launch measured.
 
-    series: SeriesName → float32 milliseconds in measured order (protocol.floats). group: iterations that each value
-    covers. launch_bound: the device waited for the host; None on CPU devices. host_share: share of an iteration's time
-    that the host needs to enqueue it; None where steps wait. flops_per_iteration: operations by torch's counter; None
-    where it misses some. bytes_per_iteration: bytes by series, for probes. generated_tokens: number over all sequences
-    and measured iterations. others: verification by a gang's other processes, by device UUID. load: None without a load
-    window. compilation: None for an eager model. host_cpu: processors that the process kept busy while it measured.
-    shapes: results of an operator's shapes, in measured order.
+    series: SeriesName → float32 milliseconds of an iteration, in measured order (protocol.floats). group: iterations
+    that each value covers. launch_bound: the device waited for the host. host_share: share of an iteration's time that
+    the host needs to enqueue it. Both are None on CPU devices and where an iteration itself waits for the device.
+    flops_per_iteration: operations by torch's counter; None where it misses some. bytes_per_iteration: bytes by series,
+    for probes. generated_tokens: number over all sequences and measured iterations. others: verification by the cell's
+    other processes, by device UUID. load: None without a load window. compilation: None for an eager model. host_cpu:
+    processors that the process kept busy while it measured. shapes: results of an operator's shapes, in measured order.
     """
 
     cell: Cell
@@ -288,14 +295,14 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def host_bound(self) -> bool | None:
-        """Whether the host decides the time, or nearly. None on CPU devices and where steps wait."""
+        """Whether the host, not the device, limits the speed, or nearly does. None where launch_bound is None."""
         if self.launch_bound is None:
             return None
         return self.launch_bound or (self.host_share or 0.0) >= HOST_BOUND_FROM
 
     @property
     def worked(self) -> tuple[Block, ...]:
-        """Return the measured blocks, and the load window after them as one more block."""
+        """Return the measured blocks, and the load window's further iterations as one more block."""
         if self.load is None or not self.load.iterations:
             return self.blocks
         start_ns, end_ns = self.blocks[-1].end_ns, self.load.end_ns
@@ -303,7 +310,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return (*self.blocks, rest)
 
     def times_ms(self, name: str) -> list[float]:
-        """Return series `name` in milliseconds an iteration, empty if not measured. Do not modify the list."""
+        """Return the series `name` in milliseconds of an iteration, empty if not measured. Do not modify the list."""
         return self._times_ms.get(name, [])
 
     @cached_property
@@ -318,7 +325,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @cached_property
     def warm_up_ms(self) -> list[float]:
-        """Return `WarmUp.course`, unpacked. Do not modify the list."""
+        """Return `WarmUp.course` (median of each block, in milliseconds), unpacked. Do not modify the list."""
         return floats.unpack(self.warm_up.course)
 
     @property
@@ -347,7 +354,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def mismatches(self) -> int:
-        """Number of mismatches that all processes of the launch found."""
+        """Number of wrong outputs (protocol.verification.Mismatch) that all processes of the launch found."""
         found = (self.verification, *self.others.values())
         return sum(verification.mismatches for verification in found if verification is not None)
 

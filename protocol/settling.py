@@ -1,4 +1,4 @@
-"""Whether times have settled: the trend of block medians, compared with their own noise. Pure.
+"""Whether times have settled: the trend of the median times of blocks, compared with the noise of these medians.
 
     warm-up: block │ block │ block │ … settled_blocks, or the cap     ends it
     report:  the blocks that had settled │ all measured blocks        lasting_change: the result is unsettled
@@ -22,24 +22,24 @@ _STEP: Final = 4
 _FALL: Final = 0.03
 _SLOWEST_S: Final = 60.0
 _CAPS: Final = 6.0
-"""A fall by _FALL within _SLOWEST_S, or within _CAPS times the warm-up's cap, must be ruled out."""
+"""Times have settled if a clock that falls by _FALL (3 %) in _SLOWEST_S, or in _CAPS x warm-up's cap, is ruled out."""
 _LEAST_CHANGE: Final = 0.001
 _CERTAIN: Final = 1.5
-"""Multiple of the interval's half-width, which less than 1 % of steady series exceed."""
+"""A change above this multiple of Trend.half_width is clear. It happens in less than 1 % of steady series."""
 _OUTLIER: Final = 3.0
 _MOST_RESEMBLANCE: Final = 0.95
 
 
 @dataclass(frozen=True)
 class Trend:
-    """Relative change along the fitted line from first to last block, and half of its 95 % interval."""
+    """Relative change along the fitted line from first to last block, and half of its 95 % confidence interval."""
 
     change: float
     half_width: float
 
 
 def trend(medians_ms: Sequence[float]) -> Trend:
-    """Fit the trend of LEAST_BLOCKS or more positive medians. Its interval allows for lag-1 autocorrelation.
+    """Fit the trend of LEAST_BLOCKS or more block medians above zero. Its interval allows for lag-1 autocorrelation.
 
     Noise is the difference from a parabola, so that an exponential fall does not count as noise.
     """
@@ -66,7 +66,10 @@ def _trend(of: Sequence[float]) -> Trend:
 
 
 def settled_blocks(medians_ms: Sequence[float], block_s: float, cap_s: float) -> int:
-    """Return how many of the last warm-up blocks together rule out a slow fall of the clock; 0 for none."""
+    """Return how many of the last warm-up blocks together rule out a slow fall of the clock; 0 for none.
+
+    medians_ms: of all blocks so far. block_s: duration of a block. cap_s: longest duration of the warm-up.
+    """
     if min(medians_ms) <= 0:
         return len(medians_ms)  # below the clock's resolution
     most_per_s = _FALL / min(_CAPS * cap_s, _SLOWEST_S)
@@ -79,7 +82,7 @@ def settled_blocks(medians_ms: Sequence[float], block_s: float, cap_s: float) ->
 
 
 def lasting_change(warm_up_ms: Sequence[float], settled: int, measured_ms: Sequence[float]) -> float | None:
-    """Return the relative change of times over the end of warm-up and the measurement; None if it is not clear.
+    """Return the relative change of times from the end of warm-up to the last measured block; None if it is not clear.
 
     Both lists hold medians of blocks. settled: number of the last warm-up blocks to use; 0 for all but the first
     quarter. The change is above zero if times became longer. None for fewer than LEAST_BLOCKS.
@@ -94,7 +97,7 @@ def lasting_change(warm_up_ms: Sequence[float], settled: int, measured_ms: Seque
 
 
 class _Shape(NamedTuple):
-    """A curve to fit, with one value for each block and mean zero, and the sum of its squares."""
+    """A curve to fit. values: one for each block, with mean zero. squares: the sum of their squares."""
 
     values: tuple[float, ...]
     squares: float
@@ -106,7 +109,7 @@ class _Shape(NamedTuple):
 
 @functools.cache
 def _shapes(count: int) -> tuple[_Shape, _Shape]:
-    """Return a line and a parabola over `count` blocks. Cached, because a warm-up asks for few counts often."""
+    """Return a line and a parabola over `count` blocks. Cached, because warm-up needs the same few counts often."""
     centre = (count - 1) / 2
     places = tuple(place - centre for place in range(count))
     squares = math.fsum(map(operator.mul, places, places))
@@ -115,7 +118,7 @@ def _shapes(count: int) -> tuple[_Shape, _Shape]:
 
 
 def _clipped(values: Sequence[float]) -> Sequence[float]:
-    """Move outliers to the edge of the accepted range, so that one disturbed block does not matter."""
+    """Return `values` with outliers moved to the edge of the accepted range, because a block may be disturbed."""
     low, _, high = quantiles(values, n=4)
     reach = _OUTLIER * (high - low)
     if low - reach <= min(values) and max(values) <= high + reach:

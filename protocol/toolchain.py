@@ -1,4 +1,4 @@
-"""What torch.compile needs to generate code. The worker refuses a cell without it, and `doctor` reports it.
+"""Compilers that torch.compile needs. Without them the worker refuses a compiled cell, and `doctor` reports it.
 
 A CPU device needs the C++ compiler that torch._inductor calls: CXX, or g++. A GPU needs Triton, which calls a C
 compiler: CC, gcc or clang.

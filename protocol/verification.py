@@ -1,17 +1,21 @@
-"""What a burn-in launch verified. If its process dies, its file of mismatches (Seen) remains."""
+"""What a launch of a burn-in (hours of load, with every output verified) checked, and the mismatches that it found.
+
+Mismatches are also written to a file (lines: Seen), which remains if the process dies.
+"""
 
 from typing import Final
 
 import msgspec
 
 KEPT_MISMATCHES: Final = 16
-"""Mismatches of a launch that are kept in detail. All are counted."""
+"""Number of mismatches of a launch that are kept in detail. All are counted."""
 KEPT_ELEMENTS: Final = 16
 REPLAY_STEPS: Final = 8  # training steps of one replay
 BEFORE_SENT: Final = "its own numbers, before they were sent"
-"""Check of a sender's own numbers: a mismatch here explains those of its receivers in the same iteration."""
+"""Mismatch.what for numbers that are wrong before their device sends them, which explains mismatches of the receivers
+in the same iteration."""
 WARMING_UP: Final = ", while warming up"
-"""Suffix of a mismatch in the warm-up, whose iterations count from 0 as well."""
+"""Suffix of Mismatch.what in the warm-up, whose iterations count from 0 as well."""
 LEAST_REPLAYS: Final = 2  # the second can be compared with the first
 
 
@@ -38,11 +42,11 @@ class Element(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Mismatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One wrong output, and what was found out about it.
 
-    what: the check. at_ns: monotonic. iteration: of the measurement, from 0. elements, bits: number that differ; first:
-    some of them. same_when_read_again: False is an error of reading. wrong_again: how many of the `repeated`
-    repetitions were wrong too; both 0 if the process ended before. beyond_rounding: elements differ from an fp64
-    computation on the CPU by more than rounding; None for memory and copies. sender: UUID of the device that sent the
-    copy. of_all: the output is a sum over all devices of the cell.
+    what: name of the check that failed. at_ns: monotonic. iteration: of the measurement, from 0. elements, bits: number
+    that differ; first: the first such elements. same_when_read_again: False if another reading gave other bits.
+    wrong_again: how many of the `repeated` repetitions were wrong too; both 0 if the process ended before.
+    beyond_rounding: elements differ from an fp64 computation on the CPU by more than rounding; None for memory and
+    copies. sender: UUID of the device that sent the copy. of_all: the output is a sum over all devices of the cell.
     """
 
     what: str
@@ -60,14 +64,14 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Line of a launch's file `mismatches`. at: index of the mismatch. The last line with an index counts."""
+    """Line of a launch's file `mismatches`. at: index of the mismatch; a later line replaces an earlier one."""
 
     at: int
     mismatch: Mismatch
 
 
 class MemoryShare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Bytes of a memory test: checked, allocated, and free before it on a GPU (else the size to test)."""
+    """Bytes of a memory test. covered: tested. taken: allocated. whole: free before (on a CPU device: planned)."""
 
     covered: int
     taken: int
@@ -79,7 +83,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     key: device, architecture, driver, libraries, MIG; digests are compared only between launches with equal keys.
     digests: of the outputs that every launch must reproduce, in order. losses: of training steps, as hexadecimal
-    floats. patterns: pattern of a memory test → number of complete marches. method: how outputs were compared. checks:
+    floats. patterns: pattern of a memory test → number of complete passes. method: how outputs were compared. checks:
     number of comparisons. operations: number of verified floating-point operations. verified_bytes: bytes of memory or
     transfers. mismatches: number of all mismatches; kept: details of the first. not_tested: check → reason.
     """
