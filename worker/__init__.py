@@ -1,1 +1,1 @@
-"""The process of a launch: measures one cell, then ends. Imports torch and protocol, never orchestrator."""
+"""Worker: the process that measures one cell once, then ends. Imports torch and protocol, never orchestrator."""

@@ -58,18 +58,18 @@ def be_called(name: str) -> None:
 
 
 def settle() -> None:
-    """Collect garbage once, then exempt all objects from it: a collection in a fork would copy every shared page."""
+    """Collect garbage, then exempt all objects from later collections, which would copy a fork's shared pages."""
     gc.collect()
     gc.freeze()
 
 
 def rooms_root() -> str:
-    """Folder from which this process imported its packages."""
+    """Return the folder from which this process imported the project's packages."""
     return str(Path(__file__).resolve().parents[1])
 
 
 def check_rooms(expected: str) -> None:
-    """Exit with WRONG_ROOMS unless this process's packages come from `expected`, the orchestrator's folder."""
+    """Exit with WRONG_ROOMS unless the packages worker and protocol come from the folder `expected`."""
     import protocol
 
     for room, file in (("worker", __file__), ("protocol", protocol.__file__)):

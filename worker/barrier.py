@@ -1,4 +1,4 @@
-"""Barrier between the processes of a simulated cell (fault.py), without torch, NCCL or gloo.
+"""Barrier between the processes of a cell whose work is simulated (workloads/fault.py), without torch, NCCL or gloo.
 
 rank 1, 2, … ── "here" ──▶ rank 0          once each of them is there
 rank 1, 2, … ◀── "go on" ── rank 0         a connection that ends is a CommunicationError

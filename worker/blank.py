@@ -16,7 +16,7 @@ _FILLS: Final = frozenset(
         *("kaiming_normal_", "kaiming_uniform_", "xavier_normal_", "xavier_uniform_", "trunc_normal_", "orthogonal_"),
     }
 )
-"""Methods of a tensor, or functions of torch.nn.init, which transformers 5 replaces by its own."""
+"""Names of the calls that fill a tensor at random: methods, functions of torch.nn.init, or replacements of those."""
 _DATA: Final = torch.Tensor.data.__get__  # type: ignore[attr-defined]  # torch declares it as a plain tensor
 _OF_A_PARAMETER: Final = "_gpubench_of_a_parameter"
 

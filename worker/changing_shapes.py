@@ -1,9 +1,8 @@
 """Input sizes that change from call to call: what a compiled model costs when it is static, dynamic or padded.
 
-    for each way:  empty caches │ compile │ each size, several times, in one random order: time, graphs, recompilations
+    for each way (ShapeWay):  empty caches │ compile │ call with each size several times, in one random order
 
-If the eager model refuses a size, every way gets that error. Results are raw sizes and times, from which the parent
-process computes the figures.
+Each call gives a size, a time and whether it compiled. If the eager model refuses a size, every way gets that error.
 """
 
 import random
@@ -28,7 +27,7 @@ _CALLS: Final = 4
 
 
 class Trials:
-    """The trials of one launch. batch_of: makes inputs of a size. forward: calls the model with inputs."""
+    """The trials of one launch. batch_of: makes inputs of a given size. forward: calls the model with inputs."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The device of a launch: opened, checked to be the requested one, and never replaced by another or the CPU."""
+"""The device of a launch: opening it, checking that it is the requested one, and its settings in torch."""
 
 import gc
 import os
@@ -70,7 +70,7 @@ def _open_cuda(device: Device) -> torch.device:
 
 
 def gpu_descriptors() -> list[str]:
-    """Device files of GPUs that this process has open, inherited ones included."""
+    """Return the paths of GPUs' device files that this process has open, inherited ones included."""
     found = set()
     for descriptor in _DESCRIPTORS.iterdir():
         try:
@@ -123,7 +123,7 @@ def _newer_interface() -> bool:
 
 
 def weights_type(precision: Precision, *, training: bool) -> torch.dtype:
-    """Type of the weights: inference in half precision casts them, training keeps them in fp32 under autocast."""
+    """Return the type of a model's weights: inference in half precision casts them, training keeps fp32 (autocast)."""
     return torch.float32 if training else HALF.get(precision, torch.float32)
 
 
@@ -192,7 +192,7 @@ def _flags() -> dict[str, str]:
 
 
 def installed(distribution: str) -> str | None:
-    """Version of an installed distribution, None where there is none."""
+    """Return the version of an installed distribution (a package of pip), None if it is not installed."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

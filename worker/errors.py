@@ -14,7 +14,7 @@ class DeviceInheritedError(WorkerError):
 
 
 class CommunicationError(WorkerError):
-    """An operation of all processes of a cell failed in this one, perhaps because of another process."""
+    """An operation between all processes of a cell failed in this process, perhaps because another one ended."""
 
 
 class NotFiniteError(WorkerError):
@@ -26,7 +26,7 @@ class UnknownFamilyError(WorkerError):
 
 
 class UnsuitableModelError(WorkerError):
-    """The model cannot do what the cell measures, such as write text."""
+    """The model cannot do what the cell measures, such as generate text."""
 
 
 class UnsupportedError(WorkerError):
@@ -34,7 +34,7 @@ class UnsupportedError(WorkerError):
 
 
 class ModelCodeError(WorkerError):
-    """The user's own code failed, returned something unusable, or changed the precision. Its exception is the cause."""
+    """The user's own code failed, returned something unusable, or changed the precision. __cause__: what it raised."""
 
 
 class NotBuiltError(ModelCodeError):

@@ -1,4 +1,4 @@
-"""Classification of a launch's exception as a Failure: the worker's half of the fault matrix.
+"""Classification of the exception that ended a launch, as a Failure. The orchestrator classifies processes that died.
 
 torch is never imported here, because importing it may be what failed.
 """
@@ -48,7 +48,7 @@ _CODES: Final = {
     "system has unsupported display driver / cuda driver combination": 803,
     "unknown error": 999,
 }
-"""CUDA's messages and codes, for torch before 2.8, whose errors carry no code."""
+"""CUDA's error messages → error codes, for torch before 2.8, whose errors carry no code."""
 
 _CUDA_ERROR: Final = re.compile(r"CUDA (?:driver )?error: ([^\n]+)")
 _LIBRARY_ERROR: Final = re.compile(r"CUBLAS_STATUS_\w+|CUDNN_STATUS_\w+|cuDNN error|CUSOLVER_STATUS_\w+|CUFFT_\w+")
@@ -84,7 +84,7 @@ def failure(error: BaseException, phase: Phase, headroom: Headroom | None = None
 
 @dataclass(frozen=True)
 class _Seen:
-    """What the rules of classification look at. chain: the error, then its causes."""
+    """What RULES look at. chain: the error, then its causes. phase, headroom: where and with how much free memory."""
 
     chain: tuple[BaseException, ...]
     phase: Phase
@@ -152,7 +152,7 @@ def _host_refused(seen: _Seen) -> bool:
 
 
 def _host_refused_beside_a_gpu(seen: _Seen) -> bool:
-    """Whether the host, not the GPU, is out of memory, so that a smaller batch does not help."""
+    """Whether the host, not the GPU in use, is out of memory, so that a smaller batch does not help."""
     beside_a_gpu = seen.headroom.device_total is not None or seen.headroom.device_error is not None
     return _host_refused(seen) and beside_a_gpu
 
@@ -193,7 +193,7 @@ def message_of(error: BaseException) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Type and first line of the message."""
+    """Return the error's type and the first line of its message."""
     lines = plain(message_of(error)).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
@@ -205,6 +205,6 @@ def _trimmed(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Text that is safe to print and to encode: no escape sequences, controls or lone surrogates."""
+    """Return `text` without what is unsafe to print or encode: escape sequences, controls, lone surrogates."""
     text = _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
     return text.encode("utf-8", "replace").decode("utf-8")

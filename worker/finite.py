@@ -1,4 +1,4 @@
-"""Check without torch that a loss is a finite number."""
+"""Check that a loss is a finite number. Does not import torch."""
 
 import math
 
@@ -6,7 +6,7 @@ from worker.errors import NotFiniteError
 
 
 def total(losses: dict[str, float]) -> float:
-    """Sum of the losses of a step. Raises NotFiniteError if one is NaN or infinite."""
+    """Return the sum of a training step's losses (name → loss). Raises NotFiniteError if it is NaN or infinite."""
     loss = sum(losses.values())
     if not math.isfinite(loss):
         parts = ", ".join(f"{name} {part}" for name, part in losses.items())

@@ -1,9 +1,9 @@
-"""Floating-point operations of an iteration by torch's counter; None where it misses some.
+"""Number of floating-point operations of an iteration, by torch's FlopCounterMode.
 
-The counter has no formula for some operators. It misses those that are matrix products by their name, or are not
-torch's own. Multiplications and additions count one each. Attention counts in full under a causal mask. torch's formula
-for backward convolutions ignores groups, which gives a training step of efficientnet-b0 forty forward passes: ours
-replaces it.
+The counter has a formula for some operators only. If an operator without one is a matrix product by its name, or not
+torch's own, the number would be too low and is None. Multiplications and additions count one each. Attention counts in
+full under a causal mask. torch's formula for backward convolutions ignores groups, which gives a training step of
+efficientnet-b0 forty forward passes: ours replaces it.
 """
 
 import math
@@ -25,7 +25,7 @@ _OWN: Final = frozenset({"aten", "prim", "prims", "profiler"})
 _PRODUCTS: Final = re.compile(
     r"m[mv](_|$)|matmul|conv|linear(_|$)|attention|transformer_encoder|rnn|lstm|gru(_|$)|fft|cdist|linalg_(?!vector_norm)"
 )
-"""Names of torch's operators that are matrix products."""
+"""Pattern of the names of torch's operators that are matrix products."""
 
 
 _Shape = Sequence[int]
@@ -45,7 +45,7 @@ def _convolution_backward(
     output_mask: Sequence[bool],
     **_: object,
 ) -> int:
-    """Count the operations of a backward convolution: one forward pass for each of the two gradients, if needed."""
+    """Count the operations of a backward convolution: a forward pass for each of the needed gradients (at most 2)."""
     places = (inputs if transposed else grad_output)[2:]
     return 2 * inputs[0] * math.prod(places) * math.prod(weight) * sum(output_mask[:2])
 
@@ -54,7 +54,7 @@ _FORMULAS: Final = {torch.ops.aten.convolution_backward: _convolution_backward}
 
 
 def count(step: Callable[[], object], iteration_ms: float) -> float | None:
-    """Run `step` once more and count its operations. None if some are not counted, or iteration_ms exceeds 2 s."""
+    """Run `step` and return its number of operations; None if the counter misses some or iteration_ms exceeds 2 s."""
     if iteration_ms > COUNTED_WITHIN_MS:
         return None
     watch = _Watch()
@@ -80,7 +80,7 @@ def _attention_in_parts() -> Iterator[None]:
 
 
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not annotate its base
-    """Notes every operator that runs without a formula, but should have one."""
+    """Collects in `unseen` every operator that runs and that the counter misses."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch does not annotate it

@@ -32,7 +32,7 @@ _MULTICAST: Final = "NCCL_NVLS_ENABLE"
 
 
 class Gang:
-    """Communication between all processes of a launch. Operations that fail raise CommunicationError."""
+    """Communication between all processes of a launch (one a device). Failed operations raise CommunicationError."""
 
     def __init__(self, assign: Assign, device: torch.device) -> None:
         """Wait until all processes are connected. `device` must be open."""
@@ -67,7 +67,7 @@ class Gang:
             self.add_up(torch.zeros(1, device=self._device))
 
     def add_up(self, tensor: torch.Tensor) -> None:
-        """Replace the tensor by its sum over all processes."""
+        """Replace `tensor`, in place, by its sum over all processes."""
         with self._counted_operation():
             dist.all_reduce(tensor)
 

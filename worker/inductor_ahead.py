@@ -1,6 +1,7 @@
-"""Import of Inductor before all launches that compile, so that no GPU is idle during it (1 to 4 s).
+"""Import of Inductor, torch.compile's backend, before the launches that compile. It takes 1 to 4 s.
 
-The zygote imports this module and forks later, so the import must start no thread and open no GPU.
+The zygote (the process from which launches are forked) imports this module, so that no GPU is idle meanwhile. The
+import must start no thread and open no GPU.
 """
 
 import importlib

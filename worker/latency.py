@@ -2,7 +2,7 @@
 
     pinned inputs ── copy ──▶ device ── forward ──▶ outputs ── copy ──▶ pinned buffer, then the next one
 
-The buffer has at most 64 MiB: pinning room for all logits of a language model takes longer than the rest of the launch.
+The buffer has at most 64 MiB: pinning memory for all logits of a language model takes longer than the rest of a launch.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ from worker import devices, outputs
 from worker.stopping import LEAST_ITERATIONS
 
 LONGEST_S: Final = 0.3
-"""Time for all latencies, in any profile. The last one may end later."""
+"""Longest time for all repetitions, whatever `least_s` is. The last one may end later."""
 _BUFFER_BYTES: Final = 64 * 1024 * 1024
 
 

@@ -1,6 +1,6 @@
-"""Process of a launch as a new interpreter (`--isolation exec`), for profilers.
+"""Entry point of a launch in a new interpreter (`--isolation exec`, as profilers need) instead of a fork.
 
-Reads the LaunchSpec from standard input: a command line is visible to every user of the machine.
+Reads the LaunchSpec from standard input, because a command line is visible to every user of the machine.
 """
 
 import signal

@@ -3,8 +3,8 @@
     first │ second │ block │ block │ … steady, or the cap │ measured block │ measured block │ … until it stops
     └──────────────── warm_up ───────────────────────────┘ └──────────────── measured ─────────────────────────┘
 
-Where a load window is requested, further blocks follow, whose times are not kept. Only between blocks does the host
-wait for the device and report progress.
+block: iterations between two waits of the host for the device, which also report progress. span: the time between two
+marks in a block (worker/timing.py). Where a load window is requested, further blocks follow, whose times are not kept.
 """
 
 import resource
@@ -36,8 +36,8 @@ class Work:
 
     passes: how often an iteration runs the steps, whose times are added up. waits: a step waits for the device, so that
     launch_bound and host_share are unknown. prepare: called before every block, untimed. one_by_one: a block has one
-    iteration. grouped: short iterations share a span. retries: returns the number of retries of the device's allocator
-    so far. least: minimum number of iterations in adaptive measuring.
+    iteration. retries: returns the number of retries of the device's allocator so far. least: minimum number of
+    iterations in adaptive measuring. grouped: several short iterations may share a span.
     """
 
     steps: dict[str, Step]
@@ -60,7 +60,7 @@ class Work:
         return len(self.steps) * self.passes
 
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
-        """Return how many iterations a block of about `duration_s` has: a multiple of `group`."""
+        """Return how many iterations a block of about `duration_s` seconds has: a multiple of `group`."""
         return 1 if self.one_by_one else timing.iterations_for(duration_s * 1e3, iteration_ms, group)
 
     def group(self, clock: Clock, iteration_ms: float, iterations: int | None = None) -> int:
@@ -69,13 +69,13 @@ class Work:
         return timing.group_for(clock, iteration_ms, self.spans, iterations) if grouped else 1
 
     def agreed(self, reason: StopReason | None) -> StopReason | None:
-        """Return why all processes stop after a block, None to continue. reason: why this process alone would stop."""
+        """Return why all processes of the launch stop now, None to continue. reason: why this one alone would."""
         return reason
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Measured blocks and series, as in protocol.result.Result."""
+    """What was measured: fields of protocol.result.Result."""
 
     blocks: tuple[Block, ...]
     series: dict[str, bytes]
@@ -89,8 +89,8 @@ class Measured:
 def warm_up(work: Work, clock: Clock, measurement: Measurement, stage: Stage) -> tuple[WarmUp, float]:
     """Warm up. Returns the facts of the warm-up and the mean time of an iteration in its last block, in milliseconds.
 
-    If `measurement.warm_up_iterations` is set, it runs exactly so many, at least one. Else it runs at least two, until
-    times are steady or `warm_up_cap_s` seconds have passed since the end of the first iteration; an iteration that has
+    If `measurement.warm_up_iterations` is set, warm-up runs exactly so many, at least one. Else it runs at least two,
+    until times are steady or `warm_up_cap_s` seconds have passed since the end of the first; an iteration that has
     begun is finished. The first two iterations are blocks of their own, timed by wall time. The caller enters
     Phase.WARM_UP before.
     """
@@ -143,7 +143,7 @@ def _warm_up_until_steady(
 class _Settled:
     """Decides when warm-up ends: times are steady and, if the GPU limits them, settled (protocol/settling.py).
 
-    When the cap is reached, times count as steady if they were steady after any block, because noise may hide it.
+    state: REACHED if times were steady after any block, because noise may hide it at the last.
     """
 
     def __init__(self, clock: Clock, measurement: Measurement) -> None:
@@ -182,10 +182,10 @@ def _facts(state: SteadyState, iterations: int, first_ms: float, second_ms: floa
 
 
 def measured(work: Work, clock: Clock, measurement: Measurement, stage: Stage, iteration_ms: float) -> Measured:
-    """Measure until Stopper says to stop. iteration_ms: current time of one iteration.
+    """Measure until Stopper says to stop. iteration_ms: last known time of one iteration.
 
-    Adaptive measuring runs at least `work.least` iterations and ends at most one iteration after `max_s`. Errors of the
-    device surface at the end of a block.
+    Without a fixed number, runs at least `work.least` iterations and ends at most one after `measurement.max_s`. Errors
+    of the device are raised at the end of a block.
     """
     stage.enter(Phase.MEASURE)
     requested = None if measurement.iterations is None else max(measurement.iterations, 1)
@@ -215,10 +215,10 @@ def measured(work: Work, clock: Clock, measurement: Measurement, stage: Stage, i
 def load_window(
     work: Work, clock: Clock, measurement: Measurement, stage: Stage, measured: Measured, *, since_ns: int
 ) -> LoadWindow | None:
-    """Run further blocks after the measured ones until the work has lasted `load_s`. None if no window is requested.
+    """Run further blocks until the load window lasts `measurement.load_s` seconds. None if that is 0.
 
-    since_ns: end of the first iteration. The window starts SETTLING_NS later at the earliest, which may be in a long
-    warm-up.
+    since_ns: end of the first iteration, on the monotonic clock. The window starts SETTLING_NS later at the earliest,
+    which may be in a long warm-up.
     """
     if not measurement.load_s:
         return None
@@ -237,13 +237,13 @@ def load_window(
 
 
 def _processors_s() -> float:
-    """Processor time of this process, and of its children that have ended."""
+    """Return the processor time of this process and of its children that have ended, in seconds."""
     usages = (resource.getrusage(target) for target in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 class _Record:
-    """Values measured so far, in milliseconds an iteration, each a mean over `group` iterations."""
+    """Blocks measured so far, and their times in milliseconds of an iteration, each a mean over `group` iterations."""
 
     def __init__(self, work: Work, group: int) -> None:
         self._work = work
@@ -280,7 +280,7 @@ class _Record:
 
 
 def _sums(values: Sequence[float], each: int) -> list[float]:
-    """Sum every `each` consecutive values: the time of an iteration is the sum of its spans."""
+    """Return the sums of every `each` consecutive values: the time of an iteration is the sum of its spans."""
     if each == 1:
         return list(values)
     return [sum(values[at : at + each]) for at in range(0, len(values), each)]

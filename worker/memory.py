@@ -1,4 +1,4 @@
-"""Memory use of device and process. Works without torch too, to explain failures to import it."""
+"""Memory use of device and process. Works even if torch cannot be imported, to describe that failure."""
 
 import resource
 import sys
@@ -33,7 +33,7 @@ def peaks(device: "torch.device") -> Peaks:
 
 
 def release_cached(device: "torch.device") -> None:
-    """Return unused cached memory to the device."""
+    """Give unused memory of torch's caching allocator back to the device."""
     if device.type == "cuda":
         import torch
 
@@ -41,7 +41,7 @@ def release_cached(device: "torch.device") -> None:
 
 
 def reset_peaks(device: "torch.device") -> None:
-    """Restart the peaks at the amount of memory that is in use now."""
+    """Set the allocator's peaks to the amount of memory that is in use now."""
     if device.type == "cuda":
         import torch
 
@@ -69,7 +69,7 @@ def parameter_count(module: "torch.nn.Module") -> int:
 
 
 def reset_resident() -> None:
-    """Restart the peak of resident memory at the amount in use now. Does nothing if the kernel does not allow it."""
+    """Set the process's peak of resident memory to the amount in use now. Does nothing if the kernel refuses."""
     try:
         _CLEAR_REFS.write_text(_RESET_PEAK, encoding="ascii")
     except OSError:
@@ -77,14 +77,14 @@ def reset_resident() -> None:
 
 
 def resident_peak() -> int:
-    """Peak resident memory of this process since the last reset, in bytes."""
+    """Return this process's peak of resident memory since the last reset_resident, in bytes."""
     peak = _status_bytes("VmHWM")
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB if peak is None else peak
 
 
 @dataclass(frozen=True)
 class Headroom:
-    """Used, free and allowed memory in bytes when something fails. None: unknown.
+    """Used, free and allowed memory in bytes at one moment, to explain a failure. None: unknown, or no limit.
 
     device_*: memory of the GPU, if there is a CUDA context. data, data_limit: data segment and RLIMIT_DATA.
     address_limit: RLIMIT_AS. available: memory of the host. device_error: CUDA's error when it was asked for the GPU's
@@ -106,7 +106,7 @@ class Headroom:
 
 
 def headroom() -> Headroom:
-    """Read the headroom now. Never raises, and imports nothing."""
+    """Return the used, free and allowed memory of now. Never raises, and imports nothing."""
     host = Headroom(
         data=_status_bytes("VmData"),
         data_limit=_limit(resource.RLIMIT_DATA),

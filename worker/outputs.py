@@ -11,7 +11,7 @@ from torch.utils import _pytree
 from worker.errors import ModelCodeError, NotFiniteError
 
 _NOT_RUN: Final = (Iterator, AsyncIterator, Awaitable)
-"""Outputs that are not computed before they are read."""
+"""Types of outputs that are not computed until they are read."""
 
 
 def tensors(outputs: object) -> Iterator[torch.Tensor]:
@@ -30,8 +30,8 @@ def tensors(outputs: object) -> Iterator[torch.Tensor]:
                 yield from tensors(getattr(leaf, field.name))
 
 
-def some(outputs: object, name: str) -> object:
-    """Return `outputs` as given. Raises ModelCodeError if they are None or not computed yet."""
+def require_computed(outputs: object, name: str) -> object:
+    """Return `outputs` as given. Raises ModelCodeError if they are None or not computed yet. name: of the model."""
     leaves = _pytree.tree_leaves(outputs)
     if all(leaf is None or isinstance(leaf, _NOT_RUN) for leaf in leaves):
         what = (
@@ -45,7 +45,7 @@ def some(outputs: object, name: str) -> object:
 
 
 def require_finite(outputs: object, *, infinite: bool) -> None:
-    """Raise NotFiniteError if a tensor in the outputs holds NaN, or infinity unless `infinite` is true."""
+    """Raise NotFiniteError if a tensor in the outputs holds NaN or infinity. infinite: infinity is allowed."""
     for number, tensor in enumerate(tensors(outputs), start=1):
         for extreme in _extremes(tensor):
             if math.isnan(extreme) or (math.isinf(extreme) and not infinite):
@@ -56,7 +56,7 @@ def require_finite(outputs: object, *, infinite: bool) -> None:
 
 
 def _extremes(tensor: torch.Tensor) -> tuple[float, ...]:
-    """Least and largest number, both NaN if one is; empty for tensors without floating-point numbers."""
+    """Return the least and largest number of a tensor, both NaN if one is; empty if it holds no floating point."""
     if tensor.is_nested or tensor.layout is not torch.strided or tensor.numel() == 0:
         return ()  # torch has no aminmax for them
     if tensor.is_complex():

@@ -1,6 +1,7 @@
-"""Imports ahead of every launch that uses torch, so that nothing is imported in the middle of one.
+"""Modules to import before a launch that uses torch builds its model, so that nothing is imported in between.
 
-An optimizer, for example, imports torch._dynamo and 900 modules (1.2 s).
+An optimizer, for example, imports torch._dynamo and 900 modules (1.2 s). The zygote (the process from which launches
+are forked) imports them once for all launches.
 """
 
 import importlib
@@ -26,12 +27,12 @@ COMMON: Final = (
 
 
 def modules(model: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a model's imports, and COMMON if torch is imported. Call it after importing the workload."""
+    """Return `model`, the modules that a model needs, and COMMON if torch is imported. Import the workload first."""
     return (*model, *COMMON) if "torch" in sys.modules else model
 
 
 def import_all(named: tuple[str, ...]) -> dict[str, str]:
-    """Import `named`, then COMMON. Returns module → error for imports that failed."""
+    """Import the modules `named`, then COMMON if torch is imported. Returns module → error for those that failed."""
     failed = _import_each(named)
     return failed | _import_each(modules(()))
 

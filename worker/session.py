@@ -1,5 +1,6 @@
-"""One launch, from its first message to its last, in a process of its own that never returns.
+"""One launch (attempt to measure a cell) in its process, from the first message to the last (protocol/messages.py).
 
+to the orchestrator       from the orchestrator
 Hello ──▶        ◀── Assign
 PhaseEntered, Progress ──▶       the workload runs
 Outcome ──▶      ◀── Ack         only now is the result safe, and the process leaves
@@ -46,11 +47,11 @@ _TO_WORKER: Final = codec.Decoder[ToWorker](ToWorker)
 _ASSIGN_TIMEOUT_S: Final = 60.0
 _SEND_TIMEOUT_MS: Final = 30_000
 _DUMP_AHEAD_S: Final = 2.0
-"""Stacks are dumped this long before the orchestrator's deadline."""
+"""Seconds before the orchestrator's deadline at which all threads' stacks are dumped."""
 
 
 def run(spec: LaunchSpec, fault_log: int) -> NoReturn:
-    """Run the launch `spec` and exit with a WorkerExit. fault_log: descriptor for stack dumps before a deadline."""
+    """Run the launch `spec`, then end the process with a WorkerExit. fault_log: descriptor to dump stacks to."""
     link = _Link(spec)
     link.send(
         Hello(
@@ -120,7 +121,7 @@ def _keep(failure: Failure, paths: LaunchPaths) -> None:
 
 
 def _note(seen: Seen, paths: LaunchPaths) -> None:
-    """Store a mismatch durably at once: a GPU that computes wrongly may end this process. A line may be cut off."""
+    """Append a mismatch to its file and sync it: a GPU that computes wrongly may end this process at any time."""
     with contextlib.suppress(OSError):
         is_new = not paths.mismatches.exists()
         with paths.mismatches.open("ab", buffering=0) as file:
@@ -177,7 +178,7 @@ class _Link:
             return
 
     def receive(self, timeout_s: float) -> ToWorker | None:
-        """The parent's next message for this launch, None when there is none in time."""
+        """Return the orchestrator's next message for this launch, None if there is none within `timeout_s`."""
         give_up = time.monotonic() + timeout_s
         while (left := give_up - time.monotonic()) > 0:
             if not self._socket.poll(int(left * 1000) + 1):

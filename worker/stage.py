@@ -1,4 +1,4 @@
-"""Phase and time ledger of a launch."""
+"""Current phase of a launch, and its ledger: the milliseconds that each part of it took."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -11,10 +11,10 @@ from protocol.verification import Seen
 
 
 class Stage:
-    """Reports phases and keeps the ledger of one launch, in milliseconds.
+    """Reports phases and keeps the ledger (protocol.result.Ledger) of one launch.
 
-    announce: called with each phase; progressed: with its progress, 0 to 1. keep: stores a mismatch durably. paths: of
-    the launch's files.
+    announce: called with each phase. progressed: called with a phase and its progress, 0 to 1. keep: stores a mismatch
+    on disk. requested_ns: monotonic time at which the orchestrator requested the launch. paths: of the launch's files.
     """
 
     def __init__(
@@ -33,17 +33,17 @@ class Stage:
         self._spent_ms = {"start": (time.monotonic_ns() - requested_ns) / 1e6}
 
     def enter(self, phase: Phase) -> None:
-        """Start a phase."""
+        """Start a phase, and announce it to the orchestrator."""
         self.phase = phase
         self._announce(phase)
 
     def progress(self, fraction: float) -> None:
-        """Report progress of the phase. Called between blocks, never inside one."""
+        """Report the progress of the phase, 0 to 1. Call it between timed blocks, never inside one."""
         self._progressed(self.phase, min(max(fraction, 0.0), 1.0))
 
     @contextmanager
     def timed(self, entry: str) -> Iterator[None]:
-        """Add the time of the `with` body to the ledger. entry: a field of Ledger without its unit."""
+        """Add the time of the `with` body to the ledger. entry: a field of Ledger without "_ms"."""
         begin = time.monotonic_ns()
         try:
             yield

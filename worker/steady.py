@@ -1,4 +1,4 @@
-"""End of warm-up: block medians agree and do not drift. One disturbed block must not matter."""
+"""When times are steady: the median times of the last blocks agree and do not drift. One disturbed block is ignored."""
 
 import itertools
 from collections.abc import Sequence
@@ -6,16 +6,16 @@ from statistics import median
 from typing import Final
 
 WINDOW: Final = 8
-"""Blocks that must agree: 0.4 s under the quick profile, 2 s under the others.
+"""Number of last blocks that must agree: 0.4 s under the quick profile, 2 s under the others.
 
-With 8, a drift of 0.2 % a block never passed, and noise of 1 % between blocks did at the second look. With 6, a
-drift of 0.1 % passed at once [sim]."""
+With 8, a drift of 0.2 % a block never counted as steady, and noise of 1 % between blocks did at the second block
+looked at. With 6, a drift of 0.1 % counted as steady at once [sim]."""
 HALVES_LIMIT: Final = 0.01
 SLOPE_LIMIT: Final = 0.005
 
 
 def is_steady(medians_ms: Sequence[float], retries: Sequence[int]) -> bool:
-    """Whether the last WINDOW blocks are steady: halves within 1 %, Theil-Sen slope below 0.5 %, no retries.
+    """Whether the last WINDOW blocks are steady: medians of halves within 1 %, Theil-Sen drift below 0.5 %, no retries.
 
     medians_ms: median iteration time of each block. retries: number of allocator retries up to the end of each block.
     Raises ValueError if the two are not equally long.
@@ -34,7 +34,7 @@ def is_steady(medians_ms: Sequence[float], retries: Sequence[int]) -> bool:
 
 
 def theil_sen_slope(values: Sequence[float]) -> float:
-    """Median slope between all pairs of `values`, one step apart. Raises ValueError for fewer than two."""
+    """Return the median slope over all pairs of `values`, a step of time apart each. Raises ValueError below two."""
     if len(values) < 2:
         raise ValueError(f"a slope needs at least two values, got {len(values)}")
     pairs = itertools.combinations(enumerate(values), 2)

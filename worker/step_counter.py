@@ -1,4 +1,4 @@
-"""Counter of a gang's common operations in a shared file, which remains when the process dies."""
+"""Counter of the operations that a cell's processes do together, in a file that remains when a process dies."""
 
 import mmap
 from pathlib import Path
@@ -7,7 +7,7 @@ from protocol.messages import STEP, Gang
 
 
 class StepCounter:
-    """Counter of one process. number: operations started so far."""
+    """Counter of one process, at its rank's place in the file `gang.steps`. number: operations started so far."""
 
     def __init__(self, gang: Gang) -> None:
         self.number = 0

@@ -1,7 +1,8 @@
 """End of measuring: the mean is known well enough, or the time is used up.
 
-The interval is evaluated after each further 30 % of data (docs/method-reference.md, "When to stop"). A profile with
-`give_up` also ends when the target is out of reach: intervals shrink with the root of the time.
+The mean's confidence interval (protocol/intervals.py) is compared with the target after each further 30 % of data
+(docs/method-reference.md, "When to stop"). A profile with `give_up` also ends when the target is out of reach:
+intervals shrink with the root of the time.
 """
 
 import math
@@ -14,13 +15,13 @@ from protocol.result import StopReason
 
 GROWTH: Final = 1.3
 LEAST_ITERATIONS: Final = 3
-"""Minimum even beyond the time cap: a single time has no spread."""
+"""Minimum number of iterations, even beyond the time cap: a single time has no spread."""
 FAR: Final = 2.0
-"""Multiple of the target that the interval must still have at the cap to give up."""
+"""Multiple of the target. If the interval is expected to be wider than that at the time cap, measuring gives up."""
 
 
 class Stopper:
-    """Decides after each block whether to continue. One for each measured cell."""
+    """Decides after each block whether to go on measuring a cell. least: minimum number of iterations."""
 
     def __init__(self, measurement: Measurement, least: int = LEAST_ITERATIONS) -> None:
         self._measurement = measurement
@@ -30,9 +31,9 @@ class Stopper:
     def reason(self, times_ms: Sequence[float], iterations: int, elapsed_s: float) -> StopReason | None:
         """Return the reason to stop now; None to continue.
 
-        times_ms: all values so far, in order, of `iterations` iterations. With a fixed number of iterations, times and
-        target do not matter. Otherwise the target applies after `min_s` and 20 values, the cap after `least`
-        iterations, giving up after `min_s`.
+        times_ms: all values so far, in order, of `iterations` iterations. elapsed_s: since the measurement began. With
+        a fixed number of iterations, only that number counts. Otherwise the target applies after `min_s` and 20 values,
+        the cap after `least` iterations, giving up after `min_s`.
         """
         limits = self._measurement
         if limits.iterations is not None:

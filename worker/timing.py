@@ -23,16 +23,16 @@ from protocol.result import Block
 Step = Callable[[], object]
 
 _BEHIND: Final = 0.5
-"""Iterations that a device must be behind at the last enqueue, or else it waited for the host.
+"""Iterations of work that the device must still have when the host has enqueued all, or else it waited for the host.
 
 Less than one: CUDA holds the host back after about a thousand launches, less than a training step of a large model."""
 _BEHIND_MS: Final = 5.0
-"""Time behind that always suffices: a thousand launches of bert-base training (95 ms on an H200) are 38 ms."""
+"""Milliseconds of such work that always suffice: 1000 launches of bert-base training (95 ms on an H200) are 38 ms."""
 
 
 @dataclass(frozen=True)
 class TimedBlock:
-    """One block: its window on the monotonic clock, and the spans between its marks in milliseconds.
+    """One block: start, last enqueue and end on the monotonic clock, and the spans between its marks.
 
     enqueue_ms: time that the host needed to enqueue the first iteration, while the device's queue was empty.
     """
@@ -45,24 +45,27 @@ class TimedBlock:
 
     @property
     def wall_ms(self) -> float:
-        """Time from before the first mark to the end of the last step's work."""
+        """Milliseconds from before the first mark to the end of the last step's work on the device."""
         return (self.end_ns - self.start_ns) / 1e6
 
 
 class Clock(Protocol):
-    """Times spans of at least shortest_span_ms. ahead_of_device: calls return before the device is done."""
+    """Times one block after the other. shortest_span_ms: shorter spans are inexact.
+
+    ahead_of_device: calls return before the device is done.
+    """
 
     shortest_span_ms: float
     ahead_of_device: bool
 
     def begin(self, marks: int) -> None:
-        """Prepare `marks` marks and wait until the device is idle."""
+        """Start a block of `marks` marks: prepare them and wait until the device is idle."""
 
     def mark(self) -> None:
         """End one span and start the next."""
 
     def finish(self) -> TimedBlock:
-        """Wait for the device and read the spans."""
+        """End the block: wait for the device, and return the block with its spans."""
 
 
 class HostClock:
@@ -76,7 +79,7 @@ class HostClock:
         self._start_ns = 0
 
     def begin(self, marks: int) -> None:
-        """Start a block."""
+        """Start a block. The number of marks does not matter."""
         self._marks = []
         self._start_ns = monotonic_ns()
 
@@ -92,7 +95,7 @@ class HostClock:
 
 
 class CudaClock:
-    """Events in the current stream of the current device, from a pool filled before the block starts."""
+    """Clock of a GPU: CUDA events in the current stream, from a pool that is filled before a block starts."""
 
     shortest_span_ms = 1.0
     ahead_of_device = True
@@ -107,7 +110,7 @@ class CudaClock:
         self._start_ns = 0
 
     def begin(self, marks: int) -> None:
-        """Fill the pool and record each event once, because the driver creates an event when it is first recorded."""
+        """Start a block. Records each new event once before, because the driver creates it when first recorded."""
         while len(self._pool) < marks:
             event = self._cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch does not annotate it
             event.record(self._stream)
@@ -117,12 +120,12 @@ class CudaClock:
         self._start_ns = monotonic_ns()
 
     def mark(self) -> None:
-        """Record the next event."""
+        """End one span and start the next, by recording an event in the stream."""
         self._pool[self._used].record(self._stream)
         self._used += 1
 
     def finish(self) -> TimedBlock:
-        """Wait for the device. Errors of the block's kernels are raised here."""
+        """Wait for the device and return the block. Errors of the block's kernels are raised here."""
         enqueued_ns = monotonic_ns()
         self._cuda.synchronize()
         end_ns = monotonic_ns()
@@ -133,8 +136,8 @@ class CudaClock:
 def time_block(clock: Clock, steps: Sequence[Step], iterations: int, group: int = 1, passes: int = 1) -> TimedBlock:
     """Run all `steps` in order, `iterations` times, and time every step. The garbage collector is off.
 
-    group: iterations that one span covers. passes: number of these iterations in one iteration of a Work, for
-    `enqueue_ms`. Raises ValueError if `group` does not divide `iterations`, or is above one for several steps.
+    group: iterations that one span covers. passes: how many of them TimedBlock.enqueue_ms covers (measure.Work.passes).
+    Raises ValueError if `group` does not divide `iterations`, or is above one for several steps.
     """
     rounds, left_over = divmod(iterations, group)
     if left_over or (group > 1 and len(steps) > 1):
@@ -166,14 +169,17 @@ def _collector_off() -> Iterator[None]:
 
 
 def iterations_for(duration_ms: float, iteration_ms: float, group: int = 1) -> int:
-    """Iterations that last at least `duration_ms`: a positive multiple of `group`."""
+    """Return how many iterations last at least `duration_ms`: a positive multiple of `group`."""
     if iteration_ms <= 0:
         return group
     return max(math.ceil(duration_ms / iteration_ms / group), 1) * group
 
 
 def group_for(clock: Clock, iteration_ms: float, steps: int, iterations: int | None) -> int:
-    """Iterations that one span should cover. iterations: their total, which it must divide; None for any number."""
+    """Return how many iterations one span should cover: a divisor of their total `iterations`, unless that is None.
+
+    iteration_ms: time of an iteration. steps: number of timed steps in an iteration; above one, a span covers one step.
+    """
     if steps > 1 or not 0 < iteration_ms < clock.shortest_span_ms / 2:
         return 1
     group = math.ceil(clock.shortest_span_ms / iteration_ms)
@@ -191,7 +197,7 @@ def launch_bound(clock: Clock, blocks: Sequence[Block | TimedBlock], iteration_m
 
 
 def host_share(clock: Clock, enqueue_ms: Sequence[float], iteration_ms: float) -> float | None:
-    """Share of an iteration that the host needs to enqueue it. None on a CPU.
+    """Return the share of an iteration's time that the host needs to enqueue it. None on a CPU.
 
     enqueue_ms: time to enqueue the first iteration of each block. Later iterations may have to wait for a full queue.
     """

@@ -1,6 +1,7 @@
 """The JAX process of a launch: it reads a Request, measures, answers and ends. It is killed with its launch.
 
 inputs ─▶ lower, compile (compile_ms) ─▶ one call: peak memory, output ─▶ single calls ─▶ rounds ─▶ profiler
+round: calls one after the other with every copy of the inputs, timed as a whole
 """
 
 import os
@@ -90,7 +91,7 @@ def _measured(request: Request, given: Iterator[memoryview]) -> tuple[Answer, li
 
 
 class _Calls:
-    """Calls of the compiled function. Outputs are kept, because JAX returns before they are computed."""
+    """Calls of the compiled function. Keeps the outputs to wait for, because JAX returns before they are computed."""
 
     def __init__(self, compiled: "jax.stages.Compiled", inputs: "list[jax.Array]", copies: int) -> None:
         from jax import numpy as jnp
@@ -111,8 +112,8 @@ class _Calls:
     def pure_ms(self, window_s: float, *, ordered: bool) -> tuple[list[float], TimedBlock]:
         """Return the mean milliseconds of a call in each round, and the timed block of all rounds.
 
-        window_s: about the seconds that all rounds take. ordered: the device computes calls in their order. A CPU may
-        compute several at once, so each is waited for.
+        window_s: about the seconds that all rounds take. ordered: the device computes calls in their order. If it does
+        not (a CPU may compute several at once), each call is waited for.
         """
         begin = time.monotonic()
         self.call()
@@ -134,13 +135,16 @@ class _Calls:
 
 
 def _planned_bytes(compiled: "jax.stages.Compiled") -> int:
-    """Memory of a call as XLA planned it: inputs, output, and everything between."""
+    """Return the bytes of memory of a call as XLA planned them: inputs, output, and everything between."""
     plan = compiled.memory_analysis()
     return int(plan.argument_size_in_bytes + plan.output_size_in_bytes + plan.temp_size_in_bytes)
 
 
 def _profiled(calls: _Calls, kind: DeviceKind) -> tuple[int | None, list[tuple[str, float]]]:
-    """Return the number of kernels in one call (None: unseen), and name and ms of each. CPU: XLA's operations."""
+    """Return the number of kernels in one call (None: none seen), and each event's name and milliseconds.
+
+    On a CPU device XLA's operations count as kernels. Events include copies, which the number does not.
+    """
     import jax
 
     with tempfile.TemporaryDirectory() as folder:

@@ -28,8 +28,8 @@ class Array(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Request to time an operator in JAX.
 
-    parent: PID of the launch. window_s: seconds of timed calls. copies: number of copies of the inputs. arrays: the
-    inputs.
+    parent: PID of the launch. operator: key of FUNCTIONS. window_s: seconds of timed calls. copies: sets of the inputs
+    that calls take in turn. arrays: the inputs.
     """
 
     parent: int
@@ -60,11 +60,11 @@ VARIABLES: Final = {
     "JAX_ENABLE_COMPILATION_CACHE": "false",  # a cache of the user's would shorten the compile time
 }
 PLATFORMS: Final = {DeviceKind.CPU: "cpu", DeviceKind.CUDA: "cuda"}
-"""Kind of device → JAX_PLATFORMS, so that JAX never falls back to the CPU."""
+"""Kind of device → value of the variable JAX_PLATFORMS, so that JAX never falls back to the CPU."""
 
 
 def joined(message: Request | Answer, contents: Sequence[bytes]) -> bytes:
-    """Encode a message with its arrays. contents: bytes of each array, in order."""
+    """Return the bytes to send: the encoded message, then its arrays. contents: bytes of each array, in order."""
     head = codec.encode(message)
     return b"".join((_LENGTH.pack(len(head)), head, *contents))
 
@@ -76,7 +76,7 @@ def separated(data: bytes) -> tuple[bytes, memoryview]:
 
 
 def contents(arrays: Sequence[Array], data: memoryview) -> Iterator[memoryview]:
-    """Yield the bytes of each array. data: bytes of all arrays, one after the other."""
+    """Yield the bytes of each of `arrays`. data: bytes of all of them, one after the other."""
     begin = 0
     for array in arrays:
         yield data[begin : begin + array.size]

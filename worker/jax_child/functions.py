@@ -17,7 +17,7 @@ _LAYOUT: Final = {1: ("NCH", "OIH", "NCH"), 2: ("NCHW", "OIHW", "NCHW")}
 
 
 def _convolution(images: jax.Array, weight: jax.Array, *, padding: int | None = None, groups: int = 1) -> jax.Array:
-    """Convolution, padded as in torch by half the kernel on both sides, unless `padding` is given."""
+    """Convolve `images` with `weight`, padded on both sides by half the kernel, or by `padding` if given."""
     spatial = weight.ndim - 2
     side = weight.shape[-1] // 2 if padding is None else padding
     return lax.conv_general_dilated(
@@ -43,13 +43,13 @@ def _weight_gradient(images: jax.Array, output: jax.Array) -> jax.Array:
 
 
 def _attention(query: jax.Array, key: jax.Array, value: jax.Array, *, causal: bool) -> jax.Array:
-    """Attention of inputs (batch, heads, tokens, size). JAX expects (batch, tokens, heads, size)."""
+    """Return the attention output for inputs (batch, heads, tokens, size). JAX expects (batch, tokens, heads, size)."""
     moved = (jnp.swapaxes(one, 1, 2) for one in (query, key, value))
     return jnp.swapaxes(nn.dot_product_attention(*moved, is_causal=causal), 1, 2)
 
 
 def _normalised(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
-    """Shift and scale x to mean 0 and variance 1 over `axes`, computed in fp32, as torch accumulates."""
+    """Return `x` shifted and scaled to mean 0 and variance 1 over `axes`, in fp32, in which torch accumulates too."""
     wide = x.astype(jnp.float32)
     centred = wide - wide.mean(axes, keepdims=True)
     return centred * lax.rsqrt(jnp.square(centred).mean(axes, keepdims=True) + _EPSILON)

@@ -1,1 +1,1 @@
-"""Shipped models. Each module builds, feeds and trains one family of models."""
+"""Models. A family is a module that builds, feeds and trains models of one kind; base.py has its interface."""

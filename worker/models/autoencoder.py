@@ -28,7 +28,10 @@ class AutoEncoder(nn.Module):
 
 
 def encoder(width: int, stages: int, code: int) -> nn.Sequential:
-    """Make layers from images to `code` channels. Stage 1 has `width` channels, each later stage twice as many."""
+    """Make layers from images to `code` channels. Each stage halves the side.
+
+    Stage 1 has `width` channels, each later one twice as many as the one before.
+    """
     widths = [3, *(width << stage for stage in range(stages))]
     halving = [
         nn.Sequential(_convolution(upper, lower, stride=2, moment=RELU if stage else 1.0), _convolution(lower, lower))
@@ -58,7 +61,7 @@ def _convolution(inputs: int, outputs: int, stride: int = 1, moment: float = REL
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """The model with random weights."""
+    """Build the model with random weights, as Family.build."""
     with torch.device(device):
         return AutoEncoder(**integers(spec, *SIZES))
 
@@ -68,5 +71,5 @@ forward = applied_to("images")
 
 
 def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Mean squared error."""
+    """Return the mean squared error of the reconstructed images."""
     return nn.functional.mse_loss(forward(module, batch), batch["images"])

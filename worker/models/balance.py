@@ -1,6 +1,7 @@
-"""Scales of random weights, so that each layer's numbers are near one in every precision.
+"""Scales of random weights, so that the outputs of each layer are near one in every precision.
 
-A convolution with weights of variance v and inputs of mean square m has outputs of variance (inputs of one output) v m.
+moment: mean square of a layer's inputs. A convolution with weights of variance v has outputs of variance n v moment, if
+each output depends on n inputs.
 In evaluation a new batch normalisation divides by one: scales multiply from layer to layer until fp16 holds zeros or
 infinities. So either the kernel is drawn for its inputs (`Convolution`), or the running variance is set to that of the
 kernel's outputs (`expect`), as training would. All residual branches together add as much variance as their main path:
@@ -16,9 +17,9 @@ import torch
 from torch import nn
 
 RELU: Final = 0.5
-"""Mean square of a rectified standard normal number."""
+"""Mean square of the ReLU of a standard normal number."""
 RELU_POOLED: Final = 1.54
-"""Mean square of the largest of four rectified numbers."""
+"""Mean square of the largest of four such numbers, as after a max pooling of 2 x 2."""
 
 
 class Convolution(nn.Conv2d):
@@ -44,7 +45,7 @@ class Convolution(nn.Conv2d):
 
 
 class Doubling(nn.ConvTranspose2d):
-    """Transposed convolution that doubles the side, scaled like Convolution. Each output depends on one pixel."""
+    """Transposed convolution that doubles the side, scaled like Convolution. Each output depends on one input pixel."""
 
     def __init__(self, inputs: int, outputs: int, *, moment: float = RELU) -> None:
         self._moment = moment
@@ -68,13 +69,16 @@ def _clear(bias: torch.Tensor | None) -> None:
 
 
 def expect(norm: nn.BatchNorm2d, convolution: nn.Conv2d, moment: float) -> None:
-    """Set `norm`'s running variance to that of `convolution`'s outputs. moment: mean square of its inputs."""
+    """Set `norm`'s running variance to that of the outputs of `convolution`. moment: mean square of its inputs."""
     assert norm.running_var is not None
     norm.running_var.fill_(2 * convolution.weight.shape[1] / convolution.out_channels * moment)
 
 
 def residual(norms: Sequence[nn.BatchNorm2d]) -> float:
-    """Scale all residual branches by their last norms. Returns each branch's variance relative to the main path."""
+    """Scale all residual branches by the weights of `norms`, the last norm of each branch.
+
+    Returns the variance of each branch relative to the main path.
+    """
     for norm in norms:
         nn.init.constant_(norm.weight, len(norms) ** -0.5)
     return 1 / max(len(norms), 1)

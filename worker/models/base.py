@@ -1,8 +1,8 @@
-"""Interface of a family of models, and its batches.
+"""Interface of a family of models, and the tensors of its batches.
 
 A family is a module of this folder with the functions of `Family`. It builds models with random weights and downloads
-nothing. Optional functions: `objectives` (training in several parts), those of `Writer` (text), and
-`build_for_inference` (only the part of the model that inference uses).
+nothing. Optional functions: `objectives` (training in several parts, each an Objective), those of `Writer` (text), and
+`build_for_inference` (as `build`, only the part of the model that inference uses).
 """
 
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ from protocol.cell import InputSpec, ModelSpec, Scalar
 Batch = dict[str, torch.Tensor]
 
 SIZE: Final = "size"
-"""Placeholder for the cell's input size."""
+"""Word in the configuration or a shape of a ModelSpec that stands for the cell's input size."""
 
 
 def arguments(spec: ModelSpec, input_size: int | None) -> dict[str, Scalar]:
@@ -36,7 +36,7 @@ def integers(spec: ModelSpec, *keys: str) -> dict[str, int]:
 
 
 def described(spec: ModelSpec, feed: "Feed") -> Batch:
-    """`Family.batch` of a model whose loss needs only the inputs that `spec` describes, without labels."""
+    """Make a batch of the inputs that `spec` describes: `Family.batch` of a model whose loss needs no labels."""
     return feed.inputs(spec)
 
 
@@ -58,7 +58,7 @@ DTYPES: Final = {
     "uint8": torch.uint8,
     "bool": torch.bool,
 }
-"""Types of inputs. None: that of the cell's precision."""
+"""InputSpec.dtype → type of the tensor. None: that of the cell's precision."""
 
 
 class Family(Protocol):
@@ -68,10 +68,10 @@ class Family(Protocol):
         """Build the model in fp32, on `device` directly, so that no copy of it exists elsewhere."""
 
     def batch(self, spec: ModelSpec, feed: "Feed") -> Batch:
-        """Make the inputs of one iteration, and labels for the loss, by name."""
+        """Make the inputs of one iteration, and labels if the loss needs them, by name."""
 
     def forward(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """Run one forward pass and return its outputs."""
+        """Run one forward pass on the inputs in `batch` and return its outputs."""
 
     def loss(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
         """Run one forward pass and return the model's usual loss, a scalar."""
@@ -79,7 +79,7 @@ class Family(Protocol):
 
 @dataclass(frozen=True)
 class Objective:
-    """One part of a training step: a loss, and the parameters that it changes."""
+    """One part of a training step. loss: runs forward, returns a scalar. parameters: those that this part trains."""
 
     name: str
     loss: Callable[[torch.nn.Module, Batch], torch.Tensor]
@@ -93,7 +93,7 @@ class Writer(Protocol):
         """Read a prompt (batch, length). Returns the logits of the next token, (batch, vocabulary), and the cache."""
 
     def decode(self, module: torch.nn.Module, tokens: torch.Tensor, cache: object) -> tuple[torch.Tensor, object]:
-        """Read one more token of each sequence, (batch, 1). Returns the logits of the next token, and the cache."""
+        """Read one more token of each sequence, (batch, 1). Returns as prefill does, with the extended cache."""
 
 
 class Feed:
@@ -111,15 +111,15 @@ class Feed:
         return {entry.name: self._tensor(entry) for entry in spec.inputs}
 
     def classes(self, high: int, shape: tuple[int, ...]) -> torch.Tensor:
-        """Whole numbers from 0 to `high` - 1."""
+        """Return random whole numbers from 0 to `high` - 1, int64 of this shape."""
         return torch.randint(high, shape, generator=self._generator, device=self.device)
 
     def uniform(self, shape: tuple[int, ...]) -> torch.Tensor:
-        """Numbers from 0 to 1."""
+        """Return random numbers from 0 to 1, fp32 of this shape."""
         return torch.rand(shape, generator=self._generator, device=self.device)
 
     def normal(self, shape: tuple[int, ...]) -> torch.Tensor:
-        """Normally distributed numbers, in the type of the floating-point inputs."""
+        """Return normally distributed numbers of this shape, in the type of the cell's precision."""
         return torch.randn(shape, generator=self._generator, device=self.device, dtype=self.dtype)
 
     def _tensor(self, entry: InputSpec) -> torch.Tensor:

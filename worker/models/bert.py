@@ -14,14 +14,14 @@ __all__ = ["batch", "build", "forward", "loss"]
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """The model with random weights."""
+    """Build the model with random weights, as Family.build."""
     with torch.device(device):
         module: torch.nn.Module = BertForMaskedLM(BertConfig(**spec.config))
     return module
 
 
 def batch(spec: ModelSpec, feed: Feed) -> Batch:
-    """Random tokens without padding or mask, and labels at the tokens to predict."""
+    """Make random tokens without padding or mask, and labels at the tokens to predict."""
     inputs = feed.inputs(spec)
     tokens = inputs["input_ids"]
     predicted = feed.uniform(tuple(tokens.shape)) < _PREDICTED

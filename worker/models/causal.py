@@ -28,7 +28,7 @@ ARCHITECTURES: Final = {"gpt2": (GPT2Config, GPT2LMHeadModel), "qwen2": (Qwen2Co
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """The model with random weights."""
+    """Build the model with random weights, as Family.build."""
     configuration, model = ARCHITECTURES[str(spec.config["architecture"])]
     options = {key: value for key, value in spec.config.items() if key != "architecture"}
     with torch.device(device):
@@ -37,19 +37,19 @@ def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torc
 
 
 def batch(spec: ModelSpec, feed: Feed) -> Batch:
-    """Random tokens without padding or mask. Each token is predicted from the tokens before it."""
+    """Make random tokens without padding or mask, and as labels the token that follows each."""
     inputs = feed.inputs(spec)
     following = inputs["input_ids"][:, 1:]
     return inputs | {"labels": torch.nn.functional.pad(following, (0, 1), value=IGNORED)}
 
 
 def prefill(module: torch.nn.Module, tokens: torch.Tensor) -> tuple[torch.Tensor, object]:
-    """Read a prompt. Returns the logits of the token after it, (batch, vocabulary), and its KV cache."""
+    """Read a prompt, tokens (batch, length). Returns the next token's logits, (batch, vocabulary), and the KV cache."""
     return _read(module, tokens, None)
 
 
 def decode(module: torch.nn.Module, tokens: torch.Tensor, cache: object) -> tuple[torch.Tensor, object]:
-    """Process one more token. Return the next logits, (batch, vocabulary), and the cache."""
+    """Read one more token of each sequence, (batch, 1). Returns as prefill does, with the extended KV cache."""
     return _read(module, tokens, cache)
 
 

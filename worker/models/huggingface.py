@@ -64,12 +64,12 @@ __all__ = [
 
 
 def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Logits at every token."""
+    """Return the logits at every token, (batch, length, vocabulary)."""
     logits: torch.Tensor = module(input_ids=batch["input_ids"]).logits
     return logits
 
 
 def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Cross entropy of the predicted tokens."""
+    """Return the mean cross entropy of the tokens that have a label."""
     logits = forward(module, batch)
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten(), ignore_index=IGNORED)

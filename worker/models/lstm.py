@@ -29,7 +29,7 @@ class LanguageModel(nn.Module):
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """The model with random weights."""
+    """Build the model with random weights, as Family.build."""
     sizes = integers(spec, "vocab_size", "embedding_size", "hidden_size", "num_layers")
     with torch.device(device):
         return LanguageModel(**sizes)
@@ -40,6 +40,6 @@ forward = applied_to("tokens")
 
 
 def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Cross entropy of each next token."""
+    """Return the mean cross entropy of predicting each token from those before it."""
     logits = forward(module, batch)[:, :-1]
     return nn.functional.cross_entropy(logits.flatten(0, 1), batch["tokens"][:, 1:].flatten())

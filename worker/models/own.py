@@ -1,4 +1,7 @@
-"""Family of the user's own models (docs/own-models.md). It keeps no built model, so that load cells can free one."""
+"""Family (worker/models/base.py) of the user's own models. It keeps no built model, so that load cells can free one.
+
+hook: a function that the user's code may define to be called here, such as train_step (docs/own-models.md).
+"""
 
 import functools
 import inspect
@@ -17,7 +20,7 @@ from worker.models.own_inputs import Inputs
 from worker.outputs import tensors
 
 _TRIES: Final = 3
-"""Steps within which a parameter must have changed: a user's gradient scaler may skip the first ones."""
+"""Training steps within which a parameter must have changed: a user's gradient scaler may skip the first ones."""
 
 _CANNOT: Final = {
     "get_example_inputs": "make its inputs",
@@ -38,11 +41,11 @@ class Own:
 
     @functools.cached_property
     def _code(self) -> own_code.Code:
-        """The code, imported at first use, when the device is open: much code uses CUDA on import."""
+        """The user's code, imported at first use, when the device is open: much code uses CUDA on import."""
         return own_code.Code(self._own)
 
     def build(self, spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-        """The model as the user's code makes it, moved to `device`. Raises ModelCodeError."""
+        """Build the model by the user's code and move it to `device`. Raises ModelCodeError."""
         module = self._code.make(device)
         self._built = weakref.ref(module)
         if not spec.inputs and self._code.hook(module, "get_example_inputs") is None:
@@ -57,7 +60,7 @@ class Own:
         return own_code.structure(self._code.make(torch.device("cpu")))
 
     def batch(self, spec: ModelSpec, feed: Feed) -> Batch:
-        """Inputs of one iteration: random ones as described, or those of the user's code."""
+        """Make the inputs of one iteration: random ones if `spec` describes them, else those of get_example_inputs."""
         module = self._module()
         example = own_inputs.drawn(spec, module, feed) if spec.inputs else self._example_inputs(module, feed)
         self._inputs = Inputs(example)
@@ -66,9 +69,9 @@ class Own:
         return batch
 
     def _example_inputs(self, module: torch.nn.Module, feed: Feed) -> object:
-        """The user's inputs, on the device. Raises ModelCodeError if their lengths ignore the batch size.
+        """Return the user's get_example_inputs, on the device. Raises ModelCodeError if they ignore the batch size.
 
-        Also makes inputs of another batch size, because a length may equal one batch size by chance.
+        Also makes inputs of another batch size to compare with: a tensor's length may equal one batch size by chance.
         """
         requested, other = feed.batch_size, feed.batch_size // 2 or 2  # a smaller one fits too
         counts_samples = self._code.hook(module, "samples") is not None
@@ -94,7 +97,7 @@ class Own:
         return own_inputs.moved(made, feed)
 
     def samples(self, batch: Batch) -> int | None:
-        """Number of samples in a batch, if the user's code counts them, else None."""
+        """Return the number of samples in a batch if the user's code has a function `samples`, else None."""
         module = self._module()
         if self._code.hook(module, "samples") is None:
             return None
@@ -129,7 +132,7 @@ class Own:
 
     @property
     def train_step(self) -> Callable[[torch.nn.Module, Batch], torch.Tensor] | None:
-        """The user's training step, None if there is none. The model must be built."""
+        """Function that calls the user's train_step and returns its loss; None if the code has none."""
         return None if self._code.hook(self._built(), "train_step") is None else self._step
 
     def _step(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
@@ -164,7 +167,7 @@ class Own:
         return self._inputs.restored(batch)
 
     def _loss_hook(self, module: torch.nn.Module) -> Callable[..., object] | None:
-        """The user's loss function, which gets the outputs, and the batch if it takes two arguments; else None."""
+        """Return the user's loss as a function of outputs and batch (its own may take the outputs only); else None."""
         hook = self._code.hook(module, "loss")
         if hook is None:
             return None
@@ -187,7 +190,7 @@ class Own:
 
 
 def _natural_loss(outputs: object, label: str) -> torch.Tensor:
-    """Return the output named `loss`, else the only number, else the sum of all outputs' mean squares.
+    """Return the output `loss`, else the only output if it is one number, else the sum of all outputs' mean squares.
 
     Raises ModelCodeError if no output depends on the parameters.
     """

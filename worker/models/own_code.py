@@ -1,8 +1,8 @@
-"""The user's own code: found, called, and named in its errors. Imported only in the process of a launch.
+"""The user's own code: import it, call it, and explain its errors. Only the process of a launch imports this module.
 
     target ── import ──▶ class or function ── called with args and config ──▶ torch.nn.Module
 
-Its errors become a ModelCodeError, whose cause has a traceback that begins in the user's file.
+Errors of the code become a ModelCodeError, whose cause has a traceback that begins in the user's file.
 """
 
 import difflib
@@ -39,21 +39,21 @@ _HINTS: Final = {
     ("make its inputs", TypeError, ""): "get_example_inputs is called with the batch size.",
     ("be run", TypeError, ""): "A tuple of inputs is passed by position, a dict by name, anything else as it is.",
 }
-"""What to do about an error, by the failed step, the error's class, and part of its message."""
+"""(failed step, class of the error, part of its message) → what the user can do about it."""
 _IN_EVERY_CELL: Final = frozenset({"be imported", "be built"})
 _TYPO: Final = 0.85
-"""Similarity from which a name is a typing error of another: hiden_size and hidden_size are 0.95."""
+"""Similarity (difflib) from which a name counts as another one mistyped: hiden_size and hidden_size have 0.95."""
 _ROOMS: Final = f"{Path(__file__).resolve().parents[1]}/"
 _BETWEEN: Final = (_ROOMS, *(f"{Path(str(module.__file__)).parent}/" for module in (importlib, torch)), "<frozen ")
-"""Files whose frames lie between ours and the user's."""
+"""Beginnings of the paths of files that are not the user's and head a traceback: those of worker, importlib, torch."""
 _LIBRARIES: Final = (sysconfig.get_path("stdlib"), *site.getsitepackages(), site.getusersitepackages())
 
 
 class Code:
-    """Imported code of a target. label: its name in messages."""
+    """Imported code of a user's own model. label: its name in messages. made_by: what to call to make the model."""
 
     def __init__(self, own: OwnModel) -> None:
-        """Import the target. Raises NotBuiltError."""
+        """Import `own.target`. Raises NotBuiltError if that fails or the target makes no model."""
         self._own = own
         self._made = False
         where, _, name = own.target.rpartition(":")
@@ -90,7 +90,7 @@ class Code:
         return made.to(device)
 
     def hook(self, module: torch.nn.Module | None, name: str) -> Callable[..., object] | None:
-        """The model's method `name` (not a submodule), else the function `name` of the code's module, else None."""
+        """Return the model's method `name`, else the function `name` of the user's file (if allowed), else None."""
         method = getattr(module, name, None)
         if callable(method) and not isinstance(method, torch.nn.Module):
             return typing.cast(Callable[..., object], method)
@@ -98,7 +98,7 @@ class Code:
         return function if callable(function) and self._own.allowed else None
 
     def blame(self, what: str, error: BaseException) -> ModelCodeError:
-        """Return the error to raise from `error`. what: the failed step: "be imported", "be built" or "be run"."""
+        """Return the ModelCodeError to raise from `error`. what: the failed step, such as "be built" or "be run"."""
         frames = _without_ours(error.__traceback__)
         error.__traceback__ = frames
         lines = exception_categories.message_of(error).strip().splitlines()
@@ -110,7 +110,7 @@ class Code:
         return kind(f"{message.rstrip('.')}. {hint}" if hint else message)
 
     def _called(self, arguments: list[object], config: dict[str, object]) -> object:
-        """Call the code. Models of transformers take their configuration as an object, all others as keywords."""
+        """Make the model. Models of transformers take their configuration as an object, all others as keywords."""
         configured = getattr(self.made_by, "config_class", None) if isinstance(self.made_by, type) else None
         if configured is None:
             return self.made_by(*arguments, **config)
@@ -146,7 +146,7 @@ def _precision_kept() -> Iterator[None]:
 
 
 def structure(module: torch.nn.Module) -> str:
-    """Hash of the names, shapes and types in the model's state_dict."""
+    """Return a hash of the names, shapes and types in the model's state_dict."""
     parts = [
         (name, tuple(value.shape), str(value.dtype)) if isinstance(value, torch.Tensor) else name
         for name, value in module.state_dict().items()
@@ -187,7 +187,7 @@ def _longest_module(target: str) -> tuple[ModuleType, str]:
 
 
 def _from_file(path: Path) -> ModuleType:
-    """Import a Python file, by full name if in a package. Its root folder comes first in Python's search path."""
+    """Import a Python file, as part of its package if it is in one. The root folder is put first in sys.path."""
     root, names = path.parent, [path.stem]
     while (root / "__init__.py").is_file():
         names.insert(0, root.name)
@@ -224,7 +224,7 @@ def _says_it_is_a_model(thing: Callable[..., object]) -> bool:
 
 
 def kind(thing: object) -> str:
-    """Type with its article: "a list", "an int", "nothing (None)"."""
+    """Return the name of an object's type with an article: "a list", "an int", "nothing (None)"."""
     if thing is None:
         return "nothing (None)"
     name = type(thing).__name__
@@ -238,7 +238,7 @@ def _without_ours(frames: TracebackType | None) -> TracebackType | None:
 
 
 def _place(frames: TracebackType | None) -> str:
-    """Innermost line of the user's own code, or else of any library; empty if there is none."""
+    """Return file and line of the innermost frame in the user's own code, or else in a library; empty if none."""
     stack = traceback.extract_tb(frames)
     own = [frame for frame in stack if not frame.filename.startswith((*_LIBRARIES, _ROOMS, "<"))]
     if not stack:

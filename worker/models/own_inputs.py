@@ -16,7 +16,7 @@ from worker.models.base import Batch, Feed
 
 
 class Inputs:
-    """Example of the model's inputs: a tuple by position, a dict by name, a pair of both, or the one argument."""
+    """Example of a model's arguments: a tuple by position, a dict by name, a pair of both, or the only argument."""
 
     def __init__(self, example: object) -> None:
         self._leaves, self._nesting = _pytree.tree_flatten(example)
@@ -31,11 +31,11 @@ class Inputs:
         return taken
 
     def restored(self, batch: Batch) -> object:
-        """The example, with the tensors of `batch` in their places."""
+        """Return the example with the tensors of `batch` in the places of its own."""
         return self._put_together(batch)
 
     def _quick_way(self, example: object) -> Callable[[Batch], object]:
-        """Return a function that makes `example` from a batch, a fast one if possible: each iteration calls it."""
+        """Return `restored` as a function, a fast one if possible, because each iteration calls it."""
         if isinstance(example, torch.Tensor):
             return lambda batch: batch["0"]
         if type(example) is dict and _all_tensors(example.values()):
@@ -53,7 +53,7 @@ class Inputs:
 
 
 def by_name(example: object) -> object:
-    """The example, with any mapping of keywords (such as a tokenizer's BatchEncoding) as a dict."""
+    """Return the example (see Inputs) with any mapping of keywords, such as a tokenizer's BatchEncoding, as a dict."""
     if isinstance(example, Mapping) and not isinstance(example, dict):
         return dict(example)
     if type(example) is tuple and len(example) == 2 and isinstance(example[0], tuple):
@@ -62,12 +62,12 @@ def by_name(example: object) -> object:
 
 
 def hold_a_tensor(example: object) -> bool:
-    """Whether the example holds a tensor."""
+    """Whether there is a tensor in `example`, in any nesting of tuples, lists and dicts."""
     return any(isinstance(leaf, torch.Tensor) for leaf in _pytree.tree_leaves(example))
 
 
 def call(module: torch.nn.Module, example: object) -> object:
-    """Run one forward pass on the inputs `example`, and return the outputs."""
+    """Run one forward pass on the inputs `example` (see Inputs), and return the outputs."""
     if isinstance(example, dict):
         return module(**example)
     if type(example) is not tuple:
@@ -92,7 +92,7 @@ def drawn(spec: ModelSpec, module: torch.nn.Module, feed: Feed) -> object:
 
 
 def lengths(example: object) -> dict[str, int]:
-    """Every length in the inputs, by its path: of tensors' axes, and of lists, tuples and dicts."""
+    """Return path → length of every axis of a tensor, and of every list, tuple and dict, in `example`."""
     if isinstance(example, torch.Tensor):
         return {f":{axis}": length for axis, length in enumerate(example.shape)}
     if isinstance(example, list | tuple):
@@ -110,7 +110,10 @@ def _all_tensors(things: Iterable[object]) -> bool:
 
 
 def _with_vocabulary(entry: InputSpec, module: torch.nn.Module) -> InputSpec:
-    """Return the entry with token numbers limited to the model's vocabulary if they have no upper limit."""
+    """Return `entry`, limited to the model's vocabulary if it holds whole numbers (tokens) without an upper limit.
+
+    Raises ModelCodeError if the model's config has no vocab_size.
+    """
     if entry.dtype not in {"int64", "int32"} or entry.high:
         return entry
     size = getattr(getattr(module, "config", None), "vocab_size", None)

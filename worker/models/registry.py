@@ -1,4 +1,4 @@
-"""Modules that build the models."""
+"""Families of models (worker/models/base.py) by name."""
 
 import importlib
 from typing import Final, cast
@@ -21,7 +21,7 @@ MODULES: Final = {
 
 
 def family(spec: ModelSpec) -> Family:
-    """The family of a model, imported now. Raises UnknownFamilyError, or ImportError if its library is missing."""
+    """Import and return the family of a model. Raises UnknownFamilyError, or ImportError if its library is missing."""
     if spec.own is not None:
         from worker.models.own import Own
 

@@ -36,13 +36,13 @@ class StyleGan2(nn.Module):
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """Both networks with random weights. Raises ValueError for a resolution that is no power of two."""
+    """Build both networks with random weights. Raises ValueError for a resolution that is no power of two."""
     with torch.device(device):
         return StyleGan2(**_sizes(spec, input_size))
 
 
 def build_for_inference(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """The generator with random weights."""
+    """Build the generator alone, with random weights. Raises ValueError as `build` does."""
     sizes = _sizes(spec, input_size)
     with torch.device(device):
         return Generator(*(sizes[key] for key in _GENERATORS))
@@ -53,7 +53,7 @@ def _sizes(spec: ModelSpec, input_size: int | None) -> dict[str, int]:
 
 
 def batch(spec: ModelSpec, feed: Feed) -> Batch:
-    """Random latents, and random images as real ones."""
+    """Make random latents for the generator, and random images that stand for real ones."""
     side = int(arguments(spec, feed.input_size)["resolution"])
     return feed.inputs(spec) | {"images": feed.normal((feed.batch_size, 3, side, side))}
 
@@ -62,7 +62,7 @@ forward = applied_to("latents")
 
 
 def objectives(module: torch.nn.Module) -> tuple[Objective, ...]:
-    """Parts of a training step. The discriminator learns first."""
+    """Return the parts of a training step in order: the discriminator's, then the generator's."""
     return (
         Objective("discriminator", discriminator_loss, lambda gan: gan.get_submodule("discriminator").parameters()),
         Objective("generator", loss, lambda gan: gan.get_submodule("generator").parameters()),
@@ -70,13 +70,13 @@ def objectives(module: torch.nn.Module) -> tuple[Objective, ...]:
 
 
 def discriminator_loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Loss of the discriminator: low if real images score high, and generated ones low."""
+    """Return the discriminator's loss: low if it scores real images high, and generated ones low."""
     with torch.no_grad():
         made = forward(module, batch)
     return critics_loss(module.get_submodule("discriminator"), {"images": batch["images"], "made": made})
 
 
 def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Loss of the generator: low if its images score high."""
+    """Return the generator's loss: low if the discriminator scores its images high."""
     discriminator = module.get_submodule("discriminator")
     return doubt(discriminator(forward(module, batch)))

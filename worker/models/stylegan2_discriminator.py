@@ -9,14 +9,14 @@ from worker.models.stylegan2_networks import Discriminator
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """The network with random weights. Raises ValueError for a resolution that is no power of two."""
+    """Build the discriminator with random weights. Raises ValueError for a resolution that is no power of two."""
     sizes = {key: int(value) for key, value in arguments(spec, input_size).items()}
     with torch.device(device):
         return Discriminator(sizes["resolution"], sizes["channel_base"], sizes["channel_max"])
 
 
 def batch(spec: ModelSpec, feed: Feed) -> Batch:
-    """Random real and generated images."""
+    """Make random images that stand for real ones ("images"), and others for generated ones ("made")."""
     images = feed.inputs(spec)
     return images | {"made": feed.normal(tuple(images["images"].shape))}
 
@@ -25,7 +25,7 @@ forward = applied_to("images")
 
 
 def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Loss that is low if real images score high, and generated ones low."""
+    """Return the loss: low if the discriminator scores real images high, and generated ones low."""
     return doubt(-module(batch["made"])) + doubt(forward(module, batch))
 
 

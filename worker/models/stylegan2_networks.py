@@ -28,12 +28,12 @@ _EPSILON: Final = 1e-8
 
 
 def channels(resolution: int, base: int, most: int) -> int:
-    """Return the number of channels at this side of the features: base / resolution, but no more than `most`."""
+    """Return the number of channels of features whose side is `resolution`: base / resolution, at most `most`."""
     return min(base // resolution, most)
 
 
 def _require_doublings(resolution: int) -> None:
-    """Raise ValueError for a side that is not a power of two above SMALLEST."""
+    """Raise ValueError if `resolution`, the side of the images, is not a power of two above SMALLEST."""
     if resolution <= SMALLEST or resolution.bit_count() != 1:
         raise ValueError(f"the image side of StyleGAN2 must be a power of two above {SMALLEST}, not {resolution}")
 
@@ -47,7 +47,7 @@ def _per_channel(values: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
 
 
 class _Activation(nn.LeakyReLU):
-    """Leaky ReLU that keeps the variance."""
+    """Leaky ReLU, scaled by sqrt(2) so that the variance stays about the same."""
 
     def __init__(self) -> None:
         super().__init__(negative_slope=0.2)
@@ -71,7 +71,7 @@ class _Linear(nn.Linear):
 
 
 class Filter(nn.Module):
-    """Low-pass filter around every change of resolution, channel by channel."""
+    """Low-pass filter that is applied, to each channel alone, where the resolution changes."""
 
     kernel: torch.Tensor
 
@@ -82,11 +82,11 @@ class Filter(nn.Module):
         self._padding = padding
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """Apply the filter. The side grows by twice the padding, and shrinks by 3."""
+        """Apply the filter. The side of the features changes by 2 padding - 3."""
         return functional.conv2d(features, self._kernels(features), padding=self._padding, groups=features.shape[1])
 
     def doubled(self, features: torch.Tensor) -> torch.Tensor:
-        """Enlarge to twice the side: zeros between the pixels, then the filter."""
+        """Return the features with twice the side: zeros between the pixels, then the filter."""
         kernels = self._kernels(features)
         return functional.conv_transpose2d(features, kernels, stride=2, padding=self._padding, groups=features.shape[1])
 
@@ -125,7 +125,7 @@ class ModulatedConvolution(nn.Module):
         self._scale = 1 / math.sqrt(inputs * kernel**2)
 
     def forward(self, features: torch.Tensor, style: torch.Tensor) -> torch.Tensor:
-        """Convolve. style: (batch, latent)."""
+        """Convolve features (batch, inputs, side, side), scaled by style (batch, latent)."""
         weight = self.weight * self._scale
         factors = self.style(style)
         features = features * _per_channel(factors, features)
@@ -157,7 +157,7 @@ class _StyledLayer(nn.Module):
 
 
 class _ToRgb(nn.Module):
-    """Contribution of a block to the image (batch, 3, side, side)."""
+    """Turns a block's features into its contribution to the image (batch, 3, side, side)."""
 
     def __init__(self, inputs: int, latent: int) -> None:
         super().__init__()
@@ -210,7 +210,7 @@ class Generator(nn.Module):
             self.blocks.append(_SynthesisBlock(inputs, channels(side, base, most), latent))
 
     def forward(self, latents: torch.Tensor) -> torch.Tensor:
-        """Make images. One style modulates all layers."""
+        """Make images. All layers are modulated by one style for each image."""
         style = self.mapping(latents)
         features = self.first(self.constant.repeat(len(latents), 1, 1, 1), style)
         image: torch.Tensor = self.to_rgb(features, style)
@@ -223,7 +223,7 @@ class Generator(nn.Module):
 
 
 class _ResidualBlock(nn.Module):
-    """Block of the discriminator: halves the side. The sum of its two paths has the variance of one path."""
+    """Block of the discriminator: halves the side. The sum of its two paths is scaled to the variance of one."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -238,10 +238,10 @@ class _ResidualBlock(nn.Module):
 
 
 class MinibatchDeviation(nn.Module):
-    """Appends a channel: how much the images of a group differ. Groups of 4, 2 or 1 divide the batch."""
+    """Appends a channel: how much the images of a group of 4 differ (of 2 or 1 if 4 does not divide the batch)."""
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """Append the channel. Computed in fp32, because the 1e-8 that keeps the root away from zero is zero in fp16."""
+        """Append the channel, computed in fp32: 1e-8, added to keep the root away from zero, would be zero in fp16."""
         group = math.gcd(len(features), _GROUP)
         variances = features.float().view(group, -1, *features.shape[1:]).var(0, correction=0)
         deviations = (variances + _EPSILON).sqrt().mean((1, 2, 3), keepdim=True).to(features.dtype)

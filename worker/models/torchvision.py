@@ -1,4 +1,4 @@
-"""Image classifiers of torchvision, by the name of their builder: ResNet, ResNeXt, EfficientNet, ViT."""
+"""Image classifiers of torchvision: ResNet, ResNeXt, EfficientNet, ViT. builder: torchvision's name of the model."""
 
 from collections.abc import Callable
 from typing import Final
@@ -15,15 +15,15 @@ from worker.models.base import Batch, Feed, applied_to, arguments
 
 _CLASSES: Final = 1000
 _STEM_POOLED: Final = 2.53
-"""Mean square after ResNet's stem: the largest of nine overlapping neighbours, rectified [sim]."""
+"""Mean square of the outputs of ResNet's stem, a ReLU and a max pooling of 3 x 3 [sim]."""
 _SILU: Final = 0.355
 """Mean square of SiLU of a standard normal number."""
 _GATE: Final = 0.25
-"""Mean square of the gate of squeeze and excitation, a sigmoid of numbers near zero."""
+"""Mean square of the factors of EfficientNet's squeeze and excitation, a sigmoid of numbers near zero."""
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """The model with random weights. The configuration holds `builder` and its arguments."""
+    """Build the model with random weights. spec.config holds `builder` and its arguments."""
     options = arguments(spec, input_size)
     builder = str(options.pop("builder"))
     with torch.device(device):
@@ -83,7 +83,7 @@ _BALANCED: Final[dict[type[nn.Module], Callable[[nn.Module], None]]] = {
 
 
 def batch(spec: ModelSpec, feed: Feed) -> Batch:
-    """Random images and random classes."""
+    """Make random images, and as labels random classes."""
     classes = int(spec.config.get("num_classes", _CLASSES))
     return feed.inputs(spec) | {"labels": feed.classes(classes, (feed.batch_size,))}
 
@@ -92,5 +92,5 @@ forward = applied_to("images")
 
 
 def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Cross entropy of the predicted classes."""
+    """Return the mean cross entropy of the predicted classes."""
     return torch.nn.functional.cross_entropy(forward(module, batch), batch["labels"])

@@ -15,11 +15,11 @@ from worker.models.balance import RELU, RELU_POOLED, Convolution, Doubling
 from worker.models.base import Batch, Feed, applied_to, integers
 
 _MERGED: Final = (RELU + 1) / 2
-"""Mean square of the features of a level, half from the skip connection, half from below."""
+"""Mean square of a level's features, half of which come from the skip connection, half from the level below."""
 
 
 class UNet(nn.Module):
-    """Turns images (batch, 3, side, side) into logits (batch, classes, side, side). side: k times 2 ** depth."""
+    """Turns images (batch, 3, side, side) into logits (batch, classes, side, side). side: a multiple of 2 ** depth."""
 
     def __init__(self, width: int, depth: int, num_classes: int) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class UNet(nn.Module):
         self.head = Convolution(width, num_classes, 1)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Logits of every pixel."""
+        """Return the logits of every pixel."""
         features = self.inlet(images)
         passed = []
         for down in self.down:
@@ -52,13 +52,13 @@ def _double(inputs: int, outputs: int, moment: float) -> nn.Sequential:
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """The model with random weights."""
+    """Build the model with random weights, as Family.build."""
     with torch.device(device):
         return UNet(**integers(spec, "width", "depth", "num_classes"))
 
 
 def batch(spec: ModelSpec, feed: Feed) -> Batch:
-    """Random images, and a random class for each pixel."""
+    """Make random images, and as labels a random class for each pixel."""
     inputs = feed.inputs(spec)
     count, _, *sides = inputs["images"].shape
     return inputs | {"labels": feed.classes(int(spec.config["num_classes"]), (count, *sides))}
@@ -68,5 +68,5 @@ forward = applied_to("images")
 
 
 def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Cross entropy of every pixel."""
+    """Return the mean cross entropy of the predicted classes of all pixels."""
     return nn.functional.cross_entropy(forward(module, batch), batch["labels"])

@@ -9,7 +9,7 @@ from worker.models.base import Batch, described, integers
 
 
 class VariationalAutoEncoder(nn.Module):
-    """Turns images (batch, 3, side, side) into images, and the mean and log variance of their code."""
+    """Turns images (batch, 3, side, side) into images of the same size, and the mean and log variance of their code."""
 
     def __init__(self, width: int, stages: int, latent_channels: int) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class VariationalAutoEncoder(nn.Module):
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """The model with random weights."""
+    """Build the model with random weights, as Family.build."""
     with torch.device(device):
         return VariationalAutoEncoder(**integers(spec, *SIZES))
 
@@ -33,14 +33,14 @@ batch = described
 
 
 def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Reconstructed images."""
+    """Return the reconstructed images, (batch, 3, side, side)."""
     again: torch.Tensor
     again, _, _ = module(batch["images"])
     return again
 
 
 def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Negative evidence lower bound per number of the images. A sum would be too large for fp16."""
+    """Return the negative evidence lower bound, divided by the number of values in the images: fp16 holds no sum."""
     images = batch["images"]
     again, *code = module(images)
     mean, log_variance = (part.float() for part in code)  # a sum over all images is too much for half precision

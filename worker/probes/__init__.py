@@ -1,1 +1,1 @@
-"""Probes: limits of a device without a model, one module for each kind of work."""
+"""Probes: measurements of what a device itself can do, without a model. One module for each kind of work."""

@@ -1,4 +1,4 @@
-"""Input and output of every probe."""
+"""What every probe gets (Bench) and returns (Probe)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ _CPU_ROOM: Final = 256 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Bench:
-    """Environment of a probe. dtype: type of the cell's precision. burst_s: length of one burst at a shape."""
+    """Environment of a probe. dtype: type of the cell's precision. burst_s: seconds for which one shape is tried."""
 
     device: torch.device
     dtype: torch.dtype
@@ -35,10 +35,10 @@ class Bench:
 
 @dataclass(frozen=True)
 class Probe:
-    """Work to be measured. steps: steps of one iteration, as in measure.Work. tensors: all of its tensors.
+    """Work of a probe, to be measured. steps: of one iteration, as in measure.Work. tensors: all on the device.
 
-    flops: operations of one iteration. bytes_moved: series → bytes of one iteration. best_ms: iteration times in the
-    best burst.
+    flops: operations of one iteration. bytes_moved: series → bytes moved in one iteration. best_ms: iteration times in
+    the best burst (gemm.py).
     """
 
     steps: dict[str, Step]

@@ -1,8 +1,8 @@
 """Matrix products: how many operations a second the device really does in a precision.
 
-Square shapes are tried from small to large in short bursts, then once more. The best shape is measured. The first
-bursts run on a cool device: by them alone the best shape was 4096, although bf16 reached 794 TFLOP/s at 8192 and 703 at
-16384 [H200].
+Square shapes are tried from small to large, each in a burst (a short run of products), then once more. The best shape
+is measured. The first bursts run on a cool device: by them alone the best shape was 4096, although bf16 reached 794
+TFLOP/s at 8192 and 703 at 16384 [H200].
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from worker.verify.products import flops
 
 SIDES: Final = {"cuda": (4096, 8192, 12288, 16384), "cpu": (256, 512, 1024)}
 _LONGEST_MS: Final = 60.0
-"""Longest product of a tried shape: the quick profile measures for at most a second."""
+"""Longest expected time of a product whose shape is still tried: the quick profile measures for at most a second."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class _Burst:
 
     @property
     def rate(self) -> float:
-        """Operations a millisecond."""
+        """Floating-point operations a millisecond."""
         return flops(self.side) / fmean(self.times_ms)
 
 

@@ -13,7 +13,7 @@ _CHUNK: Final = 1 << 23  # elements that are compared at once, to take little me
 
 @dataclass(frozen=True)
 class Differences:
-    """Difference of two outputs: numbers of differing elements and bits, and the first such elements."""
+    """Difference of two outputs. elements, bits: number that differ. first: the first differing elements."""
 
     elements: int = 0
     bits: int = 0
@@ -21,7 +21,7 @@ class Differences:
 
 
 def integers(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor as whole numbers of the same width (2 or 4 bytes), sharing its memory."""
+    """Return a view of the tensor as whole numbers of the same width (2 or 4 bytes)."""
     return tensor.view(_INTEGERS[tensor.element_size()])
 
 
@@ -31,7 +31,7 @@ def width(tensor: torch.Tensor) -> int:
 
 
 def signed(value: int, size: int) -> int:
-    """The signed number of `size` bits with the bits of `value`, which is not negative."""
+    """Return the signed number of `size` bits that has the bits of `value`, which is not negative."""
     return value - (1 << size) if value >> (size - 1) else value
 
 
@@ -52,7 +52,10 @@ def differences(output: torch.Tensor, expected: torch.Tensor) -> Differences:
 
 
 def farthest(output: torch.Tensor, expected: torch.Tensor, most: int) -> list[int]:
-    """Return offsets of at most `most` elements with infinite or else the largest differences. Waits for the device."""
+    """Return the offsets of the `most` elements that differ most from `expected` (fewer if fewer differ).
+
+    NaN and infinite differences count as the largest. Waits for the device.
+    """
     flat, right = output.flatten(), expected.flatten()
     apart: list[tuple[float, int]] = []
     for at in range(0, flat.numel(), _CHUNK):

@@ -1,4 +1,4 @@
-"""One launch of a burn-in workload that verifies products."""
+"""One launch of a burn-in workload that makes and verifies matrix products: soak, truth or steps."""
 
 import os
 from collections.abc import Callable
@@ -24,7 +24,10 @@ Prepare = Callable[[Cell, torch.device], Products]
 
 
 def run(assign: Assign, stage: Stage, isolation: str, prepare: Prepare, pause: Step = lambda: None) -> Result:
-    """Make and verify products for as long as the measurement lasts. pause: called before every block, untimed."""
+    """Make and verify products for as long as the measurement lasts, and return the result.
+
+    prepare: makes the Products. pause: called before every block, untimed.
+    """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read with the first product: the same bits each time
     os.environ.setdefault("TRITON_CACHE_DIR", str(Path(assign.cache_folder) / "triton"))
     stage.enter(Phase.BUILD)

@@ -23,19 +23,21 @@ import torch
 from worker.verify import seeded
 
 _ROWS, _COLUMNS, _TRIED = 101, 102, 103
-"""Streams of the seed: for the weights, and for the words that test a path."""
+"""Streams of random numbers (seeded.py): row weights, column weights, and words that test an implementation."""
 _CHUNK: Final = 1 << 23  # words that the stock operators take at once: their products are 64 MiB
 _WORD: Final = 1 << 64
 
 Add = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, int], None]
-"""Adds the digest of words (rows, columns) with row weights and column weights to totals[slot]."""
+"""Implementation of the digest: adds that of a matrix of words to totals[slot].
+
+Takes the matrix, weights of its rows, weights of its columns, totals and slot."""
 
 
 class Digester:
-    """Digests of outputs of the shape of `like`. method: name of the implementation. stock: never use Triton."""
+    """Makes digests of outputs shaped as `like`. method: name of the implementation. stock: never use Triton."""
 
     def __init__(self, like: torch.Tensor, seed: int, *, stock: bool = False) -> None:
-        """Draw the weights by `seed`. Raises ValueError if a row of `like` is not a whole number of 32-bit words."""
+        """Draw the weights from `seed`. Raises ValueError if a row of `like` is not a whole number of 32-bit words."""
         rows, columns = words(like).shape
         self._rows = seeded.odd(seed, _ROWS, rows, like.device).to(torch.int32)
         self._columns = seeded.odd(seed, _COLUMNS, columns, like.device)
@@ -49,7 +51,7 @@ class Digester:
         self._add(words(output), self._rows, self._columns, totals, slot)
 
     def of(self, output: torch.Tensor) -> int:
-        """The digest, 0 to 2^64 - 1. Waits for the device."""
+        """Return the digest of `output`, 0 to 2^64 - 1. Waits for the device."""
         total = torch.zeros(1, dtype=torch.int64, device=output.device)
         self.add(output, total, 0)
         return int(total.item()) % _WORD
@@ -77,7 +79,7 @@ class Digester:
 
 
 def words(output: torch.Tensor) -> torch.Tensor:
-    """A contiguous matrix as signed 32-bit words, sharing its memory. Raises ValueError for incomplete words."""
+    """Return a view of a matrix as signed 32-bit words. Raises ValueError if it is not contiguous or words are cut."""
     if output.dim() != 2 or output.shape[1] * output.element_size() % 4 or not output.is_contiguous():
         raise ValueError(
             f"an output of shape {tuple(output.shape)} with {output.element_size()} bytes per element cannot be "
@@ -87,7 +89,7 @@ def words(output: torch.Tensor) -> torch.Tensor:
 
 
 def add_stock(matrix: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor, totals: torch.Tensor, slot: int) -> None:
-    """Digest by torch's operators, which write and read the products of words and weights once more."""
+    """Add (as the type Add) by torch's stock operators, which write the products of words and weights to memory."""
     step = max(_CHUNK // len(columns), 1)
     for at in range(0, len(rows), step):
         inner = (matrix[at : at + step] * columns).sum(dim=1)  # int32 times int64 is computed as int64, and wraps

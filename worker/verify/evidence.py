@@ -17,13 +17,16 @@ from worker.verify.products import Products
 REPETITIONS: Final = 10
 
 Strike = Callable[[torch.Tensor], None]
-"""Repeats an injected fault that is stuck; does nothing without one."""
+"""Flips the bits of an injected fault in an output again if the fault is stuck; else does nothing."""
 
 
 def examine(
     products: Products, *, number: int, pair: int, output: torch.Tensor, verdict: int, iteration: int, strike: Strike
 ) -> Mismatch:
-    """Examine a wrong output, product `number` of `pair`. strike: injects the fault into repetitions."""
+    """Examine a wrong output: product `number` of the launch, of the operands `pair`. See Products.
+
+    verdict: what Products.judge gave for it. iteration: as in Mismatch. strike: called with each repetition's output.
+    """
     at_ns = time.monotonic_ns()
     again = _verdict(products, number, pair, output)
     expected = products.expected(pair)
@@ -63,7 +66,10 @@ def _verdict(products: Products, number: int, pair: int, output: torch.Tensor) -
 def _beyond_rounding(
     products: Products, pair: int, output: torch.Tensor, expected: torch.Tensor, found: Differences
 ) -> bool | None:
-    """Whether a first or farthest differing element is too far from its fp64 value; None if none differs."""
+    """Whether a differing element is farther from its fp64 value than rounding allows; None if none differs.
+
+    Computes only the first and the farthest differing elements.
+    """
     if not found.elements:
         return None
     left, right = products.operands(pair)

@@ -1,8 +1,9 @@
 """Products of whole numbers that are exact in floating point, and their check without a reference.
 
-Exact: with operands up to M in magnitude and k terms, every partial sum, in whatever order, is a whole number of at
-most M^2 k < 2^24, which fp32 and tensor cores' accumulators hold. An output of two bytes holds whole numbers up to 2^11
-(fp16) or 2^8 (bf16). Then M is smaller, and if even M = 1 is too much, rows of the left operand have fewer terms.
+Exact: with elements of the operands up to M in magnitude and k terms, every partial sum, in whatever order, is a whole
+number of at most M^2 k < 2^24, which fp32 and tensor cores' accumulators hold. An output of two bytes holds whole
+numbers up to 2^11 (fp16) or 2^8 (bf16). Then M is smaller, and if even M = 1 is too much, rows of the left operand have
+fewer terms.
 
 Checked: every element must be whole (converting would lose a flipped low bit), and for random vectors x of whole
 numbers from 1 to X, output·x must be left·(right·x) (Freivalds 1977). Both sides are exact in fp64: every partial sum
@@ -21,7 +22,7 @@ from worker.verify.seeded import Squares
 
 VECTORS: Final = 4
 LARGEST: Final = {torch.float32: 2**24 - 1, torch.float16: 2**11, torch.bfloat16: 2**8}
-"""Largest n for which every whole number from 0 to n can be stored."""
+"""Type → largest n for which the type holds every whole number from 0 to n."""
 _TF32_LARGEST: Final = 2**11
 _FP64_LARGEST: Final = 2**53
 _CHUNK: Final = 1 << 23  # elements that are converted to fp64 at once: 64 MiB
@@ -33,8 +34,8 @@ _STAGGER: Final = 37
 class Bounds:
     """Limits of exact products.
 
-    most: largest magnitude of the operands' elements. terms: nonzero elements of a left operand's row. largest:
-    magnitude that no partial sum exceeds. reach: largest element of the vectors.
+    most: largest magnitude of the operands' elements (M). terms: nonzero elements in each row of a left operand (k).
+    largest: magnitude that no partial sum exceeds. reach: largest element of the vectors (X).
     """
 
     most: int
@@ -44,7 +45,7 @@ class Bounds:
 
 
 def bounds(side: int, operands: torch.dtype, output: torch.dtype) -> Bounds:
-    """Return the largest bounds for exact products of this side. Operands in fp32 stay small enough for tf32."""
+    """Return the largest bounds with which products of matrices of this side are exact. fp32 operands also fit tf32."""
     limit = LARGEST[output]
     most = min(max(math.isqrt(limit // side), 1), LARGEST[operands], _TF32_LARGEST)
     terms = min(side, limit // most**2)
@@ -53,7 +54,7 @@ def bounds(side: int, operands: torch.dtype, output: torch.dtype) -> Bounds:
 
 
 def left_operand(squares: Squares, stream: int, limits: Bounds) -> torch.Tensor:
-    """Random whole numbers at `terms` places of each row, different ones in each row; zero elsewhere."""
+    """Return a matrix with random whole numbers at `limits.terms` places of each row, and zeros elsewhere."""
     matrix = squares.whole(stream, limits.most)
     if limits.terms < squares.side:
         column = torch.arange(squares.side, device=squares.device)
@@ -62,13 +63,16 @@ def left_operand(squares: Squares, stream: int, limits: Bounds) -> torch.Tensor:
 
 
 def vectors(seed: int, number: int, side: int, limits: Bounds, device: torch.device) -> torch.Tensor:
-    """Random whole numbers from 1 to `limits.reach`, fp64 of shape (side, VECTORS), different for each `number`."""
+    """Return random whole numbers from 1 to `limits.reach`, fp64 of shape (side, VECTORS), others for each `number`."""
     words = seeded.bits(seed, _VECTOR_STREAM + number, side * VECTORS, device)
     return words.bitwise_and_(limits.reach - 1).add_(1).double().view(side, VECTORS)
 
 
 def count_wrong(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
-    """Count rows that are wrong plus elements that are not whole: int64 of shape (). Does not wait for the device."""
+    """Count rows of `output` that are wrong plus elements that are not whole. Does not wait for the device.
+
+    vector: of `vectors`. Returns int64 of shape ().
+    """
     right_side = _times(left, _times(right, vector))
     wrong = torch.zeros((), dtype=torch.int64, device=output.device)
     for rows in _chunks(output):
@@ -79,7 +83,7 @@ def count_wrong(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor, v
 
 
 def product(left: torch.Tensor, right: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The exact product, computed in fp64."""
+    """Return the exact product left·right in `dtype`, computed in fp64."""
     output = torch.empty(len(left), right.shape[1], dtype=dtype, device=left.device)
     wide = right.double()
     for rows in _chunks(left):

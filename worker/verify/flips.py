@@ -14,7 +14,7 @@ NO_FAULT: Final = Injection()
 
 
 def places(seed: int, count: int, elements: int, size: int) -> dict[int, int]:
-    """Choose `count` different bits of `elements` elements of `size` bits each. Returns offset → mask of its bits."""
+    """Choose `count` different bits in `elements` elements of `size` bits each. Returns offset of an element → mask."""
     masks: dict[int, int] = {}
     for at in random.Random(f"{_STREAM} {seed}").sample(range(elements * size), count):
         masks[at // size] = masks.get(at // size, 0) | 1 << at % size
@@ -22,7 +22,7 @@ def places(seed: int, count: int, elements: int, size: int) -> dict[int, int]:
 
 
 class Flips:
-    """Injects the fault of one launch: knows which bits of an output to flip, and flips them on request."""
+    """Fault to inject in one launch: chooses bits of outputs of the shape of `like`, and flips them on request."""
 
     def __init__(self, assign: Assign, like: torch.Tensor) -> None:
         self._injection = assign.injection or NO_FAULT
@@ -40,11 +40,11 @@ class Flips:
 
     @property
     def stuck(self) -> bool:
-        """Whether the fault strikes every product from now on."""
+        """Whether every output must be struck from now on: the fault is stuck and has been injected."""
         return self._injection.stuck and self._struck
 
     def strike(self, output: torch.Tensor) -> None:
-        """Flip the bits, in place. Does not wait for the device."""
+        """Flip the chosen bits of `output` in place. Does not wait for the device."""
         flat = bits.integers(output).view(-1)
         flat[self._offsets] = flat[self._offsets] ^ self._masks
         self._struck = True

@@ -1,4 +1,7 @@
-"""Losses and gradient digests of a replay, kept on the device until the replay is over, and an injected fault."""
+"""Losses and digests of the gradients of a replay, kept on the device until it is over, and an injected fault.
+
+replay: a fixed number of training steps from equal weights and inputs. part: one loss of a step that has several.
+"""
 
 import hashlib
 import random
@@ -18,7 +21,7 @@ _WORD: int = 1 << 64
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a step: loss of each part as hexadecimal float, digest of each gradient as int64 (0: none)."""
+    """Outcome of a training step. losses: of each part, as hexadecimal float. gradients: digests as int64, 0: none."""
 
     losses: tuple[str, ...]
     gradients: tuple[int, ...]
@@ -35,18 +38,18 @@ class Outcome:
         return hashlib.blake2b(words, digest_size=8).hexdigest()
 
     def differing(self, expected: "Outcome") -> list[int]:
-        """Indices of the parameters whose gradients differ."""
+        """Return the indices of the parameters whose gradients differ from those of `expected`."""
         pairs = zip(self.gradients, expected.gradients, strict=True)
         return [number for number, (found, right) in enumerate(pairs) if found != right]
 
     def element(self, number: int, expected: "Outcome") -> Element:
-        """Return one gradient as an Element: its number as the offset, its digests as the bits."""
+        """Return a differing gradient as an Element: index `number` as the offset, its digests as the bits."""
         right, found = (outcome.gradients[number] % _WORD for outcome in (expected, self))
         return Element(offset=number, expected=f"{right:016x}", found=f"{found:016x}")
 
 
 class Recorder:
-    """Losses and digests of one replay after the other. steps: number per replay. parts: number per step."""
+    """Records losses and gradient digests of one replay at a time. steps: in a replay. parts: in a step."""
 
     def __init__(self, module: torch.nn.Module, steps: int, parts: int, seed: int) -> None:
         self._parts = parts
@@ -64,7 +67,7 @@ class Recorder:
 
     @property
     def part(self) -> int:
-        """Current part of the step."""
+        """Current part of the step, from 0."""
         return self._passes % self._parts
 
     def begin(self) -> None:
@@ -77,7 +80,7 @@ class Recorder:
         return [parameter for parameter in self._parameters if parameter.grad is not None]
 
     def record(self, loss: torch.Tensor) -> None:
-        """Record a part's backward pass. loss: of this part, a scalar. Does not wait for the device."""
+        """Record the loss (a scalar) and gradients of a part, after its backward pass. Does not wait for the device."""
         self._losses[self.step, self.part].copy_(loss)
         first = self.step * len(self._parameters)
         for number, (parameter, digester) in enumerate(zip(self._parameters, self._digesters, strict=True)):
@@ -86,19 +89,19 @@ class Recorder:
         self._passes += 1
 
     def outcomes(self) -> list[Outcome]:
-        """Outcomes of the steps so far. Waits for the device."""
+        """Return the outcomes of the replay's steps so far. Waits for the device."""
         rows = self._totals.view(-1, len(self._parameters))[: self.step].tolist()
         losses = self._losses[: self.step].tolist()
         return [Outcome(tuple(map(float.hex, some)), tuple(row)) for some, row in zip(losses, rows, strict=True)]
 
 
 def matrix(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor as a contiguous matrix, for digests."""
+    """Return the tensor as a contiguous matrix with the same first dimension (1 for a vector), for digests."""
     return tensor.contiguous().view(len(tensor) if tensor.dim() > 1 else 1, -1)
 
 
 def _digesters(gradients: Sequence[torch.Tensor], seed: int) -> list[Digester]:
-    """Return a digester for each gradient. Those of one shape and type share one, as making it takes milliseconds."""
+    """Return a Digester for each gradient. Gradients of one shape and type share it: making one takes milliseconds."""
     kinds = [(gradient.shape, gradient.dtype) for gradient in gradients]
     made = {kind: Digester(gradient, seed) for kind, gradient in dict(zip(kinds, gradients, strict=True)).items()}
     return [made[kind] for kind in kinds]
@@ -120,7 +123,7 @@ class GradientFault:
         self._now = possible and self._injection.flip_bits > 0 and (self._injection.stuck or not self._struck)
 
     def strike(self, step: int, having: list[torch.nn.Parameter]) -> None:
-        """Flip the bits in the chosen step. having: parameters with a gradient. Does not wait for the device."""
+        """Flip bits of a gradient if `step` is the chosen one. having: parameters with a gradient. Does not wait."""
         if not self._now or step != self._step:
             return
         if self._target is None:

@@ -11,7 +11,7 @@ from worker.stage import Stage
 
 
 class Kept:
-    """Mismatches of one launch. count: number of all mismatches."""
+    """List of the first mismatches of one launch. count: number of all mismatches."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -19,7 +19,7 @@ class Kept:
         self.count = 0
 
     def seen(self, what: str, iteration: int, *, sender: str | None = None, of_all: bool = False) -> int | None:
-        """Record a mismatch before its examination. Returns its index; None if it is only counted."""
+        """Record a mismatch before its examination; see Mismatch. Returns its index, None if it is only counted."""
         self.count += 1
         at = len(self._kept)
         if at >= KEPT_MISMATCHES:
@@ -42,7 +42,7 @@ class Kept:
         return at
 
     def examined(self, at: int, mismatch: Mismatch) -> None:
-        """Replace the mismatch at this index by the examined one."""
+        """Replace the mismatch at index `at` by the examined one."""
         self._kept[at] = mismatch
         self._stage.keep(Seen(at=at, mismatch=mismatch))
 

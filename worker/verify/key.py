@@ -1,4 +1,4 @@
-"""Key that must agree before two launches are expected to give the same bits."""
+"""Key of a launch: only launches with equal keys are expected to give the same bits."""
 
 import ctypes
 from pathlib import Path

@@ -11,9 +11,10 @@ it is written. Faults that each pattern finds in otherwise healthy memory ("all"
     an address line stuck, the two words in two groups        all         all        all       all      all
     ... in the same group                                     all          -       line < 6    all      all
 
-For faults that need certain neighbouring bits (coupling), moving inversions take the next of seven backgrounds each
-turn, the walking bit moves on by one of 64 places, modulo 20 by one of 20, random by its seed. A march is the four
-walks above with one pattern. Marches are numbered over a whole burn-in:
+A chunk is a part of the memory that is written or checked at once. A march is the four walks above with one pattern, a
+turn one march of the same pattern. For faults that need certain neighbouring bits (coupling), moving inversions take
+the next of seven backgrounds each turn, the walking bit moves on by one of 64 places, modulo 20 by one of 20, random by
+its seed. Marches are numbered over a whole burn-in; a round has one launch of the test:
 
     round 0    march 0 ▶ 1 ▶ 2 ▶ …        own address 0, moving inversions 0, walking 0, …
     round 1    march 17 ▶ 18 ▶ 19 ▶ …     walking 3, modulo 20 3, random 3, own address 4, …
@@ -33,20 +34,21 @@ WORD_BYTES: Final = 8
 _WORD_BITS: Final = 64
 _ALL: Final = (1 << _WORD_BITS) - 1
 _APART: Final = 20
-"""Step of modulo 20: no cache line, row or bank of memory is a multiple of it."""
+"""Words from one chosen word of modulo 20 to the next: no cache line, row or bank of memory is a multiple of it."""
 _BACKGROUNDS: Final = tuple(bits.signed(_ALL // ((1 << run) + 1), _WORD_BITS) for run in (64, 1, 2, 4, 8, 16, 32))
-"""Runs of equal bits: all zeros, 01 01, 0011 0011, and so on."""
+"""Words of moving inversions, with runs of equal bits: all zeros, 01 01, 0011 0011, and so on."""
 _EVERY_TWENTIETH: Final = _BACKGROUNDS[1]
 _STREAM: Final = 301
 _MARCHES_A_ROUND: Final = 17
-"""About as many as a launch of a minute holds on an H200, where one of 20 s holds five.
+"""Marches by which the number of a round's first march rises from round to round.
 
-Coprime to the five patterns and their 7 backgrounds, 64 and 20 places, so that launches of a single march reach all."""
+About as many as a launch of a minute holds on an H200, where one of 20 s holds five. Coprime to the five patterns and
+their 7 backgrounds, 64 and 20 places, so that launches of a single march reach all."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """Consecutive words of a memory: number of the first, and how many."""
+    """Consecutive words of the memory. first: index of the first word. count: number of words."""
 
     first: int
     count: int
@@ -54,14 +56,14 @@ class Span:
 
 @dataclass(frozen=True)
 class Turn:
-    """One repetition of a pattern: its number, from 0, and the seed of its random numbers."""
+    """One march of a pattern. number: index of the march among those of its pattern. seed: of random words."""
 
     number: int
     seed: int
 
 
 Words = Callable[[Span, Turn, torch.device], torch.Tensor]
-"""Expected words of a span: new int64 of shape (count,), on the device. Takes the memory of two or three spans."""
+"""Makes a pattern's words of a span: new int64 of shape (count,) on the device. Needs the memory of 2 or 3 spans."""
 
 
 @dataclass(frozen=True)
@@ -103,13 +105,13 @@ def walking_ones_and_zeros(span: Span, turn: Turn, device: torch.device) -> torc
 
 
 def modulo_20(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
-    """Words of which every twentieth is the complement of all others."""
+    """Return words of which every twentieth is the complement of all others."""
     chosen = own_address(span, turn, device).remainder_(_APART) == turn.number % _APART
     return chosen.to(torch.int64).neg_().bitwise_xor_(~_EVERY_TWENTIETH)
 
 
 def random(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
-    """Random words, different in each turn."""
+    """Return random words, different in each turn."""
     return seeded.bits(turn.seed, _STREAM + turn.number, span.count, device, start=span.first)
 
 
@@ -131,14 +133,14 @@ class Content:
     complement: bool
 
     def words(self, span: Span, device: torch.device) -> torch.Tensor:
-        """Expected words of a span: new int64 of shape (count,)."""
+        """Return the expected words of a span: new int64 of shape (count,)."""
         words = PATTERNS[self.pattern](span, self.turn, device)
         return words.bitwise_not_() if self.complement else words
 
 
 @dataclass(frozen=True)
 class Visit:
-    """Write or check of one chunk. last: whether it is the last one of its group. Then the host reads the results."""
+    """Write or check (`check`) of one chunk. last: whether the chunk is the last of its group in this walk."""
 
     chunk: int
     content: Content
@@ -147,15 +149,15 @@ class Visit:
 
 
 def first_march(round_: int) -> int:
-    """Number of the first march (see `visits`) of a burn-in round. Marches and rounds are counted from 0."""
+    """Return the number of the first march of a burn-in's round. Marches and rounds are counted from 0."""
     return _MARCHES_A_ROUND * round_
 
 
 def visits(chunks: int, group: int, seed: int, first: int = 0) -> Iterator[Visit]:
-    """Yield the writes and checks of single chunks (visits) of a memory test, without end.
+    """Yield the visits of a memory test, march after march, without end.
 
-    The test consists of marches: all walks of MARCH with one pattern; the patterns take turns. first: number of the
-    first march. seed: of the random words. group: number of chunks that are all checked before any of them is written.
+    chunks: number of chunks in the memory. group: number of chunks that are all checked before any of them is written.
+    seed: of the random words. first: number of the first march.
     """
     names = list(PATTERNS)
     groups = [range(start, min(start + group, chunks)) for start in range(0, chunks, group)]
@@ -175,7 +177,7 @@ def _walk(stroke: _Stroke, pattern: str, turn: Turn, groups: Sequence[range]) ->
 
 
 def marches(done: int, chunks: int, first: int = 0) -> dict[str, int]:
-    """Return pattern → number of its complete marches after the first `done` values of `visits`.
+    """Return pattern → number of its complete marches within the first `done` visits.
 
     chunks: number of chunks in the memory. first: number of the first march.
     """
@@ -196,7 +198,7 @@ class Memory:
         return self.words.device
 
     def write(self, span: Span, words: torch.Tensor) -> None:
-        """Write int64 of shape (count,). Does not wait for the device."""
+        """Write `words`, int64 of shape (count,), to the span. Does not wait for the device."""
         self.words.narrow(0, span.first, span.count).copy_(words)
 
     def read(self, span: Span) -> torch.Tensor:

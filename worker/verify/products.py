@@ -1,4 +1,4 @@
-"""Interface of the products that a burn-in workload verifies, and their multiplication."""
+"""Interface of the matrix products that a burn-in workload verifies, and their multiplication."""
 
 from typing import Final, Protocol
 
@@ -14,11 +14,11 @@ _MOST_OUTPUTS: Final = 256
 
 
 class Products(Protocol):
-    """Products of pairs of operands, each verified by one number.
+    """Products of pairs of operands (square matrices), and their verification by one number each, the verdict.
 
-    pairs: number of pairs. side: side of the square matrices. what, method: names of the products and of their
-    verification. not_tested: as in Verification. odd: (pair, verdict, output) of outputs that were wrong already
-    before the first block (watch.py).
+    pairs: number of pairs; a pair is named by its index. side: side of the matrices. what, method: names of the
+    products and of their verification. digests, not_tested: as in Verification. odd: (pair, verdict, output) of outputs
+    that were wrong already before the first block (watch.py).
     """
 
     pairs: int
@@ -36,33 +36,33 @@ class Products(Protocol):
         """Multiply the operands of `pair` into `output`. Does not wait for the device."""
 
     def judge(self, number: int, pair: int, output: torch.Tensor, verdicts: torch.Tensor, slot: int) -> None:
-        """Add the verdict of `output`, product `number` of the launch, to verdicts[slot]. Does not wait."""
+        """Add the verdict of `output`, product `number` of a launch, to verdicts[slot]. Does not wait for a GPU."""
 
     def verdict(self, pair: int) -> int:
-        """The number that `judge` adds for a right output of `pair`, an int64."""
+        """Return the number that `judge` adds for a right output of `pair`, an int64."""
 
     def expected(self, pair: int) -> torch.Tensor:
-        """The right output of `pair`."""
+        """Return the right output of `pair`."""
 
     def operands(self, pair: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The two operands of `pair`, left and right."""
+        """Return the two operands of `pair`, left and right."""
 
     def allowed(self, exact: float, magnitude: float) -> float:
-        """Allowed distance of an element from `exact`. magnitude: sum of its terms' absolute values."""
+        """Return how far rounding may take an element of an output from its exact value. Arguments: rounding.bound."""
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
-        """All tensors on the device."""
+        """Return all tensors that take memory on the device, without the outputs."""
 
 
 def side_of(cell: Cell) -> int:
-    """Side of the matrices. Raises ValueError if the cell has none."""
+    """Return the side of the cell's matrices, its input size. Raises ValueError if that is None."""
     if cell.input_size is None:
         raise ValueError(f"{cell.id}: a cell of {cell.workload} needs an input size, the side of its matrices")
     return cell.input_size
 
 
 def flops(side: int) -> float:
-    """Operations of one product of square matrices: a multiplication and an addition for each term."""
+    """Return the operations of one product of square matrices: a multiplication and an addition for each term."""
     return 2.0 * side**3
 
 
@@ -78,7 +78,7 @@ def can_store_fp32(device: torch.device) -> bool:
 
 
 def multiply(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor) -> None:
-    """Multiply into `output`, whose type may be fp32 if `can_store_fp32`."""
+    """Write the product left·right into `output`, whose type may be fp32 if `can_store_fp32`."""
     if output.dtype is left.dtype:
         torch.mm(left, right, out=output)
     else:
@@ -86,7 +86,7 @@ def multiply(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor) -> N
 
 
 def outputs_for(output_bytes: int, device: torch.device) -> int:
-    """Number of outputs to keep: enough for a block, within half of the free memory.
+    """Return how many outputs of `output_bytes` to keep: enough for a block, within half of the free memory.
 
     16 GiB are 128 products of 8192 x 8192 in bf16, a fifth of a second of an H200.
     """
@@ -98,5 +98,5 @@ def outputs_for(output_bytes: int, device: torch.device) -> int:
 
 
 def operand_type(cell: Cell) -> torch.dtype:
-    """Type of the operands in the cell's precision."""
+    """Return the type of the operands in the cell's precision."""
     return devices.weights_type(cell.precision, training=False)

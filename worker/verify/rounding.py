@@ -23,7 +23,10 @@ _STORED: Final = {torch.float32: 0.0, torch.float16: 2.0**-11, torch.bfloat16: 2
 
 
 def bound(precision: Precision, terms: int, exact: float, magnitude: float, stored: torch.dtype) -> float:
-    """Largest difference from `exact` by rounding, of finite outputs. magnitude: sum of the terms' absolute values."""
+    """Return the largest difference from `exact` that rounding alone can give an element of a product.
+
+    terms: number of its terms (k). magnitude: sum of the terms' absolute values. stored: type of the output.
+    """
     reach = terms * _UNIT.get(precision, _UNIT_OF_TENSOR_CORES)
     summed = reach / (1 - reach) * magnitude
     return summed + _STORED[stored] * (abs(exact) + summed) + torch.finfo(stored).tiny

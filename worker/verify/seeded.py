@@ -1,7 +1,7 @@
 """Random numbers that depend on a seed alone: not on the device, the version of torch, or the order of calls.
 
 torch's generators differ between CPU and CUDA. Here the number at an index is splitmix64 of the index (Steele, Lea,
-Flood 2014), by exact integer operators.
+Flood 2014), by exact integer operators. A seed has independent sequences of numbers, called streams, by number.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def bits(seed: int, stream: int, count: int, device: torch.device, start: int = 
 
 
 def odd(seed: int, stream: int, count: int, device: torch.device) -> torch.Tensor:
-    """Random odd 64-bit words, int64 of shape (count,)."""
+    """Return the first `count` words of a stream, made odd: int64 of shape (count,)."""
     return bits(seed, stream, count, device).bitwise_or_(1)
 
 
@@ -50,11 +50,11 @@ class Squares:
     device: torch.device
 
     def whole(self, stream: int, most: int) -> torch.Tensor:
-        """Whole numbers from -most to most, which the type must be able to hold."""
+        """Return a matrix of whole numbers from -most to most, which `dtype` must be able to hold."""
         return self._filled(stream, lambda words: whole(words, most))
 
     def bell(self, stream: int, *, tf32: bool) -> torch.Tensor:
-        """Nearly normal numbers with a standard deviation of 1.15. tf32: without the bits that tf32 does not have.
+        """Return a matrix of nearly normal numbers of standard deviation 1.15. tf32: only with bits that tf32 has.
 
         Sums of the four 16-bit pieces of a random word, scaled by a power of two: exact in fp32, rounded once to the
         type.
@@ -87,7 +87,7 @@ def _mixed(value: int) -> int:
 
 
 def _fold(words: torch.Tensor, shift: int) -> torch.Tensor:
-    """Compute words ^ (words >> shift), in place, without the sign that torch's shift brings in."""
+    """Compute words ^ (words >> shift) in place, with a shift that brings in zeros instead of the sign."""
     return words.bitwise_xor_(words.bitwise_right_shift(shift).bitwise_and_((1 << (64 - shift)) - 1))
 
 

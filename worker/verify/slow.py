@@ -10,7 +10,7 @@ from worker.verify.flips import NO_FAULT
 
 
 def slowed(work: Work, assign: Assign) -> Work:
-    """Return the work, slowed if the fault `slow` is injected into the launch."""
+    """Return `work`, slowed by `assign.injection.slow_percent` if that is set."""
     percent = (assign.injection or NO_FAULT).slow_percent
     if percent <= 0:
         return work

@@ -1,4 +1,4 @@
-"""Import of Triton before all launches, without a GPU. If it fails, each launch imports Triton itself.
+"""Import of Triton before the launches, in the process they are forked from. If it fails, each launch imports it.
 
 Triton hashes its own files for its cache, and imports Gluon. On an H200 host that takes 0.5 to 0.7 s, in which the GPU
 would be idle.

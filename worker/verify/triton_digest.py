@@ -12,9 +12,10 @@ import triton.language as tl
 _ROWS: Final = 32
 _COLUMNS: Final = 1024
 _STEP: Final = 2
-"""Fastest of about eighty shapes on an H200 after a product of 8192 x 8192 in bf16.
+"""Rows that a program adds up at once. With _ROWS and _COLUMNS, the fastest of about eighty choices on an H200.
 
-36 µs, where tiles of 8 x 512 words one at a time took 69 and the memory alone takes 31."""
+The digest of a product of 8192 x 8192 in bf16 takes 36 µs, where tiles of 8 x 512 words one at a time took 69 and the
+memory alone takes 31."""
 
 
 @triton.jit(do_not_specialize=["slot"])
@@ -50,7 +51,7 @@ def _digest(  # noqa: ANN202, PLR0917 - Triton's own language, called by positio
 
 
 def add(matrix: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor, totals: torch.Tensor, slot: int) -> None:
-    """Compute the same as digest.add_stock. Does not wait for the device."""
+    """Add a digest to totals[slot], the same as digest.add_stock. Does not wait for the device."""
     grid = (triton.cdiv(len(columns), _COLUMNS), triton.cdiv(len(rows), _ROWS))
     _digest[grid](
         matrix,

@@ -29,12 +29,12 @@ from worker.verify.products import Products, flops, outputs_for
 
 _BEFORE: Final = ", before warming up"
 _COSTED: Final = 5
-"""Products whose making and verifying are timed before the warm-up, as far as there are outputs."""
+"""Number of products (fewer if there are fewer outputs) whose making and verifying are timed before the warm-up."""
 
 
 @dataclass(frozen=True)
 class _Made:
-    """A product of the current block. number: counted over the launch. iteration: counted over the phase."""
+    """A product of the current block. number: counted over the launch. pair: of operands. iteration: of the phase."""
 
     number: int
     pair: int
@@ -42,7 +42,10 @@ class _Made:
 
 
 class Watch:
-    """Multiplies matrices, verifies the products, and keeps the mismatches. One for each launch."""
+    """Multiplies matrices, verifies the products, and keeps the mismatches. One for each launch.
+
+    outputs: memory for the products of a block, one each.
+    """
 
     def __init__(self, products: Products, assign: Assign, stage: Stage) -> None:
         self._products, self._assign, self._stage = products, assign, stage
@@ -62,7 +65,7 @@ class Watch:
             self._wrong(_Made(0, pair, 0), output, verdict=verdict, when=_BEFORE)
 
     def begin(self, iterations: int) -> None:
-        """Start a block. Raises ValueError for more products than there are outputs."""
+        """Start a block of `iterations` products. Raises ValueError if these are more than there are outputs."""
         if iterations > len(self.outputs):
             raise ValueError(f"a block of {iterations} products, with {len(self.outputs)} outputs to keep them in")
         self._verdicts.zero_()
@@ -75,7 +78,7 @@ class Watch:
         self._judge()
 
     def look(self) -> None:
-        """Read the verdicts of the block that is over, and keep the mismatches."""
+        """Read the verdicts of the block that is over, and examine and keep its mismatches. Waits for the device."""
         phase = self._stage.phase
         for slot, verdict in enumerate(self._verdicts[: len(self._made)].tolist()):
             made = self._made[slot]
@@ -85,14 +88,14 @@ class Watch:
         self._done[phase] += len(self._made)
 
     def end(self) -> None:
-        """End the measurement. An injected fault that has not struck yet strikes one more product."""
+        """End the measurement. A requested fault that was not injected yet is injected into one more product."""
         if self._flips.wanted:
             self.begin(1)
             self.step()
             self.look()
 
     def verification(self, key: tuple[str, ...], method: str) -> Verification:
-        """Result of the verification. checks: products of warm-up and measurement."""
+        """Return the result of the verification. Its `checks` count all products of the launch. key: key.key."""
         return Verification(
             key=key,
             digests=self._products.digests,
@@ -179,5 +182,5 @@ class WatchedWork(Work):
         return block
 
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
-        """Iterations of a block, no more than there are outputs."""
+        """Return how many iterations a block has, as Work.size, but no more than there are outputs."""
         return min(super().size(duration_s, iteration_ms, group), len(self.watch.outputs))

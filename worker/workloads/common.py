@@ -35,7 +35,10 @@ _FORMATS: Final = {MemoryFormat.CONTIGUOUS: None, MemoryFormat.CHANNELS_LAST: to
 
 @dataclass(frozen=True)
 class Measurements:
-    """Warm-up and measurement, device memory in each, and the process's peak of memory. load: as in Result."""
+    """Warm-up and measurement of a launch. load: as in Result.
+
+    cold, warm: peaks of device memory in warm-up and in the measured blocks. resident_bytes: as in Memory.
+    """
 
     warm_up: WarmUp
     measured: Measured
@@ -46,13 +49,13 @@ class Measurements:
 
     @property
     def iteration_ms(self) -> float:
-        """Mean wall time of a measured iteration."""
+        """Mean wall time of a measured iteration, in milliseconds."""
         blocks = self.measured.blocks
         return sum(block.end_ns - block.start_ns for block in blocks) / 1e6 / sum(block.iterations for block in blocks)
 
 
 def family_of(assign: Assign, stage: Stage) -> Family:
-    """Import the family of the cell's model."""
+    """Import and return the family (worker/models/base.py) of the cell's model."""
     with stage.timed("import"):
         return registry.family(assign.model)
 
@@ -68,7 +71,7 @@ def opened(family: Family, assign: Assign, stage: Stage, *, training: bool) -> t
 
 
 def open_device(assign: Assign, stage: Stage) -> torch.device:
-    """Open the launch's device with its context. The resident peak counts from here on."""
+    """Open the launch's device, seed torch, and reset the peak of resident memory. Sets the folder of compiler caches."""
     if assign.compiler_caches:
         compiler.redirect_caches(Path(assign.compiler_caches))
     with stage.timed("context"):
@@ -79,7 +82,7 @@ def open_device(assign: Assign, stage: Stage) -> torch.device:
 
 
 def build(family: Family, assign: Assign, device: torch.device, *, training: bool) -> torch.nn.Module:
-    """Build the cell's model on its device, in the cell's type, memory format and mode."""
+    """Build the cell's model on `device`, in the cell's precision and memory format. training: the model's mode."""
     cell = assign.cell
     dtype = devices.weights_type(cell.precision, training=training)
     make = family.build if training else serving(family)
@@ -96,13 +99,13 @@ def serving(family: Family) -> Callable[[ModelSpec, torch.device, int | None], t
 
 
 def placed(module: torch.nn.Module, cell: Cell, device: torch.device) -> torch.nn.Module:
-    """Move the module to `device` and the cell's memory format, in one call, as most code does."""
+    """Move the module, in place, to `device` and the cell's memory format. Returns it."""
     moved: torch.nn.Module = module.to(device, memory_format=_FORMATS[cell.memory_format])  # type: ignore[call-overload]  # torch declares each alone
     return moved
 
 
 def holding(tensors: Iterable[torch.Tensor]) -> torch.nn.Module:
-    """Hold the tensors of a cell without a model as buffers of a module, so that their bytes are counted."""
+    """Return a module that holds `tensors` as buffers, so that a cell without a model can report their bytes."""
     module = torch.nn.Module()
     for number, tensor in enumerate(tensors):
         module.register_buffer(str(number), tensor)
@@ -110,7 +113,7 @@ def holding(tensors: Iterable[torch.Tensor]) -> torch.nn.Module:
 
 
 def cast(module: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
-    """Cast floating-point parameters. Raises UnsuitableModelError to cast complex ones to a two-byte type."""
+    """Cast floating-point weights to `dtype`. Raises UnsuitableModelError for complex ones if it has two bytes."""
     if dtype in devices.HALF.values():
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
             if tensor.is_complex():
@@ -122,7 +125,7 @@ def cast(module: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
 
 
 def make_batch(family: Family, assign: Assign, device: torch.device, dtype: torch.dtype) -> Batch:
-    """Make the inputs on the device, in the cell's memory format. Call it in warm-up, retried with smaller batches."""
+    """Make the inputs of an iteration on the device. dtype: of floating-point inputs. Images get the memory format."""
     cell = assign.cell
     feed = Feed(batch_size=cell.batch_size, input_size=cell.input_size, device=device, dtype=dtype, seed=cell.seed)
     batch = family.batch(assign.model, feed)
@@ -137,7 +140,7 @@ def _channels_last(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def items(family: Family, assign: Assign, batch: Batch) -> int:
-    """Samples of one iteration: the batch size, unless the family counts otherwise."""
+    """Return the number of samples in one iteration: the batch size, unless the family counts otherwise."""
     samples = getattr(family, "samples", None)
     counted: int | None = None if samples is None else samples(batch)
     return assign.cell.batch_size if counted is None else counted
@@ -146,7 +149,7 @@ def items(family: Family, assign: Assign, batch: Batch) -> int:
 def warm_up_and_measure(
     work: Work, assign: Assign, stage: Stage, device: torch.device, clock: Clock | None = None
 ) -> Measurements:
-    """Run warm-up and measurement. Raises ModelCodeError if the model's code changed the precision."""
+    """Run warm-up, measurement and load window of `work`. Raises ModelCodeError if the model's code switched TF32."""
     wants_tf32 = assign.cell.precision is Precision.TF32
     devices.set_tf32(wanted=wants_tf32)  # building and feeding may have run code that switches it
     memory.release_cached(device)
@@ -192,7 +195,10 @@ def result(
     bytes_per_iteration: dict[str, int] | None = None,
     verification: Verification | None = None,
 ) -> Result:
-    """Make the launch's result. items: samples of one iteration. series: further times in milliseconds."""
+    """Make the launch's result. items: samples in one iteration. series: further times in milliseconds, by name.
+
+    module: the model, for its size. All other arguments: as in Result.
+    """
     measured = measurements.measured
     device = torch.device(assign.device.kind)  # the module may have no parameters to ask
     return Result(

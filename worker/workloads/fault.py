@@ -1,9 +1,9 @@
-"""Every fault on request, for `selftest` and tests. torch is imported only by faults on a GPU.
+"""Causes any fault on request, or simulates a launch, for `selftest` and tests. Only faults on a GPU import torch.
 
 Keys of the model's `config`: `do` names a row of FAULTS. `above`: only above that batch size. `on`: only on the device
-of that UUID. `once` (a path): only the first time. `in`: the phase; `after`: seconds later. `told`: a file that gets
-the launch and the monotonic time (ns) before the fault. `seconds`: simulated measuring time of a launch that works. The
-processes of a cell on several devices wait for each other in each phase, and repeatedly while they measure.
+of that UUID. `once` (a path): only the first time. `in`: the phase; `after`: seconds later. `told`: a file to which the
+launch and the monotonic time (ns) are written before the fault. `seconds`: simulated measuring time of a launch that
+works. The processes of a cell on several devices wait for each other in each phase, and repeatedly while they measure.
 """
 
 import ctypes
@@ -36,7 +36,7 @@ _ON_A_GPU: Final = frozenset({"out of device memory", "device assert", "endless 
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Cause the requested fault, or return a simulated result with times of 1 ms for each item of the batch."""
+    """Cause the requested fault, or return a simulated result whose iterations take 1 ms for each sample."""
     config = assign.model.config
     where = Phase(str(config.get("in", Phase.WARM_UP))) if _wanted(assign) else None
     others = None
@@ -149,7 +149,7 @@ def _abort(_: Assign) -> NoReturn:
 
 
 def _exhaust(assign: Assign) -> None:
-    """Allocate 64 MiB for each item of the batch, and touch it. `room_mb` limits this process's further memory."""
+    """Allocate and touch 64 MiB for each sample of the batch. Key `room_mb` limits this process's further memory."""
     if "room_mb" in assign.model.config:
         _, most = resource.getrlimit(resource.RLIMIT_DATA)
         room = (memory.headroom().data or 0) + int(assign.model.config["room_mb"]) * _MIB

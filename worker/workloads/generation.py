@@ -62,7 +62,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 class _Author:
-    """Generates the same text repeatedly. tokens: number in each text so far. logits: of the last token."""
+    """Generates the same text repeatedly. tokens: number of tokens in each text so far. logits: of the last token."""
 
     def __init__(self, writer: Writer, module: torch.nn.Module, prompt: torch.Tensor, cell: Cell) -> None:
         if cell.new_tokens is None or cell.new_tokens < 1:
@@ -93,7 +93,7 @@ class _Author:
         return tokens
 
     def measured(self, measurements: common.Measurements) -> tuple[list[list[int]], int]:
-        """Return the time stamps of each measured text (start, then tokens; ns), and the number of their tokens."""
+        """Return each measured text's time stamps (start, then of each token, in ns), and the number of all tokens."""
         end = len(self.tokens) - (measurements.load.iterations if measurements.load else 0)
         begin = end - sum(block.iterations for block in measurements.measured.blocks)
         return self._texts_ns[begin:end], sum(self.tokens[begin:end])

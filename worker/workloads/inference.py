@@ -19,7 +19,7 @@ from worker.workloads import common
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell. Raises NotFiniteError for outputs that are not finite, ModelCodeError for no outputs."""
+    """Measure the cell. Raises NotFiniteError for outputs with NaN or infinity, ModelCodeError for no outputs."""
     family = common.family_of(assign, stage)
     device, module = common.opened(family, assign, stage, training=False)
     compiler = Compiler(assign, stage, device)
@@ -34,7 +34,8 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         measurements = common.warm_up_and_measure(Work({"forward": forward}), assign, stage, device)
         with stage.timed("count"):
             # A user's own model may mask with infinity.
-            outputs.require_finite(outputs.some(forward(), assign.model.name), infinite=assign.model.own is not None)
+            found = outputs.require_computed(forward(), assign.model.name)
+            outputs.require_finite(found, infinite=assign.model.own is not None)
         with stage.timed("measure"):
             passes_ms = floats.unpack(measurements.measured.series["forward"])
             latencies_ms = latency.times_ms(forward, batch.values(), device, assign.measurement.min_s, passes_ms)

@@ -5,7 +5,8 @@
 One process for each device (worker/gang.py). All numbers come from the seed, so that each device makes what it must
 receive and compares every word. Sums are of whole numbers, exact in any order, also when switches add up. Each device
 also checks its own numbers after sending them: wrong ones blame it, right ones the sender, the link or the receiver.
-The leader decides the number of iterations. After a mismatch all repeat the iteration with the same bits.
+The leader (rank 0) decides the number of iterations. After a mismatch all processes repeat the iteration with the same
+bits.
 """
 
 from collections import Counter
@@ -34,19 +35,19 @@ from worker.workloads import common
 
 REPETITIONS: Final = 10
 _SHIFTS: Final = 4
-"""Number of different shifts of the numbers that are added up, one an iteration."""
+"""Iteration i adds i modulo this number to what is summed, so that successive iterations sum different numbers."""
 _WORD_BYTES: Final = 8
 _MIB: Final = 1 << 20
 _OWN, _ADDED, _KEYS = 0, 1 << 16, 1 << 20
-"""Streams of the seed: numbers that a rank sends, numbers that it adds, and the key of each iteration."""
+"""Streams (verify/seeded.py) of the numbers that rank 0 sends, of those it adds, and of each iteration's key."""
 _NO_LINKS: Final = {"NVLink and PCIe": "a CPU device has none, because its transfers go through host memory"}
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     """Test the links for as long as the measurement lasts. A mismatch is a finding, not a failure.
 
-    Raises ValueError for a gang without a fixed number of warm-up iterations: its processes would end at different
-    times.
+    Raises ValueError for several devices without a fixed number of warm-up iterations: their processes would end
+    warm-up at different times.
     """
     if assign.gang is not None and not assign.measurement.fixed(Phase.WARM_UP):
         raise ValueError(f"{assign.cell.id}: several devices warm up together, by a fixed number of iterations")
@@ -74,7 +75,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 class LinksTest:
-    """The test of one device. Raises ValueError for a cell that gives no MiB to send."""
+    """The test in the process of one device. Raises ValueError for a cell without an input size, the MiB to send."""
 
     def __init__(self, assign: Assign, gang: Gang, device: torch.device, stage: Stage) -> None:
         cell = assign.cell
@@ -99,7 +100,7 @@ class LinksTest:
         self._again: Counter[str] | None = None
 
     def steps(self) -> dict[str, Step]:
-        """Steps of one iteration, by the names of the series."""
+        """Return the steps of one iteration, by the names of their series of times."""
         between: dict[str, Step] = {"all_reduce": self._add_up, "copies": self._copy} if self._gang.size > 1 else {}
         host: dict[str, Step] = {"to_host": self._to_host, "to_device": self._to_device}
         return {
@@ -110,14 +111,14 @@ class LinksTest:
         }
 
     def bytes_moved(self) -> dict[str, int]:
-        """Series → bytes that one device sends, adds up, or moves in an iteration."""
+        """Return series → bytes that one device sends, adds up, or moves to or from the host in an iteration."""
         each = self._outgoing.nbytes
         moved = {"all_reduce": self._sum.nbytes, "copies": each * len(self._incoming), "to_host": each}
         return {name: size for name, size in (moved | {"to_device": each}).items() if name in self.steps()}
 
     @property
     def wrong(self) -> int:
-        """Number of the last iteration with a mismatch that was not repeated yet; 0 if there is none."""
+        """Number, from 1, of the last iteration with a mismatch that was not repeated yet; 0 if there is none."""
         return max((number for number, _ in self._fresh.values()), default=0)
 
     def repeat(self, number: int) -> None:
@@ -136,7 +137,7 @@ class LinksTest:
         self._number, self._fresh, self._again = last, {}, None
 
     def verification(self, key_: tuple[str, ...]) -> Verification:
-        """Result of the verification. checks: compared transfers."""
+        """Return the result of the verification. Its `checks` count compared transfers. key_: verify.key.key."""
         return Verification(
             key=key_,
             method=f"every word of every transfer is compared; {self._gang.describe()}",
@@ -148,7 +149,7 @@ class LinksTest:
         )
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
-        """All tensors on the device."""
+        """Return all tensors of the test that are on the device."""
         copied = (*self._sent, self._outgoing, *self._incoming.values())
         return (*copied, self._added, self._total, self._adding, self._sum)
 
@@ -233,7 +234,7 @@ class LinksTest:
 
 @dataclass(frozen=True, kw_only=True)
 class _LinksWork(Work):
-    """Work whose number of iterations the leader decides. Its warm-up needs a fixed number of iterations."""
+    """Work of LinksTest. The leader decides for all processes how many iterations run; warm-up needs a fixed number."""
 
     test: LinksTest
     gang: Gang
@@ -244,7 +245,7 @@ class _LinksWork(Work):
         return self.gang.largest(own if self.gang.leads else 0)[0]
 
     def agreed(self, reason: StopReason | None) -> StopReason | None:
-        """Return the leader's reason to stop, or None. First repeats an iteration with a mismatch in any process."""
+        """Return the leader's reason to stop, or None. Before, repeats the last iteration with a mismatch, if any."""
         reasons: tuple[StopReason | None, ...] = (None, *StopReason)
         wrong, decided = self.gang.largest(self.test.wrong, reasons.index(reason) if self.gang.leads else 0)
         if wrong:

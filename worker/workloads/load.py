@@ -43,7 +43,7 @@ _NOT_OF_WEIGHTS: Final = (NotBuiltError, UnsuitableModelError, MemoryError, torc
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell."""
+    """Measure how long the cell's model takes to load. Raises UnsuitableModelError for weights that cannot be saved."""
     with stage.timed("import"):
         family = registry.family(assign.model)
     stage.enter(Phase.BUILD)
@@ -78,7 +78,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 @contextmanager
 def _loading_alone(assign: Assign) -> Iterator[None]:
-    """Raise UnsuitableModelError if the `with` body cannot save or load the user's own model. Other phases may work."""
+    """Raise UnsuitableModelError for an error of the `with` body, which saves or loads a user's own model."""
     try:
         yield
     except Exception as error:
@@ -103,7 +103,7 @@ class _Loading:
         self.module: torch.nn.Module = torch.nn.Identity()
 
     def make_file(self) -> None:
-        """Write the weights, unless they exist. If several launches do so at once, the last one's file stays."""
+        """Write the file of weights, unless it exists. If several launches do so at once, the last one's file stays."""
         if self._file.exists():
             return
         self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ class _Loading:
 
 
 def weights_name(assign: Assign, structure: str) -> str:
-    """Name of the weights file, by everything that changes its content. structure: of a user's own weights."""
+    """Return the name of the weights file, with a hash of all that changes its content. structure: as Own.structure."""
     versions = (str(torch.__version__), devices.installed("torchvision"), devices.installed("transformers"))
     code = hashlib.sha256(b"".join(module.read_bytes() for module in sorted(_BUILDERS.glob("*.py")))).hexdigest()
     cell = assign.cell

@@ -44,17 +44,17 @@ from worker.workloads import common
 
 _MIB: Final = 1024 * 1024
 CHUNK: Final = {"cuda": 128 * _MIB, "cpu": _MIB}
-"""Bytes of a chunk. On a GPU its work takes longer than the host needs to enqueue it."""
+"""Kind of device → bytes of a chunk. On a GPU a visit takes longer than the host needs to enqueue it."""
 GROUP: Final = 32
-"""Chunks that are checked before the host reads the results, about every eight milliseconds on a GPU."""
+"""Number of chunks that are checked before the host reads the results, about every eight milliseconds on a GPU."""
 CPU_MIB: Final = 64
 SHARE: Final = 0.92
-"""Tested share of the free memory. The rest is for scratch, and for what libraries take later."""
+"""Share of the free memory to test. The rest is for scratch, and for what libraries take later."""
 LEAST_SHARE: Final = 0.9  # the result names a smaller tested share
 _LESS: Final = 0.02  # of the free memory, by which the next attempt is smaller
 _SCRATCH: Final = 5  # chunks that a visit may take in addition
 _CACHED: Final = {"cuda": 256 * _MIB, "cpu": 64 * _MIB}
-"""Bytes to read until no cache holds earlier data: twice the largest cache."""
+"""Kind of device → bytes to read until no cache holds earlier data: twice the largest cache."""
 REPETITIONS: Final = 10
 _WORD_BITS: Final = 64
 _ALL: Final = (1 << _WORD_BITS) - 1
@@ -92,9 +92,9 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 def _taken(device: torch.device, cell: Cell) -> tuple[torch.Tensor, int | None]:
-    """Allocate the words to test, int64 of shape (n,), in whole chunks. Returns words and free bytes before.
+    """Allocate the words to test, in whole chunks. Returns them, int64 of shape (n,), and the bytes free before.
 
-    Free bytes are None on a CPU device. cell.input_size: MiB, None for most of the free memory. Raises
+    The bytes are None on a CPU device. cell.input_size: MiB to test; None for most of the free memory. Raises
     torch.OutOfMemoryError if no chunk fits.
     """
     chunk = CHUNK[device.type]
@@ -113,7 +113,10 @@ def _taken(device: torch.device, cell: Cell) -> tuple[torch.Tensor, int | None]:
 
 
 def most_of(size: int, *, less: int, chunk: int, allocate: Callable[[int], torch.Tensor]) -> torch.Tensor:
-    """Allocate `size` bytes in whole chunks, or retry with `less` fewer. Raises torch.OutOfMemoryError."""
+    """Allocate `size` bytes, rounded up to whole chunks, or retry with `less` bytes fewer until they fit.
+
+    chunk: in bytes. Raises torch.OutOfMemoryError if not even one chunk fits.
+    """
     while True:
         rounded = math.ceil(size / chunk) * chunk
         try:
@@ -135,7 +138,7 @@ def _untested_memory(tested: int, free: int | None) -> dict[str, str]:
 
 
 class _Flipped(Memory):
-    """Memory with an injected fault: bits of one word flip after it was written, once or (stuck) every time."""
+    """Memory with an injected fault: bits of one word flip after the word is written, once or (stuck) every time."""
 
     def __init__(self, words: torch.Tensor, injection: Injection, seed: int) -> None:
         super().__init__(words)
@@ -161,7 +164,7 @@ def _memory(words: torch.Tensor, assign: Assign) -> Memory:
 
 @dataclass(frozen=True)
 class _Checked:
-    """A check whose outcome was not read yet. iteration: counted within the phase."""
+    """A check of a chunk whose outcome the host has not read yet. iteration: counted within the phase."""
 
     visit: Visit
     phase: Phase
@@ -175,7 +178,7 @@ class _Checked:
 
 @dataclass(frozen=True)
 class _Wrong:
-    """Outcome of a check: number of wrong words, and place in the chunk and wrong bits of the first."""
+    """Outcome of a check. elements: number of wrong words. place, changed: of the first, index and wrong bits."""
 
     elements: int
     place: int
@@ -183,10 +186,10 @@ class _Wrong:
 
 
 class MemoryTest:
-    """The march through one memory, and its mismatches. One for each launch. chunk_bytes: bytes that a visit moves."""
+    """Test of one memory, visit by visit (verify/patterns.py), and its mismatches. chunk_bytes: bytes of a visit."""
 
     def __init__(self, memory: Memory, seed: int, stage: Stage, first: int = 0) -> None:
-        """Start at march `first`. memory: a whole number of chunks."""
+        """Start with march number `first`. memory: a whole number of chunks. seed: of the random words."""
         self.chunk_bytes = CHUNK[memory.device.type]
         self._memory, self._stage = memory, stage
         self._chunks = memory.words.nbytes // self.chunk_bytes
@@ -200,7 +203,7 @@ class MemoryTest:
         self._kept = Kept(stage)
 
     def step(self) -> None:
-        """Run one visit. Waits for the device at the last check of a group."""
+        """Write or check one chunk. Waits for the device after the last check of a group."""
         visit, phase = next(self._visits), self._stage.phase
         span = self._span(visit.chunk)
         words = visit.content.words(span, self._memory.device)
@@ -214,7 +217,7 @@ class MemoryTest:
         self._done[phase] += 1
 
     def look(self) -> None:
-        """Read the outcomes of the checks since the last look. Waits for the device."""
+        """Read the outcomes of the checks since the last look, and examine wrong chunks. Waits for the device."""
         seen = self._seen[: len(self._checked)].tolist()
         for checked, (elements, place, changed) in zip(self._checked, seen, strict=True):
             if elements:
@@ -227,13 +230,13 @@ class MemoryTest:
 
     @property
     def covered_bytes(self) -> int:
-        """Bytes of chunks that were checked and whose outcome was read."""
+        """Bytes of the chunks that were checked at least once, with the outcome read."""
         return len(self._covered) * self.chunk_bytes
 
     def verification(
         self, key: tuple[str, ...], not_tested: dict[str, str], share: MemoryShare | None = None
     ) -> Verification:
-        """Result of the verification. checks: checked chunks."""
+        """Return the result of the verification. Its `checks` count checked chunks. Arguments: as in Verification."""
         return Verification(
             key=key,
             patterns=patterns.marches(self._done.total(), self._chunks, self._first),
@@ -251,7 +254,7 @@ class MemoryTest:
         return Span(chunk * count, count)
 
     def _check(self, span: Span, words: torch.Tensor, seen: torch.Tensor) -> None:
-        """Write a check's outcome into `seen`, as in _Wrong. Overwrites `words`. Does not wait for the device."""
+        """Compare a span with `words`. Writes the fields of _Wrong into `seen`, overwrites `words`. Does not wait."""
         changed = words.bitwise_xor_(self._memory.read(span))
         wrong = changed != 0
         place = wrong.view(torch.uint8).argmax()
@@ -281,7 +284,7 @@ class MemoryTest:
         )
 
     def _read_again(self, chunk: int, words: torch.Tensor) -> torch.Tensor:
-        """Read the chunk again, from memory and not a cache. Returns its wrong bits as exclusive or with `words`."""
+        """Read the chunk again, from memory and not a cache. Returns exclusive or of it and `words`: the wrong bits."""
         others = [other for other in range(self._chunks) if other != chunk]
         for other in others[: _CACHED[self._memory.device.type] // self.chunk_bytes]:
             self._memory.read(self._span(other)).sum()

@@ -2,9 +2,9 @@
 
     gemm     matrix products in the cell's precision     series best (the best burst) and iteration (sustained)
     hbm      the device's own memory                     series copy and triad
-    h2d, d2h between the host's pinned memory and it     series iteration
+    h2d, d2h from pinned memory of the host to the device, and back    series iteration
 
-A rate is flops_per_iteration, or bytes_per_iteration of a series, over its times.
+A rate is flops_per_iteration, or bytes_per_iteration of a series, divided by the times of the series. Bursts: gemm.py.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ PROBES: Final[dict[str, Callable[[Bench], Probe]]] = {
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell, whose model is the name of a probe."""
+    """Measure the cell, whose `model` is the name of a probe."""
     stage.enter(Phase.BUILD)
     device = common.open_device(assign, stage)
     bench = Bench(

@@ -3,9 +3,10 @@
     restore weights, optimizer, random numbers ──▶ step 0 ──▶ step 1 ──▶ … ──▶ step 7 ──▶ compare      one replay
                                                      └─────────┴─ its loss, and a digest of every gradient
 
-An iteration is a step, a block a replay. The first replay's losses and digests go to the parent, which compares GPUs.
-Later replays are compared with it here. A first replay with a loss that is not finite is repeated: if the second
-agrees, the model diverges, else the first was a mismatch.
+An iteration is a step, a block a replay. The first replay's losses and digests (64-bit checksums, verify/digest.py) go
+to the orchestrator, which compares GPUs. Later replays are compared with the first one here. A first replay with a loss
+that is not finite is repeated: if the second agrees, the model diverges, else the first was a mismatch. part: one loss
+of a step with several, with its own optimizer (training.py).
 
 Steps after a mismatch started with other weights and are not compared. Each element of a Mismatch is a gradient: its
 offset is the index of the parameter, its values are digests. The number of wrong bits is unknown (`bits` is 0), and
@@ -50,9 +51,9 @@ _METHOD: Final = f"loss and 64-bit digests of all gradients of {REPLAY_STEPS} tr
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Replay training steps of the cell. A mismatch is a finding, not a failure.
+    """Replay training steps of the cell, and return the result. A mismatch is part of it, not a failure.
 
-    Raises UnsuitableModelError in fp16, and for a model with its own training step; NotFiniteError when it diverges.
+    Raises UnsuitableModelError in fp16, and for a model with its own training step; NotFiniteError if it diverges.
     """
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read with the first product: the same bits each time
     os.environ.setdefault("TRITON_CACHE_DIR", str(Path(assign.cache_folder) / "triton"))
@@ -113,7 +114,7 @@ def deterministic() -> Iterator[None]:
 
 
 def _refused(step: SplitStep) -> str | None:
-    """Try the step. If it is not deterministic, return torch's reason, and allow such steps; else None."""
+    """Try `step`. If torch refuses it as not deterministic, allow such steps and return torch's reason; else None."""
     try:
         step.gradients()
     except RuntimeError as error:
@@ -126,7 +127,7 @@ def _refused(step: SplitStep) -> str | None:
 
 
 class _Start:
-    """Start of every replay: current weights and buffers, new optimizers, the seed."""
+    """State from which every replay starts: the present weights and buffers, new optimizers, the seed."""
 
     def __init__(self, module: torch.nn.Module, parts: Sequence[Part], seed: int) -> None:
         tensors = (*module.parameters(), *module.buffers())
@@ -146,7 +147,7 @@ class _Start:
 
 
 class Replays:
-    """Repeats the same training steps from the same start in one launch, compares results, and keeps mismatches."""
+    """Replays of one launch: runs them, compares their losses and digests, and keeps mismatches."""
 
     def __init__(
         self, module: torch.nn.Module, parts: Sequence[Part], work: Work, assign: Assign, stage: Stage
@@ -163,23 +164,23 @@ class Replays:
         self._kept = Kept(stage)
         phase_s = min(assign.deadlines.warm_up, assign.deadlines.measure)
         self._left_s = min(phase_s / 2, assign.measurement.max_s)
-        """Time for repetitions: half of a phase's allowance beyond the measurement, and no longer than that.
+        """Seconds left to repeat wrong replays: half of what a phase may take beyond the measurement, at most max_s.
 
         A launch that takes three times as long when the run ends counts as hung (kinds/burn_in/lost_launches.py)."""
 
     def work(self) -> Work:
-        """Return the work to measure: at least LEAST_REPLAYS, because the first has no reference."""
+        """Return the Work to measure. It has at least LEAST_REPLAYS replays, because the first has no reference."""
         least = LEAST_REPLAYS * REPLAY_STEPS
         return _ReplayedWork(self._steps, passes=len(self._parts), least=least, begin=self.begin, end=self.end)
 
     def begin(self) -> None:
-        """Start a replay: restore the start of the steps."""
+        """Start a replay: restore the state that all replays start from."""
         self._start.restore()
         self._recorder.begin()
         self._fault.begin(possible=len(self._expected) == REPLAY_STEPS and self._stage.phase is Phase.MEASURE)
 
     def end(self) -> None:
-        """End a replay, or its first steps. Steps with a reference are compared. Others become the reference."""
+        """End a replay, perhaps a short one. Steps that have a reference are compared, others become the reference."""
         if self._stage.phase is not self._phase:
             self._phase, self._done = self._stage.phase, 0
         outcomes = self._recorder.outcomes()
@@ -200,7 +201,7 @@ class Replays:
         self._done += len(outcomes)
 
     def verification(self, key: tuple[str, ...], operations: float, not_tested: dict[str, str]) -> Verification:
-        """Result of the verification. checks: compared steps, with `operations` each."""
+        """Return the result of the verification. Its `checks` count compared steps, with `operations` each."""
         return Verification(
             key=key,
             digests=tuple(outcome.digest for outcome in self._expected),
@@ -215,11 +216,11 @@ class Replays:
 
     @property
     def loss(self) -> float:
-        """Expected loss of a replay's last step."""
+        """Loss of the last step, as in the reference."""
         return self._expected[-1].loss
 
     def _first(self, outcomes: list[Outcome]) -> list[Outcome]:
-        """Return the reference of later replays: `outcomes`, or those of a repetition if a loss is not finite."""
+        """Return the reference of later replays: `outcomes`, or those of a repetition if a new loss is not finite."""
         new = outcomes[len(self._expected) :]
         return outcomes if all(math.isfinite(outcome.loss) for outcome in new) else self._made_again(len(outcomes))
 

@@ -1,7 +1,8 @@
 """Burn-in under load: products of two random matrices, A·B and B·A in turn, each verified by its digest.
 
 The same operands give the same bits on every GPU with the same key (worker/verify/key.py). Each product is compared
-with the first of its kind, which is made again until two of them agree. The parent compares the launches.
+with a reference made before: the output of its pair (0: A·B, 1: B·A) that came twice. The orchestrator compares the
+digests (64-bit checksums, verify/digest.py) of the launches.
 """
 
 from typing import Final
@@ -51,19 +52,19 @@ class RandomProducts:
         self.odd = tuple(odd for _, _, odds in made for odd in odds)
 
     def empty(self) -> torch.Tensor:
-        """Memory for an output, of the operands' type."""
+        """Return uninitialised memory for an output, of the operands' type."""
         return torch.empty_like(self._left)
 
     def make(self, pair: int, output: torch.Tensor) -> None:
-        """Multiply A·B or B·A."""
+        """Write A·B (pair 0) or B·A (pair 1) into `output`. Does not wait for the device."""
         torch.mm(*self.operands(pair), out=output)
 
     def judge(self, number: int, pair: int, output: torch.Tensor, verdicts: torch.Tensor, slot: int) -> None:
-        """Add the output's digest, which is the verdict."""
+        """Add the output's digest, which is its verdict, to verdicts[slot]. Does not wait for the device."""
         self._digester.add(output, verdicts, slot)
 
     def verdict(self, pair: int) -> int:
-        """Return the digest of the reference."""
+        """Return the verdict of a right output of `pair`: the digest of the reference, as a signed number."""
         return signed(self._digests[pair], _DIGEST_BITS)
 
     def expected(self, pair: int) -> torch.Tensor:
@@ -75,15 +76,18 @@ class RandomProducts:
         return (self._right, self._left) if pair else (self._left, self._right)
 
     def allowed(self, exact: float, magnitude: float) -> float:
-        """Return the largest error that rounding alone can cause."""
+        """Return the largest error that rounding alone can cause in an element of an output, as rounding.bound."""
         return rounding.bound(self._precision, self.side, exact, magnitude, self._left.dtype)
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
-        """Operands and references."""
+        """Return the operands and the references."""
         return (self._left, self._right, *self._references)
 
     def _reference(self, pair: int) -> tuple[torch.Tensor, int, list[tuple[int, int, torch.Tensor]]]:
-        """Return output and digest that came twice (else the last), and (pair, verdict, output) of all that differ."""
+        """Make products of `pair` until two agree, at most four.
+
+        Returns the reference (the last product) and its digest, and (pair, verdict, output) of all others that differ.
+        """
         made: dict[int, torch.Tensor] = {}
         for _ in range(_TRIES):
             output = self.empty()

@@ -22,7 +22,7 @@ _SHARP_S: Final = 0.05  # longest block, and so the longest delay of a rest
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell as soak.py does, at the times of `assign.steps`."""
+    """Measure the cell as soak.py does, with load and rest at the times of `assign.steps`."""
     if assign.steps is None:
         raise ValueError(f"{assign.cell.id}: a cell of {assign.cell.workload} needs times to work and to rest")
     measurement = assign.measurement
@@ -32,12 +32,12 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 def rest(steps: LoadSteps) -> None:
-    """Wait until the next time of load."""
+    """Sleep until the next period of load begins; not at all during one."""
     time.sleep(rest_s(steps, time.monotonic()))
 
 
 def rest_s(steps: LoadSteps, now: float) -> float:
-    """Return the seconds until the next time of load, 0 if it is now. now: on the host's monotonic clock."""
+    """Return the seconds until the next period of load, 0 during one. now: seconds of the host's monotonic clock."""
     period_s = steps.on_s + steps.off_s
     into_s = (now - steps.offset_s) % period_s
     return 0.0 if into_s < steps.on_s else period_s - into_s

@@ -35,7 +35,7 @@ _LEARNING_RATE: Final = 1e-4
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell. Raises NotFiniteError when the loss has become NaN or infinite."""
+    """Measure the cell. Raises NotFiniteError if the loss of the last step is NaN or infinite."""
     family = common.family_of(assign, stage)
     device, module = common.opened(family, assign, stage, training=True)
     with stage.timed("build"):
@@ -68,7 +68,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 def parts_of(family: Family, module: torch.nn.Module, assign: Assign, device: torch.device) -> tuple["Part", ...]:
-    """Parts of a training step: the family's objectives, or its loss and all parameters."""
+    """Return the parts of a training step: the family's objectives, or if it has none, its loss and all parameters."""
     objectives = getattr(family, "objectives", None)
     if objectives is None:
         return (Part(Objective("model", family.loss, lambda module: module.parameters()), module, assign, device),)
@@ -76,14 +76,14 @@ def parts_of(family: Family, module: torch.nn.Module, assign: Assign, device: to
 
 
 def optimizer_for(spec: ModelSpec, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
-    """SGD with momentum for convolutional networks, AdamW for everything else."""
+    """Return an optimizer of `parameters`: SGD with momentum for convolutional networks, AdamW for all other models."""
     if spec.type == "cnn":
         return torch.optim.SGD(parameters, lr=_LEARNING_RATE, momentum=0.9)
     return torch.optim.AdamW(parameters, lr=_LEARNING_RATE)
 
 
 class Part:
-    """One objective, with its optimizer and, in fp16, the scaler of its gradients."""
+    """One objective of a training step, with its optimizer and, in fp16, its loss scaler. loss: its last loss."""
 
     def __init__(self, objective: Objective, module: torch.nn.Module, assign: Assign, device: torch.device) -> None:
         parameters = list(objective.parameters(module))
@@ -95,12 +95,12 @@ class Part:
         self.loss = torch.empty(())
 
     def backward(self) -> None:
-        """Compute the gradients of this objective's own parameters alone."""
+        """Compute the gradients of `loss` for this objective's own parameters alone."""
         loss = self.loss if self.scaler is None else self.scaler.scale(self.loss)
         loss.backward(inputs=self._into)  # type: ignore[no-untyped-call]  # torch does not annotate it
 
     def optimize(self) -> None:
-        """Update the weights, unless a gradient has overflown, and drop the gradients."""
+        """Update this objective's parameters, unless a gradient has overflowed, and drop the gradients."""
         if self.scaler is None:
             self.optimizer.step()
         else:
@@ -126,7 +126,7 @@ class SplitStep:
         return Work(steps, passes=len(self._parts), waits=any(part.scaler is not None for part in self._parts))
 
     def gradients(self) -> None:
-        """Run the step without its optimizers, to count operations. Those of optimizers are few."""
+        """Run the step without its optimizers, whose operations are few, and drop the gradients."""
         for part in self._parts:
             self._forward()
             self._backward()
@@ -134,11 +134,11 @@ class SplitStep:
             self._part = next(self._turns)
 
     def losses(self) -> dict[str, float]:
-        """Last loss of each part."""
+        """Return the last loss of each part, by the name of its objective. Waits for the device."""
         return {part.objective.name: part.loss.item() for part in self._parts}
 
     def losses_of_a_step(self) -> dict[str, torch.Tensor]:
-        """Run one step without optimizers, and return the loss of each part."""
+        """Run one step without optimizers, and return the loss of each part by name, still on the device."""
         self.gradients()
         return {part.objective.name: part.loss for part in self._parts}
 

@@ -1,4 +1,4 @@
-"""Burn-in of truth: products of whole numbers that are exact in floating point, checked without any reference.
+"""Burn-in without a reference: products of whole numbers, which are exact in floating point and check themselves.
 
 This also finds GPUs that are wrong in the same way every time. Outputs are in fp32 if torch can store them so: operands
 may then be larger, and use more bits of multipliers and accumulators.
@@ -23,12 +23,12 @@ _SIGN_OF_ZERO: Final = "this check compares numbers, and 0.0 equals -0.0"
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell: matrices of side `input_size`, in its precision, of its seed."""
+    """Measure the cell: multiply matrices of side `input_size` again and again, and check each product."""
     return burning.run(assign, stage, isolation, WholeProducts)
 
 
 class WholeProducts:
-    """Products of whole numbers, each checked by itself. Implements products.Products."""
+    """Products of whole numbers, each checked without a reference (verify/exact.py). Implements products.Products."""
 
     pairs = _LEFTS * _RIGHTS
     digests: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class WholeProducts:
         return torch.empty(self.side, self.side, dtype=self._stored, device=self._device)
 
     def make(self, pair: int, output: torch.Tensor) -> None:
-        """Multiply one of the left operands by one of the right ones."""
+        """Write the product of the operands of `pair` into `output`. Does not wait for the device."""
         products.multiply(*self.operands(pair), output)
 
     def judge(self, number: int, pair: int, output: torch.Tensor, verdicts: torch.Tensor, slot: int) -> None:
@@ -67,11 +67,11 @@ class WholeProducts:
         verdicts[slot].add_(exact.count_wrong(*self.operands(pair), output, vector))
 
     def verdict(self, pair: int) -> int:
-        """Return 0, the number of errors in a right output."""
+        """Return 0, the number of errors that `judge` adds for a right output."""
         return 0
 
     def expected(self, pair: int) -> torch.Tensor:
-        """Compute the product in fp64 on the device."""
+        """Return the right output of `pair`, computed in fp64 on the device."""
         return exact.product(*self.operands(pair), self._stored)
 
     def operands(self, pair: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -79,9 +79,9 @@ class WholeProducts:
         return self._lefts[pair % _LEFTS], self._rights[pair % _RIGHTS]
 
     def allowed(self, exact: float, magnitude: float) -> float:
-        """Return 0: nothing is rounded."""
+        """Return 0, the largest error of an element by rounding: nothing is rounded."""
         return 0.0
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
-        """All operands."""
+        """Return all operands."""
         return (*self._lefts, *self._rights)
