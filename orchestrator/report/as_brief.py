@@ -20,12 +20,12 @@ LEAST_WIDTH: Final = 80
 MOST_WIDTH: Final = 120
 MOST_LINES: Final = 40
 _OF_A_FINDING: Final = (None, 3, 2, 1)
-"""Most lines of a GPU's finding: fewer if the report is longer than MOST_LINES."""
+"""Limits on the lines of a GPU's finding, tried in turn until the report has at most MOST_LINES. None: no limit."""
 _LABEL: Final = 10
 _INDENT: Final = " " * _LABEL
 _BOLD: Final = "1"
 _COLOURS: Final = {Tone.GOOD: "32", Tone.WARN: "33", Tone.BAD: "1;31", Tone.QUIET: "2"}
-"""Codes of a terminal (ECMA-48)."""
+"""Tone → colour as a terminal's escape code (ECMA-48)."""
 
 
 def sections(report: Report, layout: Layout) -> tuple[Section, ...]:
@@ -89,7 +89,10 @@ def _finding(finding: Finding, room: int, most: int | None, *, colour: bool) -> 
 
 
 def _table(table: Table, width: int) -> Iterator[str]:
-    """Yield the lines of a table. Blocks of columns without room continue below, other columns are dropped."""
+    """Yield the lines of a table. Blocks (Column.block) that do not fit beside others follow below them.
+
+    Columns of no block are dropped if they do not fit.
+    """
     titles = [column.short or column.title for column in table.columns]
     rows = [titles, *([plain(str(entry)) for entry in row] for row in table.rows)]
     widths = [max(cell_len(row[place]) for row in rows) for place in range(len(table.columns))]
@@ -101,7 +104,10 @@ def _table(table: Table, width: int) -> Iterator[str]:
 
 
 def _blocks(columns: Sequence[Column], widths: Sequence[int], room: int) -> Iterator[list[int]]:
-    """Yield the numbers of the columns to show side by side. The first columns, without a block, are repeated."""
+    """Yield the indices of the columns to show side by side, once for each part of the table.
+
+    Columns of no block stand in every part. widths: of each column with its blank. room: width of the table.
+    """
     common = [place for place, column in enumerate(columns) if not column.block]
     kept = [common[place] for place in fitting([columns[place] for place in common], widths, room)]
     together = kept

@@ -1,6 +1,6 @@
-"""The report as CSV: a row for each planned cell. In a scan for the batch size (`-b auto`) each size has a row.
+"""The report as CSV: a row for each planned cell (device, model, configuration). A scan (`-b auto`) has a row a size.
 
-The first eight columns are those of the requirements document. Batch_Size is empty where nothing ran.
+The first eight columns are those of the requirements document. Batch_Size is N/A where nothing ran.
 """
 
 import csv
@@ -47,7 +47,7 @@ _FACTS: Final = {
     "Attempts": "attempts",
     "Reason": "reason",
 }
-"""Column → field of those types of the report that have it."""
+"""Column → name of the field that it shows, in those types of the report that have such a field."""
 _NO_BATCH: Final[Row] = {"Batch_Size": None, "Requested_Batch": None}
 
 
@@ -98,7 +98,7 @@ def _measured(metric: Measured) -> Row:
 
 
 def _curve(scan: BatchScan, of_cell: Row) -> Iterator[Row]:
-    """Yield a row for each batch size of a scan. of_cell: the row of the best size, empty if no size has a result."""
+    """Yield a row for each batch size of a scan. of_cell: full row of the best size, empty if no size has a result."""
     for point in scan.points:
         row = {**_facts(scan), **_point(point)}
         yield {**row, **of_cell, "Scan": "best"} if point.batch_size == scan.best_batch_size else row
@@ -123,7 +123,7 @@ def _point(point: BatchPoint) -> Row:
 
 
 def harmless(value: Value) -> Value:
-    """Quote text that a spreadsheet would take for a formula, and round numbers to six digits."""
+    """Return `value` for a CSV file: text that a spreadsheet would take for a formula quoted, floats to six digits."""
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if not isinstance(value, str):

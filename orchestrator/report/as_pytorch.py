@@ -19,10 +19,10 @@ _FIGURES: Final = sorted(
     (figure for figure in FIGURES if figure.pytorch),
     key=lambda figure: (not figure.main, figure.better is not Better.HIGHER),
 )
-"""Main figures first, then other rates."""
+"""Figures that become records: main ones first, then other rates (higher is better), then the rest."""
 MEASURED: Final = "measured"
 _DTYPES: Final = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-"""Names of torch. TF32 is no dtype and keeps its name."""
+"""Precision → torch's name of the dtype. TF32 is no dtype and keeps its name."""
 
 Json = dict[str, Any]
 

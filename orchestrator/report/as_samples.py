@@ -1,4 +1,4 @@
-"""The report as CSV in long form, with a row for each sample. The text is generated while it is written.
+"""The report as CSV in long form, with a row for each sample (time of an iteration), generated while it is written.
 
 cell ─┬─ launch ─┬─ series iteration, forward, …   a row for each sample: milliseconds, in the order measured
       │          └─ series of the figure's name    one row: the main figure of the whole launch
@@ -58,7 +58,7 @@ def _of_launch(line: Line, launch: LaunchSamples) -> Iterator[bytes]:
 
 
 def _of_series(shared: str, series: Series) -> Iterator[bytes]:
-    """Yield the rows of a series, many at once: a burn-in has millions. shared: text at the start of each row."""
+    """Yield the rows of a series, 1000 at once: a burn-in has millions. shared: text at the start of each row."""
     usual = series.usual_ms
     rows = (
         f"{shared},{sample},{NOT_AVAILABLE if usual is None else not usual[0] <= time_ms <= usual[1]},{time_ms!r}\n"
@@ -69,7 +69,7 @@ def _of_series(shared: str, series: Series) -> Iterator[bytes]:
 
 
 def _cell(line: Line, launch: LaunchSamples | None = None) -> tuple[Value, ...]:
-    """Return the columns that all rows of a launch share. In a scan each launch has its own batch size."""
+    """Return the columns that describe the cell. In a scan each launch has its own batch size."""
     entry, gpu = line.entry, line.gpu
     batch = entry.batch_size if launch is None else launch.batch_size
     requested = batch if entry.batch_size_requested == AUTO else entry.batch_size_requested

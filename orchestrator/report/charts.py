@@ -1,11 +1,14 @@
-"""The data of charts as types: numbers and captions, without colours and sizes. Chapters fill them."""
+"""The data of charts as types: numbers and captions, without colours and sizes. Chapters make them.
+
+says: text of a tooltip.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """The type of a chart. The scripts in html/static/ have a function for each type."""
+    """The type of a chart. The scripts in html/static/ have a function that draws each type."""
 
     BARS = "bars"
     STACKED = "stacked"
@@ -29,7 +32,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Bars:
-    """A bar chart: a bar for each category and series, side by side, stacked (STACKED) or as a radar (RADAR)."""
+    """A bar chart: for each category a bar of each series, side by side, stacked (STACKED) or as a radar (RADAR)."""
 
     name: str
     unit: str
@@ -56,7 +59,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Heat:
-    """A heat map. around: the value with the neutral colour; None if larger values only get a stronger colour."""
+    """A heat map. around: value that gets the neutral colour; None if larger values just get a stronger colour."""
 
     name: str
     columns: tuple[str, ...]
@@ -85,7 +88,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class Reading:
-    """One sensor of a device over time: points (seconds since the start, mean, lowest, highest), None for a gap."""
+    """One sensor of a device over time. points: (seconds since the run began, mean, lowest, highest); None: a gap."""
 
     title: str
     unit: str
@@ -94,7 +97,10 @@ class Reading:
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar in a timeline: one launch of a device or several. row: number of the device. says: text of the tooltip."""
+    """A bar in a timeline: one or several launches. row: index of their device. start_s, end_s: since the run began.
+
+    kind: what the launches did, which decides the colour.
+    """
 
     row: int
     start_s: float
@@ -106,7 +112,10 @@ class Bar:
 
 @dataclass(frozen=True)
 class Course:
-    """A chart of one device over time: a curve for each sensor, its launches above. began_ms: ms since the epoch."""
+    """A chart of one device over time: a curve for each sensor, and its launches as bars.
+
+    began_ms: start of the run, in milliseconds since the epoch.
+    """
 
     name: str
     began_ms: int
@@ -116,7 +125,7 @@ class Course:
 
 @dataclass(frozen=True)
 class Spans:
-    """A chart of the launches on all devices over time. rows: names of devices. began_ms: ms since the epoch."""
+    """A chart of the launches on all devices over time. rows: names of the devices. began_ms: as in Course."""
 
     name: str
     began_ms: int
@@ -126,7 +135,11 @@ class Spans:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A relative speed with its interval and the margin around 1. word: text in the legend. tone: colour and symbol."""
+    """A device's speed relative to the median of several, as a row of a chart. ratio: 1 is the median.
+
+    name: of the device. word: its verdict, in the legend. tone: colour and symbol. low, high: confidence interval.
+    margin_low, margin_high: ratios that still count as equal.
+    """
 
     name: str
     word: str
@@ -149,9 +162,9 @@ class Ratios:
 
 @dataclass(frozen=True)
 class OfRun:
-    """A figure in one run of several. counted: the run is judged. stack: its software differs from the run before.
+    """A figure in one run of several. name, began: of the run. counted: the run is judged.
 
-    change: describes a change of the figure's level; "" without one.
+    stack: the software differs from that of the run before. change: describes a change of the figure's level, or "".
     """
 
     name: str
@@ -173,7 +186,7 @@ class OverRuns:
 
 @dataclass(frozen=True)
 class Roof:
-    """The limits of a GPU in one precision: TFLOP/s of matrix products, and TB/s of its memory."""
+    """The limits of a GPU in one precision, its `name`: TFLOP/s of matrix products, and TB/s of its memory."""
 
     name: str
     tflops: float

@@ -1,4 +1,4 @@
-"""The layout of a benchmark's reports: which chapters each format has, in order."""
+"""The layout of the reports of a benchmark (an ordinary run): which chapters each format has, in order."""
 
 from typing import Final
 

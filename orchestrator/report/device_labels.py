@@ -1,4 +1,4 @@
-"""Labels of the devices of a run, and groups of identical devices."""
+"""Labels (names for people) of the devices of a run, and groups of identical devices."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from protocol.cell import device_label
 
 
 class Group(NamedTuple):
-    """Identical devices (same name, kind, memory). shown: the device of the group that text reports print in full."""
+    """Identical devices (same name, kind, memory). shown: the one whose results stand for all in text reports."""
 
     devices: tuple[GpuInfo, ...]
     shown: GpuInfo
@@ -22,7 +22,7 @@ class Group(NamedTuple):
 
 
 def groups(report: Report) -> tuple[Group, ...]:
-    """Group identical devices. Each group shows its device with the most measured cells, or the first of several."""
+    """Return the groups of identical devices. Their `shown` is the device with the most measured cells."""
     measured = Counter(entry.gpu_uuid for entry in report.cells if entry.launches)
     found: dict[tuple[str, str, float | None], list[GpuInfo]] = {}
     for device in report.gpu_info:
@@ -33,22 +33,22 @@ def groups(report: Report) -> tuple[Group, ...]:
 
 
 def label(device: GpuInfo) -> str:
-    """Return the name of a device for people, in plain characters: "GPU 5"."""
+    """Return the label of a device, in plain characters: "GPU 5"."""
     return plain(device_label(device.kind, device.gpu_uuid, device.gpu_id, device.slice_index))
 
 
 def by_uuid(report: Report) -> dict[str, str]:
-    """Return the names of the run's devices by UUID."""
+    """Return UUID → label of each device of the run."""
     return {device.gpu_uuid: label(device) for device in report.gpu_info}
 
 
 def label_of(uuid: str, report: Report) -> str:
-    """Return the name of the device with this UUID."""
+    """Return the label of the device with this UUID."""
     return by_uuid(report)[uuid]
 
 
 def labels(devices: Sequence[GpuInfo]) -> str:
-    """Return the names of several devices; consecutive ones are shortened: "GPU 0 to GPU 4, GPU 6"."""
+    """Return the labels of several devices; consecutive ones are shortened: "GPU 0 to GPU 4, GPU 6"."""
     ranges: list[list[GpuInfo]] = []
     for device in devices:
         if ranges and _follows(device, ranges[-1][-1]):

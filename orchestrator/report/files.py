@@ -25,11 +25,11 @@ from orchestrator.store.journal import write_parts_durably
 from protocol.paths import RunPaths
 
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
-"""Errors of `link` on file systems without hard links."""
+"""Error numbers of os.link on file systems without hard links."""
 
 
 class Given(TypedDict, total=False):
-    """Inputs that some formats need besides the report (ReportFormat.needs). A missing one has an empty default."""
+    """Inputs that some formats need besides the report (ReportFormat.needs). Missing ones get empty defaults."""
 
     timeline: Timeline
     samples: Samples
@@ -37,7 +37,7 @@ class Given(TypedDict, total=False):
 
 
 def by_importance(formats: Iterable[ReportFormat]) -> tuple[ReportFormat, ...]:
-    """Return the formats without duplicates, in the order in which they are written."""
+    """Return the formats without duplicates, the most important first: the order of ReportFormat."""
     chosen = set(formats)
     return tuple(kind for kind in ReportFormat if kind in chosen)
 
@@ -48,7 +48,7 @@ def write(
     formats: Iterable[ReportFormat],
     **given: Unpack[Given],
 ) -> tuple[Path, ...]:
-    """Write the report into the run's folder in these formats. Return the files. Raises StorageError."""
+    """Write the report into the run's folder in these formats. Returns the paths written. Raises StorageError."""
     written = []
     for kind in formats:
         path = paths.report(kind)
@@ -63,7 +63,10 @@ def publish(
     formats: Iterable[ReportFormat],
     **given: Unpack[Given],
 ) -> tuple[Path, ...]:
-    """Write the report to `output_path` in each format, rename older files, return the new. Raises StorageError."""
+    """Write the report in each format to `output_path`, with the format's suffix, after renaming any older file.
+
+    Returns the paths written. Raises StorageError.
+    """
     written = []
     for kind in formats:
         path = target(output_path, kind)
@@ -78,7 +81,10 @@ def publish(
 
 
 def keep_old(path: Path) -> Path | None:
-    """Rename a file to the first free name of name.1.suffix, name.2.suffix, …; None if it is gone. Raises OSError."""
+    """Rename a file to the first free name of name.1.suffix, name.2.suffix, … Raises OSError.
+
+    Returns the new path; None if there is no file, or another process has moved it.
+    """
     number = 1
     while os.path.lexists(path):
         kept = path.with_name(f"{path.stem}.{number}{path.suffix}")
@@ -99,7 +105,7 @@ def keep_old(path: Path) -> Path | None:
 
 
 def beside_the_old(finished: Path, path: Path) -> None:
-    """Move `finished` to `path`. A file that already exists there is renamed first. Raises OSError."""
+    """Move the file `finished` to `path`. A file that exists there is renamed first (keep_old). Raises OSError."""
     while True:
         keep_old(path)
         with suppress(FileExistsError):
@@ -108,7 +114,7 @@ def beside_the_old(finished: Path, path: Path) -> None:
 
 
 def _take(finished: Path, path: Path) -> None:
-    """Move `finished` to `path`. Raises FileExistsError if a file is there already, else OSError."""
+    """Move the file `finished` to `path`. Raises FileExistsError if a file is there already, OSError if it fails."""
     try:
         os.link(finished, path)
     except OSError as error:
@@ -123,7 +129,10 @@ def _take(finished: Path, path: Path) -> None:
 
 
 def parts(report: Report, kind: ReportFormat, **given: Unpack[Given]) -> Iterable[bytes]:
-    """Return the report in one format, as parts, because samples may exceed the memory. Raises RunFolderError."""
+    """Return the report in one format, in parts of bytes, because raw samples may exceed the memory.
+
+    Raises RunFolderError if samples are missing.
+    """
     module, _, function = kind.renderer.partition(":")
     renderer = getattr(import_module(f"orchestrator.report.{module}"), function)
     complete = {"timeline": NOTHING_KEPT, "samples": not_at_hand, "layout": DEFAULT, **given}

@@ -1,4 +1,4 @@
-"""Compare each GPU with the median of its identical GPUs, over the cells that can show a difference. Pure.
+"""Compare the speed of each GPU with the median of identical GPUs, over the cells that can show a difference.
 
 A cell can show a difference if its result is OK or throttled on all of these GPUs. It cannot if a GPU waits for the
 host, or if its times vary too much. A throttled GPU counts, because throttling is a difference, too.
@@ -14,11 +14,11 @@ from orchestrator.report.lines import Line, lines
 from protocol.cell import Workload
 
 EQUAL_PERCENT: Final = 1.0
-"""Range within which GPUs are called equal: the interval target of the standard profile."""
+"""Differences.range_percent up to which GPUs are called equal: the interval target of the standard profile."""
 
 
 class Differences(NamedTuple):
-    """Speeds of identical GPUs compared. percent: deviation from the median, by UUID.
+    """Comparison of the speeds of a group of identical GPUs. percent: UUID → deviation from the median, in percent.
 
     judging: number of cells that can show a difference. cells: number of cells that all these GPUs measured.
     """
@@ -35,9 +35,9 @@ class Differences(NamedTuple):
 
 
 def differences(report: Report) -> Iterator[Differences]:
-    """Yield the differences within each group of two or more identical devices.
+    """Yield the comparison of each group of two or more identical devices.
 
-    A device with less than half of the results of another one, such as a lost GPU, is not compared.
+    A device with less than half of the results of another device of its group, such as a lost GPU, is not compared.
     """
     found: dict[str, dict[tuple[object, ...], Line]] = {}
     for line in lines(report):

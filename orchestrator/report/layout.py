@@ -1,4 +1,4 @@
-"""The layout of a kind of run's reports: chapters of each format, title, and what replaces the verdict."""
+"""How the reports of one kind of run (benchmark, triage, burn-in, …) are laid out: chapters, title, verdict."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from orchestrator.report.sections import Badge, Chapter
 
 
 class Answer(NamedTuple):
-    """What a run says about its devices, shown instead of the verdict. reach: how much of the run supports it."""
+    """Verdict of a special kind of run on its devices, shown instead of the run's own. reach: what supports it."""
 
     badge: Badge
     reach: str
@@ -20,9 +20,9 @@ class Layout:
     """The layout of a kind of run's reports. `default_layout.DEFAULT` is the layout of a benchmark.
 
     text, brief, markdown, html: chapters of each format, in order. title: name of the kind of run, or "". answer:
-    returns what replaces the verdict. one_page: the text report is at most a page. checks: cells have checks instead
-    of figures. judges_gpus: each GPU has a verdict of this kind, which includes its health. profile: returns the
-    requested profile in a word.
+    returns what replaces the run's verdict, if anything. one_page: the text report is at most a page. checks: cells are
+    checks of a device, without figures. judges_gpus: this kind of run gives each GPU a verdict, which includes its
+    health. profile: returns the requested profile in a word.
     """
 
     text: tuple[Chapter, ...]

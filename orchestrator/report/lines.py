@@ -1,4 +1,4 @@
-"""Every planned cell of a report with its figures, for formats that have a row for each cell."""
+"""Every planned cell of a report with its result, for formats that have a row for each cell."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -18,7 +18,7 @@ _TIMES: Final = tuple(
 
 
 class Line(NamedTuple):
-    """A planned cell and its result. metric: None without a measurement (a burn-in check). result: None for a probe."""
+    """A planned cell and its result. metric: its figures, if any. result: that of its model; None for a probe."""
 
     entry: CellEntry
     gpu: GpuInfo
@@ -27,14 +27,14 @@ class Line(NamedTuple):
 
     @property
     def mode(self) -> str | None:
-        """The mode, solo or loaded; None for a cell without figures."""
+        """Mode of the cell (other GPUs idle or at work): "solo" or "loaded"; None for a cell without figures."""
         if self.result is not None:
             return self.result.mode
         return self.metric.mode if isinstance(self.metric, ProbeMetrics) else None
 
     @property
     def cell(self) -> tuple[object, ...]:
-        """The key of the cell without its device, so that identical devices have the same key."""
+        """Key of the cell without its device: equal for the same measurement on several devices."""
         one = self.entry
         which = (one.model_name, one.workload, one.precision, self.mode, one.batch_size_requested)
         compiled = CompileMode.EAGER if self.result is None else self.result.compile_mode
@@ -59,18 +59,18 @@ class Line(NamedTuple):
 
 
 def time_ms(metric: Measured) -> float | None:
-    """Return the time of a load, a generated text, a training step or a probe's iteration, else of a forward pass."""
+    """Return the time of what the cell does once, in ms: a load, a text, a training step, a probe or a forward pass."""
     return next((value for time in _TIMES if (value := time.number(metric)) is not None), None)
 
 
 def per_joule(metric: Measured) -> float | None:
-    """Return the samples, or generated tokens, for each joule; None if the energy is unknown."""
+    """Return the number of samples, or of generated tokens, for each joule; None if the energy is unknown."""
     energy_j = metric.energy_per_token_j if isinstance(metric, GenerationMetrics) else metric.energy_per_sample_j
     return 1 / energy_j if energy_j else None
 
 
 def percentiles_ms(metric: Measured) -> tuple[float | None, float | None, float | None]:
-    """Return p50, p95 and p99 of an inference's latency, a training step or the next token; None where unknown."""
+    """Return p50, p95, p99 in ms of latency (inference), step time (training) or time between tokens; None: unknown."""
     match metric:
         case PhaseMetrics() if metric.inference_latency_p50_ms is not None:
             return (
@@ -87,7 +87,7 @@ def percentiles_ms(metric: Measured) -> tuple[float | None, float | None, float 
 
 
 def lines(report: Report) -> Iterator[Line]:
-    """Yield all planned cells, in the order of the plan."""
+    """Yield all planned cells of a report with their results, in the order of the plan."""
     gpus = {gpu.gpu_uuid: gpu for gpu in report.gpu_info}
     found: dict[str, tuple[Measured, ModelResult | None]] = {
         metric.cell: (metric, result) for result in report.results for _, metric in keys.of_model(result)

@@ -8,16 +8,19 @@ from orchestrator.report.sections import Finding, Section, Table
 from orchestrator.system.plain_text import plain
 
 _STEERS: Final = re.compile(r"[\\`*_\[\]|~@#$]|:(?=//)|(?<=www)\.")
-"""Characters with a meaning in Markdown or on GitHub (mentions, issues, links, formulas)."""
+"""Pattern of characters with a meaning in Markdown or on GitHub (mentions, issues, links, formulas)."""
 
 
 def escaped(text: str) -> str:
-    """Return text from outside as one line that has no meaning as Markdown."""
+    """Return `text` as one line, with every character escaped that Markdown or GitHub would interpret."""
     return _STEERS.sub(r"\\\g<0>", plain(text)).replace("&", "&amp;").replace("<", "&lt;")
 
 
 def lines(section: Section | None, heading: str = "") -> Iterator[str]:
-    """Yield the lines of a chapter, ending with an empty line; nothing for None. heading: "##" before the title."""
+    """Yield the lines of a section, ending with an empty line; nothing for None.
+
+    heading: mark before the title, such as "##"; without it the title is omitted.
+    """
     if section is None:
         return
     if heading:

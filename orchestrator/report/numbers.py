@@ -6,7 +6,7 @@ NOT_AVAILABLE: Final = "N/A"
 
 
 def number(value: float | None) -> str:
-    """Format a number with three decimals below 1, two below 10, one above: "0.123", "8.25", "4500.8"."""
+    """Format a number with three decimals below 1, two below 10, one from 10 on: "0.123", "8.25", "4500.8"."""
     if value is None:
         return NOT_AVAILABLE
     size = round(abs(value), 2)
@@ -31,7 +31,7 @@ def difference(percent: float) -> str:
 
 
 def count(value: int) -> str:
-    """Format a large number in short: "110M", "25.6M", "5.2M"."""
+    """Format a whole number in short: "110M", "25.6M", "5.2K"; below 1000 in full."""
     for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
         if value >= size:
             scaled = value / size
@@ -50,10 +50,10 @@ def duration(seconds: float) -> str:
 
 
 def interval(half_width: float | None) -> str:
-    """Format half the width of an interval, given as a fraction of the mean: "+/- 0.25%" for 0.0025."""
+    """Format an interval, given half its width as a fraction of the mean: "+/- 0.25%" for 0.0025."""
     return interval_percent(None if half_width is None else half_width * 100)
 
 
 def interval_percent(half_width: float | None) -> str:
-    """Format half the width of an interval, given in percent: "+/- 0.25%" for 0.25."""
+    """Format an interval, given half its width in percent of the mean: "+/- 0.25%" for 0.25."""
     return NOT_AVAILABLE if half_width is None else f"+/- {half_width:.2f}%"

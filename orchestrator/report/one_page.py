@@ -1,4 +1,4 @@
-"""Fits a text on one page: its paragraphs share the lines of the page by rank. Pure.
+"""Fits a text on one page: its paragraphs share the lines of the page by their rank (sections.Rank).
 
     all of MUST ─▶ a line of each TOLD ─▶ all of GRAVEST ─▶ a line of each MORE ─▶ more of all, until the page is full
 
@@ -14,12 +14,15 @@ from orchestrator.report.text import WIDTH, Paragraph, wrap
 
 
 def is_whole(paragraphs: Iterable[Paragraph], room: int, cut: Paragraph) -> bool:
-    """Whether all paragraphs fit without cutting. room: lines of the page. cut: the notice about cut lines."""
+    """Whether all paragraphs fit into `room` lines. cut: the one that says that lines are missing, not counted."""
     return sum(len(paragraph.lines) for paragraph in paragraphs if paragraph is not cut) <= room
 
 
 def on_one_page(paragraphs: Iterable[Paragraph], room: int, cut: Paragraph) -> Iterator[str]:
-    """Yield the lines of a page: at most `room`, more only for rank MUST. cut: notice shown if lines are missing."""
+    """Yield the lines of a page: at most `room`, unless those that must be shown are more.
+
+    cut: the paragraph that says that lines are missing, only shown if some are.
+    """
     every = list(paragraphs)
     if is_whole(every, room, cut):
         yield from (line for one in every if one is not cut for line in one.lines)
@@ -43,7 +46,10 @@ def _shares(paragraphs: Sequence[Paragraph], room: int) -> list[int]:
 
 
 def _turn(rank: Rank, place: int, depth: int) -> tuple[int, int]:
-    """Return the sort key by which a line gets room. place: of its paragraph in the section. depth: line number."""
+    """Return the sort key of a line: lines with smaller keys get room first.
+
+    place: index of its paragraph in the section. depth: index of the line in the paragraph.
+    """
     if rank is Rank.MUST or (rank is Rank.GRAVEST and depth == 0):
         return 0, 0
     if rank is Rank.GRAVEST:

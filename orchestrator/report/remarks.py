@@ -1,4 +1,4 @@
-"""Caveats about a figure, as text and as a mark. For many figures: a line for each kind of caveat."""
+"""Caveats about measured figures: as text, and as a mark behind the figure that a legend explains."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -20,16 +20,16 @@ MARKS: Final = {
     Quality.NOISY: "^",
     Quality.DEGRADED: "<",
 }
-"""The doubtful qualities, each with a mark of its own behind a figure."""
+"""Quality of a doubtful result → mark that stands behind its figure."""
 HOST_MARK: Final = MARKS[Quality.HOST_BOUND]
 HOST_LIMITED: Final = f"{HOST_MARK} limited by the host: the device waits for it"
-"""Line below a table of device times with this mark."""
+"""Legend of HOST_MARK below a table of times on a device."""
 DOUBTS: Final = "Reasons to doubt these figures"
 SHOWN_NAMES: Final = 3
 
 
 class Remark(NamedTuple):
-    """A caveat. words: its text, with a placeholder if it has a value in percent. signed: show the value's sign."""
+    """A caveat. words: its text, with "{}" in place of `percent` if that is set. signed: show the sign of `percent`."""
 
     words: str
     percent: float | None = None
@@ -46,12 +46,18 @@ def _with_percents(words: str, alike: Sequence[Remark]) -> str:
 
 
 def remark(metric: Measured, *, interval: bool = True) -> str:
-    """Return the caveats about a figure; empty if there are none. interval: mention a missing confidence interval."""
+    """Return the caveats about a measurement as text; empty if there are none.
+
+    interval: mention it if the confidence interval is missing.
+    """
     return "; ".join(map(str, _remarks(metric, interval=interval)))
 
 
 def summaries(measurements: Iterable[tuple[str, Measured]]) -> Iterator[str]:
-    """Yield a line for each kind of caveat, the most frequent first: how many results have it, and which if few."""
+    """Yield a line for each kind of caveat, the most frequent first: how many results have it, and which if few.
+
+    measurements: (name, measurement).
+    """
     total, kinds = 0, dict[str, list[tuple[str, Remark]]]()
     for name, metric in measurements:
         total += 1
@@ -63,20 +69,20 @@ def summaries(measurements: Iterable[tuple[str, Measured]]) -> Iterator[str]:
 
 
 def mark(metric: Measured) -> str:
-    """Return the mark behind a doubtful figure; empty if the figure is not doubtful."""
+    """Return the mark to put behind the figures of a measurement; empty if they are not doubtful."""
     found = quality(metric.status, metric)
     return MARKS[found] if found.is_doubtful else ""
 
 
 def legend(figures: Iterable[str]) -> Iterator[str]:
-    """Yield the meaning of each mark behind these figures: "*: host-bound"."""
+    """Yield the meaning of each mark that stands behind any of `figures`: "*: host-bound"."""
     every = "".join(MARKS.values())
     used = {character for figure in figures for character in figure[len(figure.rstrip(every)) :]}
     return (f"{mark}: {of}" for of, mark in MARKS.items() if mark in used)
 
 
 def _planned_and_made(metric: Measured) -> int:
-    """Return the number of planned launches that have a result. Added launches do not count."""
+    """Return how many of a cell's planned launches have a result. Launches added later do not count."""
     good = {
         attempt.round
         for attempt in metric.attempts
@@ -119,7 +125,7 @@ def _of_workload(metric: Measured) -> Iterator[Remark]:
 
 
 def _fixed(text: str) -> Remark:
-    """Build a remark from a text whose braces are not placeholders."""
+    """Make a remark of a text in which braces are no placeholders."""
     return Remark(text.replace("{", "{{").replace("}", "}}"))
 
 
@@ -150,4 +156,4 @@ SHORT: Final = {
     Status.DROPPED: ("drop", "dropped for lack of time"),
     Status.MISSING: ("miss", "not measured"),
 }
-"""Reasons for a missing value: short for a table, long for its legend."""
+"""Status of a cell without a value → short word for a table, and its meaning for the legend."""

@@ -2,8 +2,8 @@
 
 Section ── summary, Chart (names the Table with the same data), Table, Finding, parts (nested sections)
 
-Text and Markdown show no charts. Where they lack room, they omit columns by priority, closed details, and paragraphs by
-rank.
+Text and Markdown show no charts, and details of a finding only if it is `opened`. Where they lack room, they omit
+columns by Column.priority and paragraphs by Rank.
 """
 
 import enum
@@ -17,19 +17,19 @@ from orchestrator.report.charts import Kind, Plot
 from orchestrator.report.numbers import NOT_AVAILABLE
 
 MOST_ROWS: Final = 500
-"""Most rows of a table in HTML."""
+"""Largest number of rows of a table in HTML."""
 MOST_CELLS: Final = 1500
-"""Most rows of the table of all cells."""
+"""Largest number of rows of the table of all cells."""
 
 
 EMPTY: Final = frozenset({"", NOT_AVAILABLE})
-"""Entries that say nothing."""
+"""Entries of a table that say nothing: a column of them is omitted."""
 SHOWN_REASONS: Final = 3
-"""Most reasons for a verdict on a one-page report."""
+"""Largest number of reasons for a verdict on a one-page report."""
 
 
 class Tone(enum.StrEnum):
-    """The colour of a statement. The words of the statement say the same."""
+    """The colour of a statement, by its gravity. The statement's words say the same, for readers without colours."""
 
     PLAIN = ""
     GOOD = "good"
@@ -69,8 +69,9 @@ Entry = str | Badge
 class Column:
     """A column of a table. number: aligned and sorted as numbers. priority: the highest is dropped first, 0 never.
 
-    listed: if the column is dropped, its entries are listed below the table. least: minimal width in text. short: title
-    on a terminal. block: a terminal keeps the columns of a block together, below the others where they do not fit.
+    listed: if the column is dropped, its entries are listed below the table. least: minimal width in text, in
+    characters. short: title on a terminal. block: a terminal shows the columns of a block side by side, below the
+    others if they do not fit.
     """
 
     title: str
@@ -86,9 +87,9 @@ class Column:
 class Table:
     """A table. caption: its title. words: note below it.
 
-    framed: text draws a frame. A wide table without a frame continues below, or drops columns by priority if not
-    `continued`. beyond: number of missing rows; more: text that says where they are, with a place for the number. most:
-    largest number of rows in text. remarks: paragraphs about single rows or columns.
+    framed: text draws a frame. continued: if a table without a frame is too wide, columns continue below, else they are
+    dropped by priority. beyond: number of omitted rows. more: text that says where these are, with "{}" for the number.
+    most: largest number of rows in text. remarks: paragraphs about single rows or columns.
     """
 
     caption: str
@@ -105,15 +106,15 @@ class Table:
 
     @property
     def note(self) -> str:
-        """The note below the table, and how many rows are missing."""
+        """Text below the table: `words`, and how many rows are omitted."""
         return " ".join(filter(None, (self.words, self.more.format(self.beyond) if self.beyond else "")))
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart with the data of the table named `table`. says: its description. choice: what a reader chooses plots by.
+    """A chart with the data of the table named `table`. says: its description. not_shown: what only the table has.
 
-    not_shown: what only the table has.
+    choice: what distinguishes the plots, of which a reader chooses one, such as "Batch".
     """
 
     id: str
@@ -139,9 +140,9 @@ class Log:
 class Finding:
     """A statement with evidence: title, then lines, details and logs.
 
-    opened: text shows details and logs too. listed: lines are items of a list. label: precedes each line in text
-    instead of the title. most: largest number of lines in text where room is short. ranks: how much a full page shows
-    of the first line, and of the other lines.
+    opened: text shows details and logs too. listed: lines are items of a list. label: precedes each line in text, in
+    place of the title above them. most: largest number of lines in text where room is short. ranks: of the first line,
+    and of the other lines.
     """
 
     badge: Badge | None
@@ -170,7 +171,7 @@ class Card:
 class Cells:
     """The table of all cells. Its last column has remarks, which HTML shows below each row.
 
-    narrowed: numbers of the columns with a filter. ranks: one for each row; rows of the lowest rank are kept longest.
+    narrowed: indices of the columns with a filter. ranks: one for each row; rows of the lowest rank are kept longest.
     """
 
     table: Table
@@ -179,7 +180,7 @@ class Cells:
 
     @property
     def filters(self) -> tuple[tuple[int, tuple[str, ...]], ...]:
-        """The columns with a filter, each with the values to choose from."""
+        """Columns with a filter: (index, values to choose from)."""
         rows = self.table.rows
         return tuple((column, tuple(dict.fromkeys(str(row[column]) for row in rows))) for column in self.narrowed)
 
@@ -208,17 +209,17 @@ class Section:
 
     @property
     def own_tables(self) -> tuple[Table, ...]:
-        """The tables that do not belong to a chart."""
+        """Tables of the section that do not belong to a chart."""
         drawn = {chart.table for chart in self.charts}
         return tuple(table for table in self.tables if not table.name or table.name not in drawn)
 
 
 Chapter = Callable[[Report], Section | None]
-"""Makes the section of a report; None if the run has nothing for it."""
+"""Function that makes a section of a report; it returns None if the run has nothing for the section."""
 
 
 def shown(chapter: Chapter, *, tables: Sequence[str] | None = None, findings: bool = True) -> Chapter:
-    """Return a chapter with only part of the content. tables: names of tables to keep; None: all."""
+    """Return `chapter` with part of its content. tables: names of those to keep; None: all. findings: keep them."""
 
     def chosen(report: Report) -> Section | None:
         section = chapter(report)
@@ -249,7 +250,7 @@ def table(
     elsewhere: str = "report.json",
     name: str = "",
 ) -> Table:
-    """Return a table of all rows. elsewhere: where a reader finds rows that a format omits."""
+    """Return a Table. elsewhere: file in which a reader finds the rows that a format omits."""
     more = f"{{}} more rows are in {elsewhere}."
     return Table(caption, tuple(columns), tuple(rows), note, more=more, name=name)
 
@@ -260,9 +261,10 @@ def ranked(
     found: Sequence[tuple[int, Callable[[], tuple[Entry, ...]]]],
     constant: Collection[str] = (),
 ) -> Cells:
-    """Return the table of all cells, with at most MOST_CELLS rows. found: (rank, function that makes the row).
+    """Return the table of all cells, with at most MOST_CELLS rows, those of the lowest ranks.
 
-    Rows of the lowest ranks are kept. constant: columns to omit if all rows have the same entry.
+    whole: the table without rows. narrowed: indices of the columns with a filter. found: (rank, function that makes the
+    row). constant: titles of columns to omit if all rows have the same entry.
     """
     kept = sorted(found, key=itemgetter(0)) if len(found) > MOST_CELLS else found
     kept = kept[:MOST_CELLS]
@@ -273,15 +275,15 @@ def ranked(
 
 
 def drawn(*found: tuple[Chart, Table] | None) -> tuple[tuple[Chart, ...], tuple[Table, ...]]:
-    """Return the charts that have something to draw, and the tables that belong to these charts."""
+    """Return the charts of `found` that have something to draw, and the tables that belong to them."""
     known = [one for one in found if one is not None and one[0].plots]
     return tuple(chart for chart, _ in known), tuple(of for _, of in known)
 
 
 def filled(whole: Table, constant: Collection[str] = (), always: Sequence[int] = ()) -> Table:
-    """Return the table without empty columns. constant: titles of columns that need two different entries.
+    """Return the table without empty columns. constant: titles of columns to omit also if all entries are the same.
 
-    always: numbers of columns to keep.
+    always: indices of columns to keep.
     """
     found = [{str(row[place]) for row in whole.rows} - EMPTY for place in range(len(whole.columns))]
     informative = (place for place, of in enumerate(found) if len(of) > (whole.columns[place].title in constant))

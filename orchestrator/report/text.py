@@ -1,4 +1,7 @@
-"""Formats sections as text of at most 80 columns, with ASCII frames around tables. rich measures and wraps text."""
+"""Formats sections as text of at most 80 characters a line, with ASCII frames around tables. Wide characters count two.
+
+section: report/sections.py. indent: blanks at the start of each line.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,9 +20,9 @@ WIDTH: Final = 80
 RULE: Final = "=" * WIDTH
 THIN_RULE: Final = "-" * WIDTH
 MOST_LINES: Final = 5
-"""Most lines of one field: both ends of a long name are kept."""
+"""Largest number of lines of one field of a table: longer ones lose lines before the last."""
 LONGEST_NAME: Final = 40
-"""Most characters of a name in the first column of an unframed table."""
+"""Largest width, in characters, of the first column of a table without a frame."""
 _LOG_LINES: Final = 8
 _MORE: Final = "... and {} more in the JSON report"
 _CONSOLE: Final = Console(width=WIDTH, color_system=None, force_terminal=False)
@@ -27,7 +30,7 @@ _CONSOLE: Final = Console(width=WIDTH, color_system=None, force_terminal=False)
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Lines of text that belong together. section: on a short page the paragraphs of a section get lines in turn."""
+    """Lines of text that belong together. section: on a full page, sections take turns to get lines (one_page.py)."""
 
     rank: Rank
     lines: tuple[str, ...]
@@ -35,7 +38,10 @@ class Paragraph:
 
 
 def wrap(text: str, indent: str = "", hanging: str = "", columns: int = WIDTH) -> Iterator[str]:
-    """Yield lines that begin with `indent`, from the second on also with `hanging`. Too long words are broken."""
+    """Yield `text` as lines of at most `columns` characters that begin with `indent`. Too long words are broken.
+
+    hanging: begins all lines but the first, after `indent`.
+    """
     text = plain(text)
     room = columns - cell_len(indent)
     if cell_len(text) <= room:
@@ -52,7 +58,7 @@ def _folded_lines(text: str, columns: int) -> list[str]:
 
 
 def bullet(text: str, indent: str = "  ") -> Iterator[str]:
-    """Yield the lines of a list item."""
+    """Yield `text` as the lines of a list item: "- " before the first, blanks before the others."""
     mark = "- "
     for line in wrap(text, f"{indent}  "):
         yield f"{indent}{mark}{line[len(indent) + 2 :]}"
@@ -60,25 +66,25 @@ def bullet(text: str, indent: str = "  ") -> Iterator[str]:
 
 
 def cut(text: str, columns: int) -> str:
-    """Return `text` as one line of at most `columns` columns; "..." replaces its end if it is longer."""
+    """Return `text` as one line of at most `columns` characters; "..." replaces its end if it is longer."""
     text = plain(text)
     return text if cell_len(text) <= columns else f"{set_cell_size(text, columns - 3).rstrip()}..."
 
 
 def centred(text: str) -> str:
-    """Return `text` in the middle of a line."""
+    """Return `text`, cut to a line, with blanks before it that put it in the middle of the line."""
     text = cut(text, WIDTH)
     return " " * ((WIDTH - cell_len(text)) // 2) + text
 
 
 def lines(section: Section | None) -> Iterator[str]:
-    """Yield the lines of a chapter, ending with an empty line; nothing for None."""
+    """Yield the lines of a section, ending with an empty line; nothing for None."""
     if section is not None:
         yield from (line for paragraph in paragraphs(section) for line in paragraph.lines)
 
 
 def paragraphs(section: Section, *, heading: bool = True, limited: bool = True) -> Iterator[Paragraph]:
-    """Yield a chapter as ranked paragraphs. limited: show at most `Finding.most` lines of each finding."""
+    """Yield a section as ranked paragraphs. heading: with title. limited: at most `Finding.most` lines a finding."""
     content = list(_content(section, limited=limited))
     while content and content[-1].lines == ("",):
         content.pop()
@@ -180,7 +186,7 @@ def _framed(columns: Sequence[Column], rows: Sequence[Sequence[str]], indent: st
 
 
 def _entries(rows: Sequence[Sequence[str]], place: int) -> Iterator[str]:
-    """Yield each entry of a dropped column once, after the names of its rows unless all rows have it."""
+    """Yield each entry of column `place` once, after the names of its rows unless all rows have it."""
     names_by_entry: dict[str, list[str]] = {}
     for row in rows:
         names_by_entry.setdefault(row[place], []).append(row[0])
@@ -193,7 +199,7 @@ def _entries(rows: Sequence[Sequence[str]], place: int) -> Iterator[str]:
 def fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
     """Return the indices of the columns that fit into `room` characters. widths: of the columns, with frame.
 
-    The column with the highest priority is dropped first, with its equals. Priority 0 stays even if it does not fit.
+    The column with the highest priority, and any equal to it, is dropped first. Those of priority 0 always stay.
     """
     kept = list(range(len(columns)))
     while sum(widths[place] for place in kept) > room:

@@ -1,4 +1,4 @@
-"""The chapter of batch scans: for each scan a table of throughput and memory by batch size."""
+"""The chapter of batch scans (`-b auto`): for each scan a table of throughput and memory by batch size."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ from orchestrator.report.sections import Section, Table, numbers
 from protocol.result import SteadyState
 
 MARK: Final = "*"
-"""Mark of a batch size with a remark below the table."""
+"""Mark in the row of a batch size that a remark below the table explains."""
 BAR: Final = 20
 """Length of the bar of the highest throughput, in characters."""
 

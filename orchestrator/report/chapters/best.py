@@ -52,7 +52,7 @@ class _Shape(NamedTuple):
 
     @property
     def format(self) -> str:
-        """The precision, and the compile mode if the model is compiled: "bf16 default"."""
+        """Precision for people, with the compile mode if the model is compiled: "bf16", "bf16 default"."""
         return self.precision if self.compile_mode == CompileMode.EAGER else f"{self.precision} {self.compile_mode}"
 
 
@@ -63,11 +63,14 @@ class _Rate(NamedTuple):
 
 
 _Models = dict[str, dict[Workload, dict[_Shape, list[Measured]]]]
-"""Metrics by model, phase and shape."""
+"""Model → phase → shape → metrics, one for each device."""
 
 
 def best(report: Report) -> Section | None:
-    """Return the best results of each group of identical devices, the fastest group first; None without a rate."""
+    """Return a table for each kind of device, the fastest first: the highest rate of each model and phase.
+
+    None if no rate was measured.
+    """
     tables: dict[str, Table] = {}
     rates: dict[str, Mapping[tuple[str, Workload], float]] = {}
     for group in groups(report):
@@ -99,7 +102,10 @@ def best(report: Report) -> Section | None:
 
 
 def _won(rates: Mapping[str, Mapping[tuple[str, Workload], float]]) -> Counter[str]:
-    """Count the models and phases in which each kind of device is fastest. Only those count that all kinds measured."""
+    """Count the models and phases in which each kind of device is fastest, among those that all kinds measured.
+
+    rates: name of the kind → model and phase → best rate.
+    """
     one, *others = rates.values()
     common = [each for each in one if all(each in other for other in others)] if others else []
     won = Counter(max(rates, key=lambda name: rates[name][each]) for each in common)

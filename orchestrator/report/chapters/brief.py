@@ -27,7 +27,7 @@ from protocol.cell import DeviceKind
 
 SHOWN_CAUSES: Final = 2
 SHOWN_GPUS: Final = 8
-"""Most GPUs with findings, or in a list of differences."""
+"""Largest number of findings, or of GPUs in a list of differences, that the brief report shows."""
 _WITHOUT_FIGURE: Final[Mapping[Quality, str]] = {
     Quality.FAILED: "failed",
     Quality.MISSING: "missing",
@@ -46,7 +46,7 @@ _ADVICE: Final[Mapping[Quality, str]] = {
     Quality.IMPLAUSIBLE: "--full shows the contradiction",
     Quality.DEGRADED: "ran out of memory, measured at a smaller batch",
 }
-"""What a warning counts, and what to do about it."""
+"""Kind of doubtful result that a warning counts → what to do about it."""
 _LONGER: Final = {"quick": "standard", "triage": "standard", "standard": "rigorous"}
 """Profile → the next one, which measures longer."""
 
@@ -63,7 +63,7 @@ def title(report: Report, layout: Layout) -> str:
 
 
 def result(report: Report, layout: Layout) -> Section:
-    """Return the verdict, how many cells were measured, and the causes that the sections below do not show."""
+    """Return the verdict, how many cells were measured, and those causes of the verdict that no later section shows."""
     badge, cells, judged = overview.verdict(report, layout), report.summary.cells, report.health.verdict
     words = [f"{cells.ok} of {plural(cells.planned, 'cell')} measured"]
     known = judged is not HealthVerdict.NOT_APPLICABLE and not layout.judges_gpus
@@ -74,7 +74,7 @@ def result(report: Report, layout: Layout) -> Section:
 
 
 def _causes(report: Report, layout: Layout) -> Iterator[str]:
-    """Yield the causes of the verdict that no section below shows; for a report of an old version only the first."""
+    """Yield the causes of the verdict that no later section shows; for a report of an old version its only cause."""
     shown = {CauseKind.BURN_IN if layout.judges_gpus else CauseKind.CELLS}
     shown |= {CauseKind.FAULT, *COMPARED} if _is_faulty(report) else set()
     causes = [cause.text for cause in report.verdict.causes if cause.kind not in shown]
@@ -88,9 +88,9 @@ def _is_faulty(report: Report) -> bool:
 
 
 def limits(report: Report) -> Section | None:
-    """Return missed thresholds and baseline of a run with a faulty GPU, apart from the fault; None for another run.
+    """Return the missed thresholds and regressions of a run that also has a faulty GPU; None for any other run.
 
-    Only the first sentence of each: the fault is more urgent.
+    Gives only the first sentence of each: the fault, which has its own section, is more urgent.
     """
     causes = [cause.text.partition(". ")[0] for cause in report.verdict.causes if cause.kind in COMPARED]
     return Section("limits", "Limits", tuple(causes)) if causes and _is_faulty(report) else None
@@ -104,7 +104,7 @@ def _baseline(compared: BaselineComparison | None) -> Iterator[str]:
 
 
 def gpus(report: Report) -> Section | None:
-    """Return the findings against single GPUs, and how much GPUs differ; None if there is neither."""
+    """Return what is wrong with single GPUs, and how much identical GPUs differ in speed; None if there is neither."""
     found = tuple(_found(report))
     more = (f"and {len(found) - SHOWN_GPUS} more",) if len(found) > SHOWN_GPUS else ()
     notes = tuple(describe(one) for one in differences(report) if one.cells)
@@ -119,7 +119,10 @@ def each_gpu(report: Report) -> Section | None:
 
 
 def _found(report: Report) -> Iterator[Finding]:
-    """Yield findings of health, then of speed. Omits warnings about a slow GPU's health: their cause is the same."""
+    """Yield findings about GPUs' health, then about their speed.
+
+    Omits warnings about the health of a slow GPU, which has a finding about its speed anyway.
+    """
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     slow = {standing.gpu_uuid for standing in report.stragglers if stragglers.is_found(standing)}
     for one in report.health.gpus:
@@ -142,7 +145,7 @@ def _of_health(name: str, judged: DeviceHealth | NodeHealth) -> Finding:
 
 
 def describe(against: Differences) -> str:
-    """Describe how much identical devices differ in speed, and how many cells show it."""
+    """Return a sentence on how much identical devices differ in speed, and in how many cells."""
     alike = labels(against.group.devices)
     if not against.percent:
         of = f"each has {plural(against.cells, 'cell')}, loading excluded"
@@ -160,7 +163,7 @@ def describe(against: Differences) -> str:
 
 
 def warnings(report: Report) -> Section | None:
-    """Return how many results are doubtful, by kind, and notices about all results; None if there are none."""
+    """Return how many results are missing or doubtful, by kind, and notices about the whole run; None without any."""
     rows = tuple(doubts(report))
     # Without a GPU nobody expects its telemetry.
     notes = tuple(
@@ -174,7 +177,7 @@ def _on_gpus(report: Report) -> bool:
 
 
 def doubts(report: Report) -> Iterator[str]:
-    """Yield the number of cells without a figure, and the number of doubtful ones of each kind, with advice."""
+    """Yield the number of cells that were not measured, and of doubtful results of each kind, with advice."""
     counts = Counter(line.quality for line in lines(report))
     total = plural(len(report.cells), "cell")
     lacking = {kind: words for kind, words in _WITHOUT_FIGURE.items() if counts[kind]}
@@ -190,7 +193,7 @@ def doubts(report: Report) -> Iterator[str]:
 
 
 def probes(report: Report) -> Section | None:
-    """Return the rates that the probes measured, as medians over all devices; None without a rate."""
+    """Return the rates that the probes (of devices, without a model) measured, as medians over all devices, or None."""
     found: dict[str, dict[str, list[ProbeMetrics]]] = {}
     for probe in report.probes:
         if probe.launches:

@@ -27,7 +27,7 @@ _TONES: Final = {
     Quality.UNSUPPORTED: Tone.QUIET,
     Quality.FAILED: Tone.BAD,
 }
-"""Tone of a quality; all others are warnings."""
+"""Quality → tone of its badge. All others have Tone.WARN."""
 COLUMNS: Final = (
     *texts("GPU", "Model", "Phase", "Precision", "Mode"),
     *numbers("Input", "Batch"),
@@ -41,18 +41,19 @@ COLUMNS: Final = (
 CONSTANT: Final = ("Mode", "Attempts")
 """Columns that are hidden if all cells have the same entry."""
 _FILTERED: Final = (0, 2, 7)
-"""Device, phase and status."""
+"""Indices of the columns by whose entries a reader of the HTML page can filter: device, phase and status."""
 _CHECKS: Final = (
     *texts("GPU", "Model", "Phase", "Precision", "Status"),
     *numbers("Launches", "Attempts"),
     *texts("Remarks"),
 )
-"""A check has no figures. Planned launches say nothing: more are planned than there is time for."""
+"""Columns for a run that checks GPUs (burn-in): no figures. It plans more launches than it has time for, so their
+planned number is not shown."""
 _FILTERED_CHECKS: Final = (0, 2, 4)
 
 
 def cells(report: Report, layout: Layout) -> Cells:
-    """Return a table of every planned cell with its figures, whose columns can be sorted."""
+    """Return a table of every planned cell with its figures, for a page that can sort and filter it."""
     columns, narrowed = (_CHECKS, _FILTERED_CHECKS) if layout.checks else (COLUMNS, _FILTERED)
     names = by_uuid(report)
     row = _check if layout.checks else _row
@@ -98,7 +99,7 @@ def _row(device: str, line: Line) -> tuple[Entry, ...]:
 
 
 def listed(report: Report) -> Section | None:
-    """Return a table of every planned cell, with the whole name of a cell in one column; None without cells."""
+    """Return a table of every planned cell, with its model and configuration in one column; None without cells."""
     if not report.cells:
         return None
     counts = report.summary.cells
@@ -158,12 +159,12 @@ def _remark(text: str) -> str:
 
 
 def batch(phase: str, size: int) -> str:
-    """Format the batch size; empty for a phase without one."""
+    """Return the batch size as text; empty for a phase without one."""
     return "" if phase in WITHOUT_BATCH else str(size)
 
 
 def badge(word: Quality) -> Badge:
-    """Return the quality of a row as a badge."""
+    """Return the quality of a result as a badge."""
     return Badge(word, _TONES.get(word, Tone.WARN))
 
 

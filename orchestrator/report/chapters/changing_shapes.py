@@ -1,4 +1,7 @@
-"""Input sizes that change between calls: tables for the chapter "Compiled and eager", and reasons of recompilations."""
+"""Input sizes that change between calls of a compiled model: tables and findings for the chapter in compiled.py.
+
+way: how the model is compiled for them (protocol.result.ShapeWay): static, dynamic or padded.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -16,7 +19,7 @@ _LIMITED = "torch reached its limit of compiled forms: later sizes ran eager"
 
 
 class ShapeRow(NamedTuple):
-    """A compiled cell that ran with changing input sizes in one way: static, dynamic or padded. name: cell and mode."""
+    """Figures of a compiled cell with changing input sizes, in one way. name: cell and compile mode, for people."""
 
     name: str
     model: str
@@ -24,7 +27,7 @@ class ShapeRow(NamedTuple):
 
 
 def tables(rows: Sequence[ShapeRow]) -> Iterator[Table]:
-    """Yield a table that compares the ways (static, dynamic, padded), then a table of times by input size."""
+    """Yield a table with a row for each of `rows`, then a table of call times by input size. Nothing without rows."""
     if not rows:
         return
     columns = (
@@ -43,7 +46,7 @@ def tables(rows: Sequence[ShapeRow]) -> Iterator[Table]:
 
 
 def findings(rows: Sequence[ShapeRow]) -> Iterator[Finding]:
-    """Yield findings: ways (static, dynamic, padded) without figures, and reasons of recompilations, each once."""
+    """Yield a finding on rows that lack figures or ran partly eager, and one on reasons of recompilations."""
     lacking = [words for row in rows if (words := _remark(row))]
     again = [f"{row.model}, {row.figures.way}: {why}" for row in rows for why in row.figures.reasons]
     for title, lines in (

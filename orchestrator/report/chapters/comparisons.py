@@ -15,7 +15,7 @@ from orchestrator.report.numbers import NOT_AVAILABLE, difference, number
 from orchestrator.report.sections import Badge, Chart, Column, Finding, Section, Table, Tone, numbers, table, texts
 
 LEAST_AXES: Final = 3
-"""Least axes of a radar chart: with fewer models it would be a line."""
+"""Smallest number of models for a radar chart, in which each is an axis: fewer would make a line."""
 _OVERALL: Final = "overall"
 _SLOWEST: Final = 3
 _MOST: Final = 40
@@ -31,7 +31,7 @@ class _Names(NamedTuple):
 
 
 def thresholds(report: Report) -> Section | None:
-    """Return a table for each threshold, missed ones first, with a row for each of its cells; None without any."""
+    """Return a table for each threshold, missed ones first, with a row for each cell; None without a threshold."""
     if not report.thresholds:
         return None
     called = _names(report)
@@ -78,7 +78,7 @@ def slowest(found: BaselineComparison) -> str:
 
 
 def baseline(report: Report) -> Section | None:
-    """Return how each model compares with the baseline; None without a baseline."""
+    """Return how the throughput of each model compares with the baseline's; None without a baseline."""
     found = report.baseline_comparison
     says = "Throughput of each model, where the baseline has 100: further out is faster."
     if found is None:

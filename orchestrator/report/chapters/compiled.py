@@ -22,7 +22,7 @@ _SUMMARY = (
 
 @dataclass(frozen=True)
 class _Row:
-    """A compiled cell. group: name that all cells have which differ only in the compile mode."""
+    """A compiled cell. group: its name without the compile mode. mode: its compile mode."""
 
     group: str
     mode: str
@@ -32,7 +32,7 @@ class _Row:
 
 
 def compiled(report: Report) -> Section | None:
-    """Return a row for each compiled cell, and the best mode of each model and batch size; None if none is compiled."""
+    """Return a table of all compiled cells, and the best compile mode of each group; None if no cell is compiled."""
     found = [*_rows(report)]
     if not found:
         return None
@@ -154,7 +154,7 @@ def _advice(found: list[_Row]) -> Iterator[Finding]:
 
 
 def _best(rows: list[_Row]) -> str:
-    """Describe the fastest compile mode whose outputs are right and whose gain is certain; eager if there is none."""
+    """Return which mode of a group to choose: the fastest that is right and certainly faster, or eager, as text."""
     right = [row for row in rows if not row.metric.wrong]
     sure = [
         row for row in right if row.figures.pays_after_iterations is not None and (row.figures.speed_up_low or 0.0) > 1

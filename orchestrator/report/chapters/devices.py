@@ -1,4 +1,4 @@
-"""The devices of the run: facts that identical devices share, then those in which they differ."""
+"""The chapter of the run's devices: facts (such as memory and driver) that they share, then those that differ."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -14,14 +14,14 @@ _READINGS: Final = "power, temperature, clocks and utilisation of the whole GPU,
 
 
 def devices(report: Report) -> Section:
-    """Return a table of health verdicts, if health was judged, and a table of facts."""
+    """Return a table of the devices' health verdicts, if health was judged, and a table of their facts."""
     judged = report.health.verdict is not HealthVerdict.NOT_APPLICABLE
     tables = (*((health.verdicts(report),) if judged else ()), _facts(report))
     return Section("devices", "Devices and their health" if judged else "Devices", tables=tables)
 
 
 def described(report: Report) -> Section:
-    """Return the facts of every device, by group of identical devices, as in the requirements document."""
+    """Return the facts of every device as lines, by group of identical devices, as in the requirements document."""
     of_groups = [group.devices for group in groups(report)]
     if len(report.gpu_info) == 1:
         part = Section("gpus", "GPU Information:", tuple(_lines(report.gpu_info)))

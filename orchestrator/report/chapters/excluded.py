@@ -1,4 +1,4 @@
-"""What was requested but not measured: excluded combinations and dropped cells."""
+"""What was requested but not measured: excluded combinations (never planned) and dropped cells (no time left)."""
 
 from collections.abc import Iterator, Sequence
 
@@ -25,7 +25,7 @@ def not_measured(report: Report) -> Section | None:
 
 
 def exclusions(report: Report) -> Iterator[str]:
-    """Yield each reason for an exclusion once, with its models, and its devices unless it concerns all devices."""
+    """Yield each reason why combinations were excluded, with the models, and the devices unless it concerns all."""
     rows = ((one.reason, one.model_name, one.gpu_uuid) for one in report.excluded)
     for reason, models, uuids in by_reason(rows):
         concerned = [device for device in report.gpu_info if device.gpu_uuid in uuids]
@@ -34,7 +34,7 @@ def exclusions(report: Report) -> Iterator[str]:
 
 
 def input_sizes(report: Report) -> dict[tuple[str, str], set[int | None]]:
-    """Return the input sizes that the run planned, by model and workload. None in a set: no input size."""
+    """Return (model, workload) → input sizes that the run planned. None in a set: no input size."""
     found: dict[tuple[str, str], set[int | None]] = {}
     for cell in report.cells:
         found.setdefault((cell.model_name, cell.workload), set()).add(cell.input_size)

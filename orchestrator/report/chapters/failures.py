@@ -1,4 +1,4 @@
-"""Launches without a result: the gravest failure first, with its evidence, then the others, equal ones grouped."""
+"""The chapter of launches without a result: the gravest failure first, then the others, equal ones grouped."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -19,9 +19,9 @@ SHOWN_FAILURES: Final = 20
 MOST_FAILURES: Final = 100
 SHOWN_ALIKE: Final = 5
 MOST_LINES: Final = 40
-"""Most lines of one log."""
+"""Largest number of lines of one log that the report shows."""
 _SKIPPED: Final = ("the model is skipped", "the cell is skipped")
-"""Beginnings of reasons (analysis/outcomes.py) of cells that were not tried because of an earlier failure."""
+"""Beginnings of the reason (analysis/outcomes.py) of a cell that was not tried because of an earlier failure."""
 _MEASURED: Final = "lost launch of a measured cell"
 ROOT_CAUSE: Final = Badge("root cause", Tone.BAD)
 FACTS: Final = {
@@ -38,7 +38,7 @@ MEMORY: Final = {
     "available_bytes": "{} available on the host",
 }
 FILES: Final = {"stderr": ("End of stderr", True), "stacks": ("Stacks", False)}
-"""Title of a file, and whether its end matters: in stacks the innermost call comes first."""
+"""Name of a log in FailureReport.evidence → its title, and whether to show its end. Stacks begin with the innermost."""
 
 
 def failures(report: Report) -> Section | None:
@@ -119,7 +119,7 @@ def _gib(count: str) -> str:
 
 
 def what(failure: FailureReport, report: Report) -> str:
-    """Return the name of a failed launch: device, cell and batch size."""
+    """Return the name of a failed launch for people: device, model, workload, precision and batch size."""
     device = label_of(failure.gpu_uuid, report)
     cell = next(cell for cell in report.cells if cell.cell == failure.cell)
     name = sized(cell.model_name, cell.input_size, input_sizes(report)[cell.model_name, cell.workload])

@@ -1,4 +1,4 @@
-"""The findings of a run for the first screen of the page: each a statement and advice, the worst first."""
+"""The most important findings of a run, for the first screen of the HTML page."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,9 +13,9 @@ SHOWN: Final = 3
 
 
 def findings(report: Report, layout: Layout) -> Sequence[Finding]:
-    """Return up to three findings.
+    """Return up to three findings: faulty and slow GPUs, then the cause of the exit code, then GPUs in doubt.
 
-    In order: faulty and slow GPUs, the cause of the exit code, GPUs in doubt. If there are none: doubtful results.
+    If there are none, returns one about doubtful results, if any.
     """
     of_gpus = [finding for chapter in layout.brief if (section := chapter(report)) for finding in section.findings]
     by_tone = {tone: [one for one in of_gpus if one.badge and one.badge.tone is tone] for tone in (Tone.BAD, Tone.WARN)}

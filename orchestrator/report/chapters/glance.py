@@ -1,4 +1,4 @@
-"""The first screen of the page: the best configurations of each model, and the GPUs against each other."""
+"""Tables and charts of the HTML page's first screen: best configurations of each model, and GPUs compared."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from orchestrator.report.sections import Section, drawn
 
 
 def glance(report: Report) -> Section | None:
-    """Return the first screen; None if the run measured no model and cannot compare its GPUs."""
+    """Return the tables and charts of the first screen; None if the run measured no model and cannot compare GPUs."""
     charts, tables = drawn(against_each_other(report))
     found = best(report)
     models = (

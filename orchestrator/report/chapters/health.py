@@ -1,4 +1,7 @@
-"""Health of the hardware: a verdict for each device and for the machine, with the reasons."""
+"""The chapter of hardware health: a verdict for each device and for the machine, with the reasons.
+
+signal: one reading that is judged, such as a counter of memory errors. Xid: an error that NVIDIA's driver reports.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -22,7 +25,7 @@ TONES: Final = {
 
 
 def health(report: Report) -> Section | None:
-    """Return findings on each device and the machine; None if the machine is healthy and no device has signals."""
+    """Return a finding on each device and on the machine; None if the machine is healthy and no device was judged."""
     slices = {device.gpu_uuid for device in report.gpu_info if device.slice_of}
     signalled = [
         device
@@ -47,7 +50,7 @@ def health(report: Report) -> Section | None:
 
 
 def verdict_text(judged: DeviceHealth | NodeHealth) -> str:
-    """Return the verdict, and how many of the applicable health signals were read."""
+    """Return the verdict as text, with how many of the applicable signals were read."""
     if not judged.applicable:
         return str(judged.verdict)
     if judged.verdict is HealthVerdict.NOT_APPLICABLE:
@@ -58,7 +61,7 @@ def verdict_text(judged: DeviceHealth | NodeHealth) -> str:
 
 
 def findings(signals: Sequence[SignalReport]) -> Iterator[str]:
-    """Yield the health signals that explain a verdict, and passed signals that have a message."""
+    """Yield a line for each signal that explains a verdict: not passed, unread though required, or with a message."""
     for signal in signals:
         if signal.state in {State.WARN, State.FAIL}:
             yield f"{signal.state.upper()}: {signal.words}"
@@ -86,7 +89,7 @@ def _xids(device: DeviceHealth) -> Iterator[str]:
 
 
 def verdicts(report: Report) -> Table:
-    """Return a table with a row for each device and one for the machine."""
+    """Return a table of health verdicts, with a row for each device and one for the machine."""
     judged = {gpu.gpu_uuid: gpu for gpu in report.health.gpus}
     rows = [(label(device), *_judged(judged.get(device.gpu_uuid), device)) for device in report.gpu_info]
     node = report.health.node

@@ -1,4 +1,4 @@
-"""Figures of models for charts: by choice, model and batch size, as medians over identical devices. Pure.
+"""Figures of models for charts: by choice, model and batch size, as medians over identical devices.
 
 choice   what a chart shows at once: "inference, fp32"; with mode and kind of device where the run has several
 model    name of the model, with input size and memory format where the run has several
@@ -28,7 +28,10 @@ Figures = Mapping[str, Mapping[str, Mapping[int, float]]]
 
 
 class Measurement(NamedTuple):
-    """A measurement of a model. where: mode and kind of device, as text; empty if the run has only one of each."""
+    """A measurement of a model on one device. model: as in the module's table.
+
+    where: mode and kind of device, as text; each only if the run has several.
+    """
 
     where: str
     model: str
@@ -38,12 +41,12 @@ class Measurement(NamedTuple):
 
     @property
     def choice(self) -> str:
-        """Phase, precision and `where`, joined to one text."""
+        """Phase, precision and `where`, as one text: "inference, fp32"."""
         return ", ".join(filter(None, (self.key.phase, self.key.precision, self.where)))
 
 
 class _Shape(NamedTuple):
-    """What may differ between measurements of one model and phase, except batch size, precision, mode and device."""
+    """What the name of a model in a chart depends on: its sizes, layout and compile mode in one phase."""
 
     model: str
     phase: Workload
@@ -65,7 +68,7 @@ def measurements(report: Report) -> Iterator[Measurement]:
 
 
 def figures(report: Report, read: Callable[[Measured], float | None], *phases: Workload) -> Figures:
-    """Return choice ("inference, fp32") → model → batch size → figure. read: gets the figure, or None."""
+    """Return choice ("inference, fp32") → model → batch size → median figure. read: returns a figure, or None."""
     found = medians(report, read, phases, lambda one: one.choice, lambda one: one.metric.batch_size or 0)
     return {
         choice: {model: dict(sorted(batches.items())) for model, batches in models.items()}
@@ -82,7 +85,7 @@ def medians(
 ) -> Mapping[Choice, Mapping[str, Mapping[Column, float]]]:
     """Return choice → model → column → median of a figure over identical devices.
 
-    read: gets the figure, or None. choice, column: get the place of a measurement in the returned mapping.
+    read: returns the figure of a measurement, or None. choice, column: return the keys under which it is put.
     """
     values: dict[Choice, dict[str, dict[Column, list[float]]]] = {}
     for one in measurements(report):
@@ -97,7 +100,7 @@ def medians(
 
 
 def scans(report: Report) -> Figures:
-    """Return choice (a scan on one device) → model → batch size → throughput in samples/s."""
+    """Return choice (a batch scan, `-b auto`, on one device) → model → batch size → throughput in samples/s."""
     names, modes = _names(report), _modes(report)
     devices = by_uuid(report)
     values: dict[str, dict[str, dict[int, float]]] = {}
@@ -116,7 +119,7 @@ def scans(report: Report) -> Figures:
 
 
 def caveats(report: Report) -> str:
-    """Return a note below charts: which values are medians, and that some batch sizes were reduced; may be empty."""
+    """Return a note to print below charts, if needed: on medians over devices, and on reduced batch sizes."""
     words = []
     alike = [group for group in groups(report) if len(group.devices) > 1]
     if alike:
@@ -127,7 +130,7 @@ def caveats(report: Report) -> str:
 
 
 def _kinds(report: Report) -> dict[str, str]:
-    """Return the name of each device's kind by UUID; empty names if all devices are identical."""
+    """Return UUID of each device → name of its kind, such as "NVIDIA H200 (GPU 0)"; "" if all are identical."""
     several = groups(report)
     if len(several) == 1:
         return dict.fromkeys((device.gpu_uuid for device in report.gpu_info), "")

@@ -19,7 +19,7 @@ _HEAD: Final = ("Prec.", "Batch 1", "Inference/s @B", "Training/s @B", "Tokens/s
 
 
 class _Key(NamedTuple):
-    """The key of a table row. Generation is in the row of inference, whatever the length of its prompt."""
+    """What distinguishes rows of the table. Generation stands in a row of inference, whatever its prompt's length."""
 
     model: str
     precision: str
@@ -35,7 +35,7 @@ class _Line:
 
 
 def overview(results: Sequence[ModelResult]) -> Table:
-    """Return the table; without rows if it would have only one line."""
+    """Return the overview of `results` as a table; without rows if there would be only one."""
     lines = _lines(results)
     drawn = [(_name(key, lines), *_entries(key, line)) for key, line in lines.items()] if len(lines) > 1 else []
     shown = [place for place in range(1, len(_HEAD) + 1) if any(row[place] for row in drawn)]

@@ -1,4 +1,4 @@
-"""Results of one GPU of each kind: a table for each phase, precision and input size, with batch sizes as columns."""
+"""The chapter of models' results on one GPU of each kind: tables by phase and precision, a column for a batch size."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,16 +26,16 @@ from orchestrator.report.sections import Column, Section, Table
 from protocol.cell import CompileMode, Workload
 
 COLUMNS: Final = 3
-"""Batch sizes side by side: more do not fit into 80 columns with throughputs of six digits."""
+"""Number of batch sizes side by side: more do not fit into 80 characters with throughputs of six digits."""
 LEAST: Final = (16, 11)
-"""Widths in the requirements document: of the first column, and of the others."""
+"""Smallest width, in characters, of the first column and of the others, from the requirements document."""
 _SECONDS: Final = re.compile(r", (and the measurement|this) took [0-9.]+ s")  # "this": of earlier versions
-"""The part that differs between notes with the same reason."""
+"""Pattern of the part that differs between notes on telemetry with the same reason."""
 _MODES: Final = {"solo": "Alone at work on the node", "loaded": "With all devices at work"}
 
 M = TypeVar("M", bound=Measured)
 Row = tuple[str, Callable[[M], str]]
-"""Title of a row, and the text of its cell for a metric."""
+"""Title of a table's row, and a function that returns its text for a measurement."""
 _FORWARD: Final[Row[PhaseMetrics]] = ("Forward Time", lambda one: unit(one.forward_time_ms, "ms"))
 _THROUGHPUT: Final[Row[PhaseMetrics]] = ("Throughput", lambda one: unit(one.throughput_samples_per_sec, "smp/s"))
 _COMPUTE: Final[tuple[Row[Computed], ...]] = (
@@ -94,7 +94,7 @@ def _milli(value: float | None) -> float | None:
 
 
 def models(report: Report) -> Section | None:
-    """Return results of one device of each kind: probes, an overview, then model by model; None without results."""
+    """Return the results of one device of each kind: probes, an overview, then model by model; None without any."""
     if not report.results and not report.probes:
         return None
     parts = [part for group in groups(report) for part in _group(report, group)]
@@ -142,7 +142,7 @@ def _model(results: Sequence[ModelResult]) -> Section:
 
 
 def _lacking(results: Sequence[ModelResult]) -> Iterator[Measured]:
-    """Yield the measurements without utilisation or power. The report prints the reason once for each device."""
+    """Yield the measurements that lack a reading of utilisation or power."""
     for result in results:
         phases = (result.inference_metrics, result.training_metrics, result.generation_metrics)
         for metric in (metric for of_phase in phases for metric in of_phase.values()):
@@ -151,7 +151,7 @@ def _lacking(results: Sequence[ModelResult]) -> Iterator[Measured]:
 
 
 def reasons(lacking: Iterable[Measured]) -> str:
-    """Return the distinct reasons for missing readings; empty if unknown. lacking: measurements without a reading."""
+    """Return why measurements lack readings of telemetry, each reason once; empty if unknown."""
     notes = [_SECONDS.sub("", metric.telemetry_note) for metric in lacking if metric.telemetry_note]
     return "; ".join(dict.fromkeys(reason for note in notes for reason in note.split("; ")))
 
@@ -213,7 +213,7 @@ def _rows(columns: Sequence[M], own: Sequence[Row[M]]) -> list[tuple[str, ...]]:
 
 
 def _with_names(results: Sequence[ModelResult]) -> Iterator[tuple[str, Measured]]:
-    """Yield (name, measurement) for one device, without loading, whose remarks are in its own line."""
+    """Yield (name, measurement) of the results of one device, except those of loading, whose line has its remarks."""
     found = {key: metric for result in results for key, metric in keys.of_model(result) if key.phase != Workload.LOAD}
     names = keys.names(found)
     return ((names[key], metric) for key, metric in found.items())

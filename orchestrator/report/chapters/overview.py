@@ -1,4 +1,7 @@
-"""The first and last chapters of a report: verdict with reasons, key figures, software versions, command."""
+"""The first and last chapters of a report: verdict with reasons, key figures, software versions, command.
+
+answer: verdict of a special kind of run, such as a burn-in, which its layout (report/layout.py) gives.
+"""
 
 import datetime
 from collections.abc import Iterator
@@ -25,7 +28,7 @@ _RUN: Final = {
 
 
 def head(report: Report, layout: Layout) -> Section:
-    """Return the head of the text report: facts of the run, software versions, and notices about all figures."""
+    """Return the head of the text report: facts of the run, software versions, and notices about the whole run."""
     answer = layout.answer(report)
     first = [] if answer is None else [f"{layout.title}: {answer.badge}"]
     facts_of = (f"{name}: {fact}" for name, fact in facts(report, layout))
@@ -45,7 +48,7 @@ def ticket(report: Report, layout: Layout) -> Section:
 
 
 def facts(report: Report, layout: Layout) -> Iterator[tuple[str, str]]:
-    """Yield (name, text) of facts about the run and its software."""
+    """Yield (name, text) of each main fact about the run and its software."""
     data = report.metadata
     yield "Test Date", f"{_date(data):%Y-%m-%d %H:%M:%S} UTC"
     yield "Duration", duration(data.test_duration_seconds)
@@ -67,7 +70,7 @@ def facts(report: Report, layout: Layout) -> Iterator[tuple[str, str]]:
 
 
 def more_facts(report: Report) -> Iterator[tuple[str, str]]:
-    """Yield (name, text) of further versions, and the command."""
+    """Yield (name, text) of further software versions, and of the run's command line."""
     data = report.metadata
     versions = {"Driver": data.driver_version, "cuDNN": data.cudnn_version, "transformers": data.transformers_version}
     yield from ((name, version) for name, version in versions.items() if version)
@@ -122,7 +125,7 @@ def _mixed_stack(data: Metadata) -> str:
 
 
 def summary(report: Report) -> Section:
-    """Return key figures of the run, as in the requirements document, without unknown ones."""
+    """Return the known key figures of the run as lines, as in the requirements document."""
     one = report.summary
     figures = {
         "Overall Performance Score": None if one.overall_score is None else number(one.overall_score),
@@ -143,7 +146,7 @@ def _best(report: Report, best: BestThroughput) -> str:
 
 
 def _without(cells: CellCounts, *, rounds: bool = False) -> Iterator[str]:
-    """Yield counts of the planned cells that are not ok, by status. rounds: also count cells with remaining rounds."""
+    """Yield the number of planned cells of each status but ok, as text. rounds: also those with too few launches."""
     found = {
         "degraded (measured at a smaller batch size)": cells.degraded,
         "referred (measured as another planned batch size)": cells.referred,
@@ -158,7 +161,7 @@ def _without(cells: CellCounts, *, rounds: bool = False) -> Iterator[str]:
 
 
 def ended(report: Report, layout: Layout) -> Section:
-    """Return the verdict, the meaning of the exit code, and the reasons."""
+    """Return the end of the text report: the verdict, the meaning of the exit code, and the reasons."""
     code = f"Exit code {report.verdict.exit_code}: {report.verdict.meaning}"
     must = Finding(None, f"Verdict: {verdict(report, layout).text}", (code,), ranks=(Rank.MUST, Rank.MUST))
     most = SHOWN_REASONS if layout.one_page else MOST_ROWS
@@ -167,7 +170,7 @@ def ended(report: Report, layout: Layout) -> Section:
 
 
 def verdict(report: Report, layout: Layout) -> Badge:
-    """Return the answer of this kind of run, or else the verdict and the findings against GPUs, in the gravest tone."""
+    """Return the answer if there is one, else the run's verdict and those against GPUs, in the gravest tone."""
     if (answer := layout.answer(report)) is not None:
         return answer.badge
     ended = Badge(report.verdict.word.upper(), _RUN.get(ExitCode(report.verdict.exit_code), Tone.BAD))
@@ -176,7 +179,7 @@ def verdict(report: Report, layout: Layout) -> Badge:
 
 
 def _against_gpus(report: Report) -> Iterator[Badge]:
-    """Yield a badge for faulty, slow and doubtful GPUs. If no GPU is slow or doubtful, yield a warning about health."""
+    """Yield a badge for faulty GPUs, slow ones and each kind of doubtful ones; a health warning if none is doubtful."""
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     if faulty := [devices[one.gpu_uuid] for one in report.health.gpus if one.verdict is HealthVerdict.FAIL]:
         yield Badge(f"{labels(faulty)} faulty", Tone.BAD)
@@ -197,7 +200,7 @@ def _against_gpus(report: Report) -> Iterator[Badge]:
 
 
 def heading(report: Report, layout: Layout) -> str:
-    """Return the number and name of the devices, and the host: "8 x NVIDIA H200 on node-01"."""
+    """Return the title of the report: number and name of the devices, and the host, as "8 x NVIDIA H200 on node-01"."""
     kinds = [f"{len(group.devices)} x {group.shown.gpu_name}" for group in groups(report)]
     what = f"{layout.title} of " if layout.title else ""
     return f"{what}{' and '.join(kinds)} on {report.metadata.hostname}"
@@ -209,14 +212,14 @@ def preset(report: Report, layout: Layout) -> str:
 
 
 def meaning(report: Report, layout: Layout) -> str:
-    """Return the meaning of the exit code. An answer is preceded by how much of the run supports it."""
+    """Return the meaning of the exit code; for a run with an answer, first how much of the run supports the answer."""
     answer = layout.answer(report)
     ended = f"Exit code {report.verdict.exit_code}: {report.verdict.meaning}"
     return ended if answer is None else f"{answer.reach}. {ended}"
 
 
 def cards(report: Report, layout: Layout) -> Iterator[Card]:
-    """Yield cards with a few key figures of the run, without unknown ones."""
+    """Yield cards (boxes of the HTML page) with a few key figures of the run, without unknown ones."""
     summary, cells, data = report.summary, report.summary.cells, report.metadata
     words = ", ".join(_without(cells, rounds=layout.checks)) or "every one with a result"
     worst = Tone.BAD if cells.failed else Tone.WARN if cells.missing else Tone.GOOD

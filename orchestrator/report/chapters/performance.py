@@ -17,12 +17,12 @@ from orchestrator.report.sections import Chart, Section, Table, drawn, numbers, 
 from protocol.cell import Workload
 
 MOST_MODELS: Final = 60
-"""Most models in one chart of bars or boxes."""
+"""Largest number of models in one chart of bars or boxes."""
 MOST_LINES: Final = 8
-"""Most curves in one chart: colours do not distinguish more."""
+"""Largest number of curves in one chart: colours do not distinguish more."""
 _PHASES: Final = (Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
 _OF_SCANS: Final = "smp/s"
-"""A scan counts whole sequences, also of generation."""
+"""Unit of the throughput in batch scans. It counts whole sequences, also of generation."""
 _MEANS: Final = SHORT | {
     Status.OK: ("", "without a figure"),
     Status.DEGRADED: ("less", "ran at a smaller batch size for lack of memory"),
@@ -36,7 +36,7 @@ Drawn = tuple[Chart, Table]
 
 
 class Rates(NamedTuple):
-    """Throughputs that a chart shows at once. choice: such as "inference, fp32". models: model → batch → value."""
+    """Throughputs that a chart shows at once. choice: see model_figures.py. models: model → batch size → throughput."""
 
     choice: str
     unit: str
@@ -64,7 +64,7 @@ def performance(report: Report) -> Section | None:
 
 
 def _throughput(report: Report, phase: Workload, caveats: str) -> Drawn:
-    """Return a chart of a phase: throughput of each model by precision, at each batch size, the largest first."""
+    """Return a chart and table of a phase's throughput by model and precision, a plot a batch size, largest first."""
     figure = MAIN[phase][0]
     found = measured.medians(report, figure.number, (phase,), _size_and_place, lambda one: one.key.precision)
     order = sorted(found)
@@ -108,7 +108,7 @@ def _columns(rows: Mapping[Key, Mapping[str, float]]) -> dict[str, None]:
 
 
 def _exclusions(counts: Mapping[str, int]) -> str:
-    """Describe how many models a chart does not draw; empty if it draws all. counts: number of models by choice."""
+    """Return a note on how many models a chart does not draw; empty if it draws all. counts: plot → its models."""
     more = [f"{count - MOST_MODELS} more of {name}" for name, count in counts.items() if count > MOST_MODELS]
     return f"The first {MOST_MODELS} models are drawn. Not drawn: {'; '.join(more)}." if more else ""
 
@@ -196,7 +196,10 @@ def _without(report: Report) -> Mapping[str, Mapping[str, Mapping[int, Status]]]
 
 
 def _box(column: int, row: int, what: str, figure: float | Status | None) -> Box:
-    """Return a field of the heat map. figure: MB, or the status of a cell without MB; None if no cell was planned."""
+    """Return a field of the heat map of peak memory. column, row: its place. what: model and batch size.
+
+    figure: MB, or the status of a cell without MB; None if no cell was planned.
+    """
     match figure:
         case Status():
             short, meaning = _MEANS[figure]

@@ -18,12 +18,12 @@ _FIGURES: Final = {
     "host_cpu_percent": "Host CPU %",
     "host_memory_mb": "Host MB",
 }
-"""Figure → heading."""
+"""Figure (field in figures/table.py) → title of its column."""
 _SUMMARY: Final = "Power and energy of the GPU at work, and processor time and memory of the host:"
 
 
 def power(report: Report) -> Section | None:
-    """Return a row for each cell with a power reading; if no cell has one, figures of the host; None without any."""
+    """Return a table of the cells with a power reading, else of those with figures of the host; None without any."""
     rows = [(line, {field: _figure(line, field) for field in _FIGURES}) for line in lines(report)]
     read = next((found for field in ("power_draw_w", "host_cpu_percent") if (found := _with(field, rows))), None)
     if read is None:

@@ -1,4 +1,4 @@
-"""Tables of the probes: rates of matrix products, device memory and transfers to and from the host."""
+"""Tables of the probes, which measure a device without a model: matrix products, memory, transfers to and from it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -10,7 +10,10 @@ from orchestrator.report.sections import Table, numbers, table, texts
 
 
 def probes(found: Sequence[ProbeMetrics], where: str = "", *, with_mode: bool = False) -> Table:
-    """Return a table with a row for each rate of one device's probes. where: text appended to the caption."""
+    """Return a table with a row for each rate of one device's probes. where: text to append to the caption.
+
+    with_mode: rows also name the mode, solo or loaded.
+    """
     rows = [
         (f"{name}, {probe.mode}" if with_mode else name, *figures) for probe in found for name, *figures in rates(probe)
     ]
@@ -23,7 +26,7 @@ def probes(found: Sequence[ProbeMetrics], where: str = "", *, with_mode: bool = 
 
 
 def rates(probe: ProbeMetrics) -> Iterator[tuple[str, str, str]]:
-    """Yield (name, sustained rate, best rate) for each rate of a probe, or its status if it has no result."""
+    """Yield (name, sustained rate, best rate) as text for each rate of a probe; its status if it has no result."""
     if probe.sustained_tflops is not None:
         yield _name(probe), unit(probe.sustained_tflops, "TFLOP/s"), unit(probe.best_tflops, "TFLOP/s")
     found = {", copy": probe.copy_gb_per_sec, ", triad": probe.triad_gb_per_sec, "": probe.transfer_gb_per_sec}

@@ -1,4 +1,7 @@
-"""The roofline: the speed of each model below the limits of its GPU, which the probes of the same run measured."""
+"""The roofline chart: the speed of each model below the limits of its GPU, which probes of the same run measured.
+
+roof: the limit in one precision, from the rate of matrix products and the memory bandwidth.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +17,7 @@ from orchestrator.report.sections import Chart, Table, numbers, table, texts
 
 
 def roofline(report: Report) -> tuple[Chart, Table]:
-    """Return a chart with a plot for each phase, on one device of each kind, and its table; no plot without probes."""
+    """Return a chart with a plot for each phase and kind of device, and its table. No plots without probes."""
     shown = {group.shown.gpu_uuid for group in groups(report)}
     several = len(report.gpu_info) > 1
     plots: dict[str, Roofline] = {}

@@ -1,4 +1,4 @@
-"""A small chart that compares GPUs: by their verdicts, or by the cells that can judge all of these GPUs."""
+"""A small chart that compares the speed of identical GPUs (siblings), from their verdicts or gpu_differences.py."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -47,7 +47,7 @@ def _found(plot: Ratios) -> str:
 
 
 def _ratios(report: Report, against: Differences) -> Iterator[Ratio]:
-    """Yield the speed of each GPU with its verdict. A faulty GPU looks faulty at any speed."""
+    """Yield the speed of each GPU, with its verdict, or a FAIL of its health if the speed has no bad verdict."""
     faulty = {one.gpu_uuid: one for one in report.health.gpus if one.verdict is HealthVerdict.FAIL}
     for uuid, ratio in _speeds(report, against):
         if uuid in faulty and ratio.tone is Tone.PLAIN:

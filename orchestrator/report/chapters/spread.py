@@ -1,4 +1,4 @@
-"""Identical devices compared: how much each cell differs between devices, then the devices that differ from the median.
+"""The chapter that compares identical devices cell by cell, each with the median speed of the cell.
 
 Cell                     GPU 0 GPU 1 GPU 2 GPU 3        percent of the median speed, "." within 1 % of it
 resnet50 train fp32 b8       .     .  96.1     .
@@ -23,20 +23,20 @@ from orchestrator.report.sections import Chart, Finding, Section, Table, numbers
 from protocol.cell import Workload
 
 SIMILAR_PERCENT: Final = 1.0
-"""Deviation from the median that is not listed: the interval target of the standard profile."""
+"""Deviation from the median, in percent, up to which speeds count as equal: the standard profile's interval target."""
 SHOWN_NOTES: Final = 6
 SHOWN_CELLS: Final = 3
 MOST_CELLS: Final = 60
-"""Most cells in the heat map."""
+"""Largest number of cells in the heat map."""
 LOAD: Final = "model_load_time_ms"
 _PHASES: Final = {"inference": "infer", "training": "train", "generation": "write"}
 NOT_COMPARABLE: Final = ("n/c", "not comparable")
 _FREQUENT: Final = "not steady"
-"""A frequent note, sorted last."""
+"""Beginning of a frequent note, which comes after the others."""
 
 
 class _Row(NamedTuple):
-    """A cell with its values by device. doubts: device UUID → why the cell cannot judge that device."""
+    """A row of the heat map. cell: name. one: values by device. doubts: UUID → why the cell cannot judge the device."""
 
     cell: str
     one: Spread
@@ -44,7 +44,10 @@ class _Row(NamedTuple):
 
 
 def spread(report: Report) -> Section | None:
-    """Return a chart, its table "percent", and tables "spread" and "differing" for each group; None without a group."""
+    """Return the comparison of each group of identical devices: a chart and tables; None without such a group.
+
+    Names of the tables: "percent" (of the chart), and "spread" and "differing" of each group.
+    """
     if not report.cross_gpu:
         return None
     names = by_uuid(report)
@@ -84,14 +87,14 @@ def spread(report: Report) -> Section | None:
 
 
 def slow_devices(report: Report) -> dict[str, str]:
-    """Return the verdict of each device that is slow or faulty, by UUID."""
+    """Return UUID → verdict of each device that is slow or faulty."""
     found = {standing.gpu_uuid: standing.verdict.value for standing in report.stragglers if standing.verdict.is_finding}
     faulty = [gpu.gpu_uuid for gpu in report.health.gpus if gpu.verdict is HealthVerdict.FAIL]
     return dict.fromkeys(faulty, HealthVerdict.FAIL.value) | found
 
 
 def _qualities(report: Report) -> Mapping[tuple[object, ...], Quality]:
-    """Return the quality of each result by (device, cell). Loading counts as host-bound: the host does this work."""
+    """Return (UUID, *_identity) → quality of each result. Loading counts as host-bound: the host does this work."""
     return {
         (line.entry.gpu_uuid, *line.cell): Quality.HOST_BOUND if line.entry.workload == Workload.LOAD else line.quality
         for line in lines(report)
@@ -104,9 +107,9 @@ def _identity(spread: Spread) -> tuple[object, ...]:
 
 
 def _of_devices(spread: Spread, qualities: Mapping[tuple[object, ...], Quality]) -> Mapping[str, Quality]:
-    """Return UUID → why the cell cannot judge this device. qualities: by UUID and `_identity` of the cell.
+    """Return UUID → why a cell cannot judge this device. qualities: as _qualities returns them.
 
-    A cell that can judge at most half of its devices judges none. The others then get the most common reason.
+    A cell that can judge at most half of its devices judges none: the rest get the most common reason.
     """
     cell = _identity(spread)
     own = {value.gpu_uuid: qualities.get((value.gpu_uuid, *cell), Quality.OK) for value in spread.values}
@@ -117,7 +120,7 @@ def _of_devices(spread: Spread, qualities: Mapping[tuple[object, ...], Quality])
 
 
 def _place(row: _Row) -> tuple[bool, float]:
-    """Return the sort key of a row: first the cells that can judge a device, those with the largest deviation first."""
+    """Return the sort key of a row: cells that can judge a device come first, those with larger deviations earlier."""
     speeds = [speed_percent(row.one, value) for value in row.one.values if value.gpu_uuid not in row.doubts]
     away = [abs(speed - 100) for speed in speeds if speed is not None]
     return not away, -max(away, default=row.one.spread_percent or 0.0)
@@ -154,7 +157,7 @@ def _row(spread: Spread, names: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def speed_percent(spread: Spread, value: SpreadValue) -> float | None:
-    """Return a device's speed in percent of the median; None if unknown. In loading the longest time is the slowest."""
+    """Return a device's speed in percent of the median speed; None if unknown. Loading: the shorter, the faster."""
     percent = value.percent_of_median
     if not percent:
         return None
@@ -191,7 +194,7 @@ def _cell_names(spreads: Sequence[Spread]) -> Iterator[str]:
 
 
 def _notes(cells: Mapping[str, Spread]) -> Iterator[str]:
-    """Yield each note once with its cells: first notes about every cell, then those about the fewest cells."""
+    """Yield each note on the cells once, with the cells' names: notes about all cells first, then the rarest ones."""
     about: dict[str, list[str]] = {}
     for cell, one in cells.items():
         for note in one.notes:

@@ -1,4 +1,7 @@
-"""Stragglers: GPUs slower than their siblings, with reasons and next steps; then what cells lose on a full node."""
+"""The chapter of stragglers (GPUs slower than identical ones, their siblings), and that of a full node's losses.
+
+standing: a GPU's verdict and its rate relative to its siblings.
+"""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -36,19 +39,19 @@ _FOUND: Final[Sequence[str]] = (
     SiblingVerdict.SUSPECT,
     SLOWED_DOWN,
 )
-"""Verdicts with a finding of their own, in this order."""
+"""Verdicts of which each GPU gets a finding of its own, in the order of the findings."""
 _BY_RATE: Final = (SiblingVerdict.STRAGGLER, SiblingVerdict.SUSPECT)
-"""Verdicts that the rate over all cells explains."""
+"""Verdicts whose evidence is the rate over all cells, so that a brief finding states that rate."""
 
 
 def stragglers(report: Report) -> Section | None:
-    """Return how each device compares with its siblings; None for a single device that is not slow."""
+    """Return how each device compares with its siblings; None if a single device was measured and is not slow."""
     judged = len(report.gpu_info) > 1 or any(standing.verdict.is_finding for standing in report.stragglers)
     return answer(report) if judged else None
 
 
 def answer(report: Report) -> Section | None:
-    """Return how each device compares with its siblings. For a single device it says why there is no comparison."""
+    """Return how each device compares with its siblings, or for a single device, why there is no comparison."""
     if not report.stragglers:
         return None
     devices = {device.gpu_uuid: device for device in report.gpu_info}
@@ -78,7 +81,7 @@ def answer(report: Report) -> Section | None:
 
 
 def badge(standing: Standing) -> Badge:
-    """Return the verdict on a GPU, in the colour of its gravity."""
+    """Return the badge of a GPU's verdict."""
     return Badge(standing.word, Tone.WARN if standing.slowed else TONES[standing.verdict])
 
 
@@ -98,7 +101,7 @@ def _finding(standing: Standing, device: GpuInfo) -> Finding:
 
 
 def is_found(standing: Standing) -> bool:
-    """Whether the GPU has a bad verdict or is SUSPECT."""
+    """Whether the verdict on the GPU is reported as a finding: a bad one, SUSPECT or SPLIT."""
     return standing.word in _FOUND or standing.verdict is SiblingVerdict.SPLIT
 
 
@@ -108,7 +111,7 @@ def where(device: GpuInfo) -> str:
 
 
 def brief_findings(report: Report) -> Iterator[Finding]:
-    """Yield a finding of three lines for each GPU with a bad verdict: verdict, evidence, what to do."""
+    """Yield a short finding for each GPU of which is_found is true, slowest first: verdict, evidence, what to do."""
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     for one in sorted(filter(is_found, report.stragglers), key=lambda one: one.percent or 0.0):
         device = devices[one.gpu_uuid]
@@ -130,7 +133,7 @@ def _rate(one: Standing) -> str:
 
 
 def without_finding(report: Report, elsewhere: Collection[str]) -> Iterator[Finding]:
-    """Yield a line for each verdict that needs no action, with its GPUs. elsewhere: UUIDs of GPUs to skip."""
+    """Yield a finding for all GPUs with the same verdict that needs no action. elsewhere: UUIDs of GPUs to skip."""
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     standings = [one for one in report.stragglers if not is_found(one) and one.gpu_uuid not in elsewhere]
     alike: dict[tuple[SiblingVerdict, str], list[Standing]] = {}
@@ -195,7 +198,10 @@ def _alike(standings: Sequence[Standing], devices: Mapping[str, GpuInfo]) -> Ite
 
 
 def full_node(report: Report) -> Section | None:
-    """Return what each cell loses when all devices work, as means and by device; None if the run had one mode only."""
+    """Return how much slower each cell is when all devices work than alone; None unless the run measured both.
+
+    Names of the tables: "means" (over the devices) and "devices".
+    """
     if not report.full_node:
         return None
     names = by_uuid(report)
@@ -237,7 +243,7 @@ def _by_cell(compared: Sequence[FullNode]) -> Mapping[tuple[str, str], list[Full
 
 
 def _mean_row(cell: str, several: Sequence[FullNode], names: Mapping[str, str]) -> tuple[float, tuple[str, ...]]:
-    """Return the loss to sort by, and the row: geometric means over the devices, and the device that loses most."""
+    """Return the mean loss of a cell in percent, and its row: means over the devices, and the one that loses most."""
     lost = {one.gpu_uuid: one.lost_percent or 0.0 for one in several}
     most = max(lost, key=lost.__getitem__)
     alone, together = (_mean(side) for side in zip(*((one.solo, one.loaded) for one in several), strict=True))

@@ -1,4 +1,4 @@
-"""The time that launches take in addition to measuring."""
+"""The chapter of what launches (the processes that measure) spend their time on, such as start-up and warm-up."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
@@ -16,7 +16,7 @@ Ledgers = Mapping[str, Sequence[LaunchLedger]]
 
 
 def time(report: Report) -> Section | None:
-    """Return the parts of a launch's time: start-up, warm-up and so on; None if nothing was measured."""
+    """Return the medians of the time that launches of each phase spend on each part; None if nothing was measured."""
     found = _ledgers_of(report)
     if not found:
         return None

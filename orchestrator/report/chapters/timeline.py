@@ -1,4 +1,4 @@
-"""The timeline: sensor readings of each GPU during the run, and the launches on all devices."""
+"""The chapter of the run's course: sensor readings of each GPU over time, and the launches on all devices."""
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
@@ -20,7 +20,7 @@ READINGS: Final[Mapping[str, tuple[str, str]]] = {
     "memory_clock_mhz": ("Memory clock", "MHz"),
 }
 GAP_S: Final = 10.0
-"""Distance from which two points are not joined; longer where points are further apart."""
+"""Seconds between two points from which a line has a gap; three times the usual distance if that is longer."""
 
 Point = tuple[float, float | None, float | None, float | None]
 

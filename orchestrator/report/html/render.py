@@ -28,12 +28,16 @@ SCRIPTS: Final = (
     "static/drawing.js",
     "static/table.js",
 )
-"""In the order they run."""
+"""Files of the scripts that the page contains, in the order in which they run."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """The contents of a page. elsewhere: name of the file with what did not fit. glance: first screen of the page."""
+    """The contents of a page, from top to bottom mainly verdict, findings, cards, glance, sections, cells and footer.
+
+    meaning: of the exit code. elsewhere: name of the file that has what did not fit. facts: (name, text).
+    glance: tables and charts of the first screen. file_name: for the reader's download of the table of cells.
+    """
 
     title: str
     heading: str
@@ -54,7 +58,7 @@ class Page:
 
 
 def bound(page: Page) -> bytes:
-    """Return the whole HTML file as bytes."""
+    """Return the page as one HTML file, with its style, scripts and data inside."""
     scripts = tuple(_file(name) for name in SCRIPTS)
     sections = (*filter(None, (page.glance,)), *page.sections)
     charts = (chart for section in sections for chart in section.charts)

@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 from orchestrator.system.plain_text import aligned, plain
 
 LONGEST: Final = 2000
-"""Characters of one piece of text."""
+"""Largest number of characters of one piece of text."""
 _ESCAPES: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
@@ -31,12 +31,12 @@ def log(line: str) -> Markup:
 
 
 def cut(words: str) -> str:
-    """Return the first LONGEST characters of a text."""
+    """Return a text cut to its first LONGEST characters, with "…" after them if it was longer."""
     return words if len(words) <= LONGEST else f"{words[:LONGEST]}…"
 
 
 def data(value: object) -> Markup:
-    """Return the value as JSON for a script element of type application/json."""
+    """Return `value` as JSON that is safe within an HTML script element (type application/json)."""
     found = msgspec.json.encode(_plain(msgspec.to_builtins(value))).decode()
     for character, written in _ESCAPES.items():
         found = found.replace(character, written)
@@ -52,7 +52,7 @@ def policy(scripts: Iterable[str]) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return a value with safe text, and numbers rounded to six digits, or to two decimals from 1000 on."""
+    """Return `value` with safe text, and floats rounded to six digits, or to two decimals from 1000 on, throughout."""
     match value:
         case str():
             return cut(plain(value))

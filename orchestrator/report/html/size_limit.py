@@ -1,4 +1,4 @@
-"""Shortens a page until it is smaller than 3 MB. Pure.
+"""Shortens a page until its file has at most 3 MB.
 
 The table of all cells is shortened first, least important rows first. If that is not enough, other tables, logs and the
 choices of charts are shortened in steps.
@@ -12,11 +12,11 @@ from orchestrator.report.sections import MOST_ROWS, Cells, Chart, Finding, Secti
 
 MOST_BYTES: Final = 3_000_000
 LEAST_CELLS: Final = 300
-"""Rows of the table of all cells that are kept before other chapters are cut."""
+"""Rows of the table of all cells: before fewer are kept, other chapters are cut."""
 
 
 class _Room(NamedTuple):
-    """Limits of one step of shortening: rows of a table, findings with logs in a chapter, and choices of a chart."""
+    """Limits of one step of shortening. rows: of a table. logs: findings with logs in a chapter. plots: of a chart."""
 
     rows: int
     logs: int
@@ -27,7 +27,7 @@ _STEPS: Final = (_Room(200, 20, 40), _Room(60, 5, 12), _Room(20, 1, 3))
 
 
 def fitted(page: Page, rows: int = MOST_ROWS) -> bytes:
-    """Return the page as a file of at most MOST_BYTES, if possible. rows: the largest number of rows of a table."""
+    """Return the page as an HTML file, shortened to MOST_BYTES if possible. rows: largest number of rows of a table."""
     whole = (
         replace(section, tables=tuple(shortened(filled(of), rows) for of in section.tables))
         for section in page.sections
@@ -45,7 +45,10 @@ def fitted(page: Page, rows: int = MOST_ROWS) -> bytes:
 
 
 def _with_fewer_cells(page: Page, size: int, least: int) -> bytes | None:
-    """Return the file with as many cells as fit; None if fewer than `least` fit. size: bytes of the whole file."""
+    """Return the page as a file with as many rows of cells as fit into MOST_BYTES; None if fewer than `least` fit.
+
+    size: bytes of the file with all rows.
+    """
     count = len(page.cells.table.rows)
     bare = bound(replace(page, cells=_few(page.cells, 0)))
     if len(bare) > MOST_BYTES:
