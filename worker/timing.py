@@ -189,7 +189,10 @@ def group_for(clock: Clock, iteration_ms: float, steps: int, iterations: int | N
 
 
 def launch_bound(clock: Clock, blocks: Sequence[Block | TimedBlock], iteration_ms: float) -> bool | None:
-    """Whether the device waited for the host: the median block ended soon after its last enqueue. None on a CPU."""
+    """Whether the device waited for the host: the median block ended soon after its last enqueue. None on a CPU.
+
+    iteration_ms: mean time of an iteration.
+    """
     if not clock.ahead_of_device:
         return None
     behind_ms = median((block.end_ns - block.enqueued_ns) / 1e6 for block in blocks)

@@ -52,7 +52,7 @@ _NO_BATCH: Final[Row] = {"Batch_Size": None, "Requested_Batch": None}
 
 
 def to_csv(report: Report) -> str:
-    """Return the table as text: UTF-8, commas, newlines, N/A for unknown values."""
+    """Return the report as CSV text: commas, newlines, N/A for unknown values."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()

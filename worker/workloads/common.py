@@ -71,7 +71,7 @@ def opened(family: Family, assign: Assign, stage: Stage, *, training: bool) -> t
 
 
 def open_device(assign: Assign, stage: Stage) -> torch.device:
-    """Open the launch's device, seed torch, and reset the peak of resident memory. Sets the folder of compiler caches."""
+    """Open the launch's device, seed torch, reset the peak of resident memory, and set the compiler's cache folder."""
     if assign.compiler_caches:
         compiler.redirect_caches(Path(assign.compiler_caches))
     with stage.timed("context"):

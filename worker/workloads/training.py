@@ -121,7 +121,7 @@ class SplitStep:
         self._part = next(self._turns)
 
     def work(self) -> Work:
-        """Return the step as Work to be measured."""
+        """Return the step as Work (worker/measure.py) to be measured."""
         steps: dict[str, Step] = {"forward": self._forward, "backward": self._backward, "optimizer": self._optimize}
         return Work(steps, passes=len(self._parts), waits=any(part.scaler is not None for part in self._parts))
 
