@@ -76,7 +76,7 @@ class Need(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Option:
-    """One option of the command line, one key of a configuration file, or both."""
+    """One option of the command line, one key of a configuration file, or both. Each field has a comment."""
 
     spec: str  # flags and metavar, "-m, --models NAMES" or "--history/--no-history"; empty for a key alone
     key: str  # with its section; empty for an option alone

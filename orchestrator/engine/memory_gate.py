@@ -22,9 +22,10 @@ _PATIENCE_S: Final = 5.0
 
 @dataclass(frozen=True)
 class Passed:
-    """A device whose process is gone. obstacle: why no launch may use it now; empty if one may.
+    """A device whose process is gone, at the end of its wait for free memory.
 
-    teardown_ms: from the time at which the outcome was on disk.
+    obstacle: why no launch may use it now; empty if one may. teardown_ms: from the outcome on disk to the end of that
+    wait.
     """
 
     gone: Gone

@@ -47,7 +47,7 @@ def read(name: str, runs_folder: str, history_db: str | None = None) -> Side:
 
 
 def is_file(name: str) -> bool:
-    """Whether `name` is the file of a report or a baseline, not a run."""
+    """Whether `name` is an existing .json file, so a report or a baseline and not a run. Does not read it."""
     return name.lower().endswith(".json") and safe_read.is_there(Path(name)) and not safe_read.is_folder(Path(name))
 
 

@@ -58,7 +58,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> ExitCode:
-        """PASSED if all faults were handled as expected and nothing is left; INCOMPLETE if interrupted."""
+        """INTERNAL if anything is left behind, or a complete self-test went wrong; else INCOMPLETE or PASSED."""
         if self.left_behind or (self.wrong and not self.interrupted):
             return ExitCode.INTERNAL
         return ExitCode.INCOMPLETE if self.interrupted else ExitCode.PASSED

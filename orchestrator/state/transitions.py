@@ -70,7 +70,10 @@ def begin(
 
 
 def worth_repeating(state: RunState, launch: int, category: Category) -> bool:
-    """Whether to measure a doubtful result again. Never for a scan for the batch size or a skipped model."""
+    """Whether to measure again, because the result of a launch is doubtful for the reason `category`.
+
+    False once the retries of this category are used up, for a scan for the batch size, and for a skipped model.
+    """
     of = state.launches[launch]
     slot, scans = state.slots[of], state.cells[of[0]].batch_size == AUTO
     enough = slot.failures.count(category) >= POLICY[category].retries

@@ -169,7 +169,10 @@ class Quarantine(_Record, frozen=True, kw_only=True):
 
 
 class Skipped(_Record, frozen=True, kw_only=True):
-    """No more launches of a model are made, because of earlier failures. only: the skipped part; empty: all of it."""
+    """No more launches of a model, or of a part of it, are made, because of earlier failures.
+
+    only: the part in words, such as "training fp16 at batch size 8"; empty: the whole model.
+    """
 
     model: str
     only: str = ""

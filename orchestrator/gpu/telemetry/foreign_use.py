@@ -69,7 +69,7 @@ class ForeignUse:
         self.note(message.uuid, describe_processes(message.processes), message.at_ns)
 
     def note(self, uuid: str, by: str, at_ns: int) -> None:
-        """Note that the process `by` computes on a GPU from `at_ns` on; an empty `by`: no process does."""
+        """Note which processes compute on a GPU from `at_ns` (monotonic) on. by: in words; empty: none does."""
         if left := self._here.pop(uuid, ""):
             self._last[uuid] = (at_ns, left)
         if by:

@@ -45,8 +45,9 @@ _AWAIT_FREE: Final = codec.Decoder[AwaitFree](AwaitFree)
 class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True):
     """First message to the sampler. files: UUID → file of samples. health: file of health records.
 
-    stop: when a GPU is too hot, None for never. hot: UUID → degrees to use instead of the GPU's own (an injected
-    fault).
+    parent_pid: of the orchestrator. root: folder from which it imported its packages; a sampler imported from another
+    one refuses to work. interval_ms: between two readings. stop: when a GPU is too hot, None for never. hot: UUID →
+    degrees to use instead of the GPU's own (an injected fault).
     """
 
     parent_pid: int

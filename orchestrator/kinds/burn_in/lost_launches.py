@@ -70,7 +70,10 @@ def lost(archive: Archive, burn_in: BurnIn, damaged: Mapping[int, str] = Mapping
 
 
 def cut_off(archive: Archive, launches: Sequence[Lost], device: Device) -> Iterator[Attempt]:
-    """Yield a device's launches that were at work when the run or its time ended. launches: findings to exclude."""
+    """Yield a device's launches that were at work when the run or its time ended.
+
+    launches: all that `lost` returned, which are not yielded.
+    """
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     findings = {one.attempt.start.launch for one in launches}
     for attempt in archive.attempts:

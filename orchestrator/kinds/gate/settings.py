@@ -52,9 +52,10 @@ class RequestedSide(NamedTuple):
 
 
 def of_baseline(side: Side, origin: str, limit_s: float, options: tuple[Option, ...]) -> Preset:
-    """Return the preset of a gate whose cells include those of the baseline `side`. limit_s: time limit in seconds.
+    """Return the preset of a gate with all combinations of the models, precisions, … of the baseline `side`.
 
-    origin: names the baseline in messages. Raises ConfigError if the baseline has no result.
+    limit_s: time limit in seconds. options: the table that the preset is checked with. origin: names the baseline in
+    messages. Raises ConfigError if the baseline has no result.
     """
     keys = [cell.key for cell in side.cells if cell.values]
     if not keys:
