@@ -146,7 +146,8 @@ def _requested(params: GateParams) -> "Requested":
     limit_s = gate.LIMIT_S if text is None else seconds(text, "--time-limit")
     sides = gate.sides(params["ab"], (params["set_a"], params["set_b"]), (params["python_a"], params["python_b"]))
     if bool(sides) is (params["baseline"] is not None):
-        raise ConfigError("a gate needs a BASELINE, or two sides (--ab, --set-b, --python-b), and not both")
+        wrong = "BASELINE is missing" if not sides else "a gate has a BASELINE or two sides, not both"
+        raise ConfigError(f"{wrong}. Name a report or run, or give two sides with --ab, --set-b or --python-b")
     if params["baseline"] is not None:
         runs, history_db = params["runs_folder"] or "runs", params["history_db"]
         baseline = report_reader.baseline(params["baseline"], runs, history_db, origin="BASELINE")

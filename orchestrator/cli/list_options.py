@@ -1,4 +1,4 @@
-"""Options that take several values: `-b 1,8` and `-b 1 -b 8`, with a suggestion for `-b 1 8`."""
+"""Options that take several values: `-b 1,8` and `-b 1 -b 8`, with a suggestion for `-b 1 8` and a value alone."""
 
 import itertools
 from collections.abc import Sequence
@@ -21,11 +21,16 @@ class ListOption(click.Option):
 
 
 def meant(command: click.Command, words: Sequence[str]) -> str:
-    """Return a space and "Did you mean -b 1,8?" if the user typed `-b 1 8`, else "". words: those after the command."""
+    """Return a space and "Did you mean …?" with the option that takes a stray word; "" if no option does.
+
+    For `-b 1 8`: -b 1,8. For `resnet50`: -m resnet50. words: those after the command.
+    """
     if any(isinstance(parameter, click.Argument) for parameter in command.params):
         return ""
     lists = [option for option in command.params if isinstance(option, ListOption) and option.separator == ","]
-    options = {spelling for option in lists for spelling in option.opts}
+    options = {spelling: option.opts[0] for option in lists for spelling in option.opts}
+    context = click.Context(command)
+    values = {item.value: option.opts[0] for option in lists for item in option.shell_complete(context, "")}
     names = command.commands if isinstance(command, click.Group) else {}
     for place, word in enumerate(words):
         option, sign, first = word.partition("=")
@@ -33,7 +38,9 @@ def meant(command: click.Command, words: Sequence[str]) -> str:
             continue
         behind = words[place + 1 :] if sign else words[place + 2 :]
         more = list(itertools.takewhile(lambda other: not other.startswith("-") and other not in names, behind))
-        if more:
-            values = [value for item in (first or words[place + 1], *more) for value in item.split(",") if value]
-            return f" Did you mean {option}{sign or ' '}{','.join(values)}?"
-    return ""
+        if more and values.get(more[0], options[option]) == options[option]:
+            given = [value for item in (first or words[place + 1], *more) for value in item.split(",") if value]
+            return f" Did you mean {option}{sign or ' '}{','.join(given)}?"
+    alone = [word for before, word in itertools.pairwise(("", *words)) if word in values and before not in options]
+    of_one = [word for word in alone if values[word] == values[alone[0]]]
+    return f" Did you mean {values[alone[0]]} {','.join(of_one)}?" if alone else ""

@@ -8,6 +8,7 @@ interrupted                                            4
 anything else        traceback, and where to report    5
 """
 
+import difflib
 import inspect
 import os
 import shutil
@@ -220,13 +221,21 @@ def _usage(error: click.UsageError, program: str, hint: str = "") -> str:
         case click.MissingParameter(param=click.Option() as option):
             problem = f"{'/'.join(option.opts)} {option.metavar or ''}".rstrip() + " is missing."
         case click.MissingParameter(param=click.Parameter() as parameter):
-            problem = f"{parameter.human_readable_name} is missing."
+            problem = f"{parameter.human_readable_name} is missing.{_offered(parameter, error.ctx)}"
         case click.BadParameter(param=click.Parameter() as parameter):
             problem = f"{'/'.join(parameter.opts)}: {error.message}"
         case _:
             problem = error.message[:1].lower() + error.message[1:]
     problem = f"{problem.rstrip('.')}.{hint}" if hint else problem
     return f"{problem.rstrip('.?')}{'?' if problem.endswith('?') else '.'} See `{command} --help`."
+
+
+def _offered(argument: click.Parameter, context: click.Context | None) -> str:
+    """Return a space and the values to choose from, if there are few; for a run the last one; else ""."""
+    if argument.human_readable_name == "RUN":
+        return " The last run is @last."
+    words = [] if context is None else [one.value for one in argument.shell_complete(context, "") if one.value]
+    return f" Valid: {' and '.join(words)}." if 0 < len(words) <= _FEW_COMMANDS else ""
 
 
 def _refuse_missing_value(command: click.Command, ctx: click.Context, words: Sequence[str]) -> None:
@@ -258,7 +267,8 @@ def _meant(context: click.Context | None, option: str, near: Sequence[str]) -> s
     alike = [_HABITS[option]] if _HABITS.get(option) in own else alike
     if alike:
         return f" Did you mean {min(alike, key=len)}?"
-    return _of_another(context, option) or (f" Did you mean {' or '.join(near)}?" if near else "")
+    near = difflib.get_close_matches(option.lstrip("-"), [one.lstrip("-") for one in near])  # dashes are no likeness
+    return _of_another(context, option) or (f" Did you mean --{' or --'.join(near)}?" if near else "")
 
 
 def _of_another(context: click.Context, option: str) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 from rich.cells import cell_len, set_cell_size
 
 from orchestrator.figures.report import Report
-from orchestrator.report.chapters import brief
+from orchestrator.report.chapters import brief, overview
 from orchestrator.report.layout import Layout
 from orchestrator.report.sections import Column, Finding, Section, Table, Tone
 from orchestrator.report.text import cut, fitting, wrap
@@ -37,14 +37,18 @@ def sections(report: Report, layout: Layout) -> tuple[Section, ...]:
 def to_brief(
     report: Report, layout: Layout, details: Sequence[str] = (), *, columns: int = LEAST_WIDTH, colour: bool = False
 ) -> str:
-    """Return the brief report, without a newline at its end. details: paths of the full reports, shown last."""
+    """Return the brief report, without a newline at its end. details: paths of the full reports, shown last.
+
+    First is what answers a question, and what casts doubt on the answer comes after it: ADR 33.
+    """
     width = min(max(columns, LEAST_WIDTH), MOST_WIDTH)
     parts, lines = sections(report, layout), list[str]()
     for most in _OF_A_FINDING:
-        lines = list(wrap(brief.title(report, layout), "", "  ", width))
+        lines = list(wrap(f"gpubench: {overview.heading(report, layout)}", "", "  ", width))
         for part in parts:
             lines += _part(part, width, most if part.id == "gpus" else None, colour=colour)
-        lines += _labelled("Details", map(plain, details), colour=colour)  # never folded: paths are copied
+        conditions = wrap(brief.conditions(report, layout), "", "  ", width - _LABEL)
+        lines += _labelled("Details", (*conditions, *map(plain, details)), colour=colour)  # paths are never folded
         if len(lines) <= MOST_LINES:
             break
     return "\n".join(line.rstrip() for line in lines)
@@ -59,7 +63,7 @@ def _part(part: Section, width: int, most: int | None, *, colour: bool) -> Itera
     lines = [line for words in part.summary for line in wrap(words, "", "  ", room)]
     lines += [line for finding in part.findings for line in _finding(finding, room, most, colour=colour)]
     lines += [line for words in part.notes for line in wrap(words, "", "  ", room)]
-    yield from _labelled(part.title, lines, colour=colour)
+    yield from _labelled(part.title, lines or [""], colour=colour)
     for table in part.tables:
         yield from [f"  {cut(table.caption, width - 2)}"] if table.caption else []
         yield from _table(table, width)
@@ -67,8 +71,10 @@ def _part(part: Section, width: int, most: int | None, *, colour: bool) -> Itera
 
 
 def _labelled(title: str, lines: Iterable[str], *, colour: bool) -> Iterator[str]:
-    label = _coloured(f"{title.upper():<{_LABEL}}", _BOLD, colour=colour)
-    return (f"{_INDENT if number else label}{line}" for number, line in enumerate(lines))
+    label = f"{title.upper():<{_LABEL}}"
+    for number, line in enumerate(lines):
+        first = _coloured(label if line else label.rstrip(), _BOLD, colour=colour)
+        yield f"{_INDENT if number else first}{line}"
 
 
 def _finding(finding: Finding, room: int, most: int | None, *, colour: bool) -> Iterator[str]:

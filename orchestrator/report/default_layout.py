@@ -42,7 +42,7 @@ DEFAULT: Final = Layout(
         costs,
         summary,
     ),
-    brief=(gpus, limits, warnings, probes, best, next_steps),
+    brief=(gpus, best, limits, warnings, probes, next_steps),
     markdown=(
         shown(stragglers, findings=False),
         shown(full_node, tables=("devices",), findings=False),

@@ -82,7 +82,7 @@ def best(report: Report) -> Section | None:
     if not tables:
         return None
     won = _won(rates)
-    ordered = tuple(tables[name] for name in sorted(tables, key=lambda name: -won[name]))
+    ordered = [tables[name] for name in sorted(tables, key=lambda name: -won[name])]
     titles = {column.title for table in ordered for column in table.columns}
     several = any(len(group.devices) > 1 for group in groups(report))
     sizes = sorted(
@@ -92,13 +92,14 @@ def best(report: Report) -> Section | None:
             if measurement.metric.batch_size and measurement.key.phase in _RATES
         }
     )
-    legend = [f"batch size{'s' if len(sizes) > 1 else ''} (bs) tested: {', '.join(map(str, sizes))}"]
+    legend = [f"Batch size{'s' if len(sizes) > 1 else ''} (bs) tested: {', '.join(map(str, sizes))}"]
     legend += ["medians of GPUs"] if several else []
     legend += [words for column, words in _EXPLAINED.items() if column in titles]
     marks = remarks.legend(str(entry) for table in ordered for row in table.rows for entry in row[1:])
     counts = "; in ".join(f"{count}: {name}" for name, count in won.items())
     fastest = (f"of {won.total()} models and phases, fastest in {counts}",) if won else ()
-    return Section("best", "Best", (*fastest, "; ".join((*legend, *marks))), tables=ordered)
+    ordered[-1] = replace(ordered[-1], remarks=("; ".join((*legend, *marks)),))
+    return Section("best", "Best", fastest, tables=tuple(ordered))
 
 
 def _won(rates: Mapping[str, Mapping[tuple[str, Workload], float]]) -> Counter[str]:

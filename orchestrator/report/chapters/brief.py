@@ -7,7 +7,6 @@ from typing import Final
 
 from orchestrator.config.naming import plural
 from orchestrator.figures.cells import ProbeMetrics
-from orchestrator.figures.comparisons import BaselineComparison
 from orchestrator.figures.exit_code import COMPARED, CauseKind
 from orchestrator.figures.health import DeviceHealth, NodeHealth
 from orchestrator.figures.quality import Quality
@@ -31,7 +30,7 @@ SHOWN_GPUS: Final = 8
 _WITHOUT_FIGURE: Final[Mapping[Quality, str]] = {
     Quality.FAILED: "failed",
     Quality.MISSING: "missing",
-    Quality.DROPPED: "dropped (no time left; a longer --time-limit)",
+    Quality.DROPPED: "dropped (no time left; fewer models or a longer limit)",
     Quality.DOES_NOT_FIT: "too large for the memory",
     Quality.REFERRED: "referred to a smaller batch size of the run",
     Quality.UNSUPPORTED: "unsupported (`gpubench-orchestrate doctor` says what is missing)",
@@ -39,7 +38,7 @@ _WITHOUT_FIGURE: Final[Mapping[Quality, str]] = {
 _ADVICE: Final[Mapping[Quality, str]] = {
     Quality.CONTAMINATED: "end other programs on the GPU",
     Quality.THROTTLED: "look at cooling and power",
-    Quality.HOST_BOUND: "limited by the CPU; try larger batches",
+    Quality.HOST_BOUND: "try larger batches",
     Quality.UNSETTLED: "{longer}",
     Quality.UNSETTLED_POWER: "may slow in the first minute of load",
     Quality.NOISY: "measure longer, end other programs",
@@ -51,26 +50,25 @@ _LONGER: Final = {"quick": "standard", "triage": "standard", "standard": "rigoro
 """Profile → the next one, which measures longer."""
 
 
-def title(report: Report, layout: Layout) -> str:
-    """Return a line with the devices, the software versions, and the run's duration, preset and launches."""
+def conditions(report: Report, layout: Layout) -> str:
+    """Return a line with the run's duration, preset and launches, and the software versions."""
     data = report.metadata
     stack = {"driver": data.driver_version, "torch": data.pytorch_version}
     known = (f"{name} {version}" for name, version in stack.items() if version)
     how = [overview.preset(report, layout)]
     how += [plural(report.test_configuration.launches, "launch", "launches")] if not layout.judges_gpus else []
-    took = ", ".join((duration(data.test_duration_seconds), *how))
-    return f"gpubench: {', '.join((overview.heading(report, layout), *known))}; {took}"
+    return ", ".join((duration(data.test_duration_seconds), *how, *known))
 
 
 def result(report: Report, layout: Layout) -> Section:
-    """Return the verdict, how many cells were measured, and those causes of the verdict that no later section shows."""
+    """Return the verdict, the number of measured cells, the speed over a baseline, and causes not shown below."""
     badge, cells, judged = overview.verdict(report, layout), report.summary.cells, report.health.verdict
     words = [f"{cells.ok} of {plural(cells.planned, 'cell')} measured"]
     known = judged is not HealthVerdict.NOT_APPLICABLE and not layout.judges_gpus
     words += [f"health {judged}"] if known and f"health {judged}" not in badge.text else []
     words += [f"exit code {report.verdict.exit_code}"] if report.verdict.exit_code else []
-    findings = (Finding(badge, ", ".join(words), tuple(_causes(report, layout))),)
-    return Section("result", "Result", findings=findings, notes=tuple(_baseline(report.baseline_comparison)))
+    lines = (*speed_of_baseline(report), *_causes(report, layout))
+    return Section("result", "Result", findings=(Finding(badge, ", ".join(words), lines),))
 
 
 def _causes(report: Report, layout: Layout) -> Iterator[str]:
@@ -96,7 +94,9 @@ def limits(report: Report) -> Section | None:
     return Section("limits", "Limits", tuple(causes)) if causes and _is_faulty(report) else None
 
 
-def _baseline(compared: BaselineComparison | None) -> Iterator[str]:
+def speed_of_baseline(report: Report) -> Iterator[str]:
+    """Yield the score over the baseline of the run, and the slowest models; nothing without a score."""
+    compared = report.baseline_comparison
     if compared is not None and compared.overall_score is not None:
         over = plural(compared.cells, "cell")
         yield f"{compared.overall_score:.1f}% of the speed of the baseline {compared.baseline}, over {over}"
@@ -104,10 +104,11 @@ def _baseline(compared: BaselineComparison | None) -> Iterator[str]:
 
 
 def gpus(report: Report) -> Section | None:
-    """Return what is wrong with single GPUs, and how much identical GPUs differ in speed; None if there is neither."""
+    """Return what is wrong with single GPUs, and how much the speeds of the others differ; None if there is neither."""
     found = tuple(_found(report))
+    slow = {standing.gpu_uuid for standing in report.stragglers if stragglers.is_found(standing)}
     more = (f"and {len(found) - SHOWN_GPUS} more",) if len(found) > SHOWN_GPUS else ()
-    notes = tuple(describe(one) for one in differences(report) if one.cells)
+    notes = tuple(describe(one, report) for one in differences(report) if one.cells and not slow & {*one.percent})
     return Section("gpus", "GPUs", findings=found[:SHOWN_GPUS], notes=(*more, *notes)) if found or notes else None
 
 
@@ -144,15 +145,15 @@ def _of_health(name: str, judged: DeviceHealth | NodeHealth) -> Finding:
     )
 
 
-def describe(against: Differences) -> str:
-    """Return a sentence on how much identical devices differ in speed, and in how many cells."""
-    alike = labels(against.group.devices)
+def describe(against: Differences, report: Report) -> str:
+    """Return words on how much identical devices differ in speed, and in how many cells."""
+    every = len(against.group.devices) == len(report.gpu_info)
+    alike = "" if every else f"{labels(against.group.devices)} "
     if not against.percent:
-        of = f"each has {plural(against.cells, 'cell')}, loading excluded"
-        return f"{alike} cannot be compared: no cell is steady and GPU-bound on all of them ({of})"
+        return f"{alike}not comparable: no cell is steady and GPU-bound on all"
     over = plural(against.judging, "GPU-bound cell")
     if against.range_percent <= EQUAL_PERCENT:
-        return f"{alike} are equal within {max(0.1, against.range_percent):.1f}% in {over}"
+        return f"{alike}equal within {max(0.1, against.range_percent):.1f}% in {over}"
     names = {device.gpu_uuid: labels([device]) for device in against.group.devices}
     ordered = sorted(against.percent.items(), key=lambda item: item[1])
     apart = [item for item in ordered if abs(item[1]) > EQUAL_PERCENT] or ordered

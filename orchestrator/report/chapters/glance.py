@@ -20,8 +20,6 @@ def glance(report: Report) -> Section | None:
         if found
         else []
     )
-    if found and models:
-        *fastest, legend = (f"{words[0].upper()}{words[1:]}." for words in found.summary)
-        models[0] = replace(models[0], words=" ".join(fastest))
-        models[-1] = replace(models[-1], words=" ".join(filter(None, (models[-1].words, legend))))
-    return Section("glance", "At a glance", charts=charts, tables=(*models, *tables)) if charts or models else None
+    summary = found.summary if found else ()
+    shown = charts or models
+    return Section("glance", "At a glance", summary, charts, (*models, *tables)) if shown else None

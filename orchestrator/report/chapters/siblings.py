@@ -24,7 +24,7 @@ def against_each_other(report: Report) -> tuple[Chart, Table]:
         plot = Ratios(f"{one.group.shown.gpu_name}, {len(one.group.devices)} GPUs", tuple(_ratios(report, one)))
         if plot.rows:
             plots.append(plot)
-            words = _found(plot) or brief.describe(one)
+            words = _found(plot) or brief.describe(one, report)
             says.append(f"{words[0].upper()}{words[1:]}.")
             rows += [(row.name, row.word, *map(_percent, (row.ratio, row.low, row.high))) for row in plot.rows]
     chart = Chart(

@@ -4,7 +4,7 @@ from typing import Final
 
 from orchestrator.figures.report import Report
 from orchestrator.figures.timeline import Timeline
-from orchestrator.report.chapters import overview
+from orchestrator.report.chapters import brief, overview
 from orchestrator.report.chapters.cells import cells
 from orchestrator.report.chapters.excluded import not_measured
 from orchestrator.report.chapters.failures import failures
@@ -36,6 +36,7 @@ def page(report: Report, timeline: Timeline, layout: Layout = DEFAULT) -> Page:
     sections = (*first, course(report, timeline, layout), *last)
     found = findings(report, layout)
     reasons = (reason for reason in report.verdict.reasons if not any(reason in one.title for one in found))
+    doubtful = brief.warnings(report)
     verdict, heading = overview.verdict(report, layout), overview.heading(report, layout)
     return Page(
         title=f"{verdict.text}: {heading}",
@@ -43,7 +44,7 @@ def page(report: Report, timeline: Timeline, layout: Layout = DEFAULT) -> Page:
         verdict=verdict,
         meaning=overview.meaning(report, layout),
         reasons=tuple(reasons),
-        notices=tuple(overview.notices(report)),
+        notices=doubtful.summary if doubtful else (),
         elsewhere="report.json",
         facts_title=FACTS,
         facts=(*overview.facts(report, layout), *overview.more_facts(report)),

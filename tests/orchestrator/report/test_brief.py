@@ -98,6 +98,17 @@ def test_four_gpus_and_three_models_fit_25_lines(healthy: Report, columns: int) 
     assert len(shown(healthy, columns)) <= 25
 
 
+def test_the_answer_comes_before_what_casts_doubt_on_it(healthy: Report, faulty: Report) -> None:
+    """Faults and the best configurations are first. The first batch and precision are among the first 40 words."""
+    order = [one.id for one in sections(healthy, DEFAULT)]
+    assert order == ["result", "gpus", "best", "warnings", "next"]
+    assert [one.id for one in sections(faulty, DEFAULT)] == [*order[:-1], "probes", "next"]
+    words = " ".join(shown(healthy)).split()
+    row = words.index("resnet50")
+    assert words[row + 2 : row + 4] == ["32", "bf16"]
+    assert row + 4 <= 40
+
+
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> Report:
     """Eight GPUs and all models: GPU 1 is lost, GPU 2 slow, models crash or wait for the host. Energy is known."""

@@ -51,7 +51,7 @@ from protocol.failure import Category
 from tests.fakes.nvml import ROOT
 from tests.fakes.pages import SLOW, many, standing, timeline
 from tests.fakes.runs import FakeRun, gpus
-from tests.golden.rendering import OLD_REPORTS
+from tests.golden.rendering import OLD_REPORTS, OUTPUTS
 
 Invoke = Callable[..., Result]
 
@@ -270,13 +270,23 @@ def test_samples_per_joule_are_a_column_where_energy_is_known(tmp_path: Path) ->
 
 
 def test_the_first_screen_has_the_gravest_finding(node: Report) -> None:
-    """A faulty GPU before what fails the run, and this before doubtful results; nothing where all is well."""
+    """A faulty GPU before what fails the run, then the speed of the baseline; nothing where all is well."""
     report = report_reader.report(ROOT / "docs" / "measurements" / "h200-x2-main-job.json")
-    (doubtful,) = findings(report, DEFAULT)
-    assert (doubtful.badge, doubtful.title.split()[0]) == (Badge("warning", Tone.WARN), "33")
+    assert not findings(report, DEFAULT)
     assert findings(node, DEFAULT)[0].title == node.verdict.reasons[0]
     slow = told(node, *[SiblingVerdict.OK] * SLOW, SiblingVerdict.STRAGGLER, SiblingVerdict.STRAGGLER)
     assert [one.badge for one in findings(slow, DEFAULT)] == [Badge("STRAGGLER", Tone.BAD)] * 2
+    compared = report_reader.report(OUTPUTS / "after" / "report.json")
+    assert [str(one.badge) for one in findings(compared, DEFAULT)] == ["worst finding", "baseline"]
+
+
+def test_the_page_answers_before_it_warns() -> None:
+    """Best configurations, GPUs against each other, doubtful results, tiles; the worst finding is above them."""
+    report = report_reader.report(OUTPUTS / "siblings" / "report.json")
+    text = to_html(report, NOTHING_KEPT).decode()
+    words = ("STRAGGLER", '<div class="glance">', 'id="plot-siblings"', '<div class="notice">', '<dl class="cards">')
+    places = [text.index(word) for word in (*words, 'class="facts"')]
+    assert places == sorted(places)
 
 
 def test_the_root_cause_comes_first(tmp_path: Path) -> None:
