@@ -1,6 +1,7 @@
 """Table of all figures of a cell: their names, units and uses (JSON, CSV, PyTorch's records, comparisons, thresholds).
 
-A figure is a field of the report's types (figures/cells.py), computed in analysis/cell_figures.py, and a row here.
+A figure is a field of the report's types (figures/cells.py) and a row here. The row names the source of a figure that
+workers measure. analysis/cell_figures.py computes the others.
 """
 
 import enum
@@ -14,8 +15,10 @@ from orchestrator.config.workloads import PHASES
 from orchestrator.figures.cells import CompilationFigures, Computed, LoadMetrics, Measured, PhaseMetrics
 from orchestrator.figures.operators import OperatorMetric
 from orchestrator.figures.parts import Plausibility
+from orchestrator.figures.sources import OfResults, Percentile, Source, greater, largest_mb, percent
 from orchestrator.plan.probes import PROBES
 from protocol.cell import Workload
+from protocol.result import SeriesName
 
 Value = str | int | float | bool | None
 Metric = Measured | OperatorMetric
@@ -74,14 +77,16 @@ class Limit:
 class Figure:
     """A figure of a cell.
 
-    field: name in the JSON report. column: name in CSV, or empty. workloads: workloads that have this figure. main:
-    whether cells are compared by this figure. pytorch: whether PyTorch's records contain it. read: computes the value
-    if the field does not hold it.
+    field: name in the JSON report. column: name in CSV, or empty. source: what the field is computed from; None:
+    analysis/cell_figures.py computes it. workloads: workloads that have this figure. main: whether cells are compared
+    by this figure. pytorch: whether PyTorch's records contain it. read: computes the value if the field does not hold
+    it.
     """
 
     field: str
     column: str = ""
     _: KW_ONLY
+    source: Source | None = None
     unit: str = ""
     better: Better = Better.NEITHER
     workloads: tuple[Workload, ...] = (*PHASES, Workload.PROBE)
@@ -152,13 +157,25 @@ FIGURES: Final = (
         limit=Limit(LimitName.THROUGHPUT, unit="samples/s"),
     ),
     _time(
-        "forward_time_ms", "Forward_ms", workloads=_BATCHES, pytorch=True, limit=_milliseconds(LimitName.FORWARD_TIME)
+        "forward_time_ms",
+        "Forward_ms",
+        source=SeriesName.FORWARD,
+        workloads=_BATCHES,
+        pytorch=True,
+        limit=_milliseconds(LimitName.FORWARD_TIME),
     ),
-    _time("backward_time_ms", "Backward_ms", workloads=_TRAINING, pytorch=True),
-    _time("optimize_step_time_ms", "Optimizer_ms", workloads=_TRAINING, pytorch=True),
+    _time("backward_time_ms", "Backward_ms", source=SeriesName.BACKWARD, workloads=_TRAINING, pytorch=True),
+    _time(
+        "optimize_step_time_ms",
+        "Optimizer_ms",
+        source=SeriesName.OPTIMIZER,
+        workloads=_TRAINING,
+        pytorch=True,
+    ),
     _time(
         "total_iteration_time_ms",
         "Iteration_ms",
+        source=SeriesName.ITERATION,
         workloads=(*_BATCHES, Workload.PROBE),
         pytorch=True,
         limit=_milliseconds(LimitName.ITERATION_TIME),
@@ -173,15 +190,22 @@ FIGURES: Final = (
     _time(
         "model_load_time_ms",
         "Load_ms",
+        source=SeriesName.ITERATION,
         workloads=_LOAD,
         main=True,
         pytorch=True,
         limit=_milliseconds(LimitName.LOAD_TIME),
     ),
-    _time("cold_load_time_ms", "Cold_Load_ms", workloads=_LOAD, pytorch=True),
-    _time("instantiate_time_ms", "Instantiate_ms", workloads=_LOAD),
-    _time("weights_time_ms", "Weights_ms", workloads=_LOAD),
-    _time("to_device_time_ms", "To_Device_ms", workloads=_LOAD),
+    _time(
+        "cold_load_time_ms",
+        "Cold_Load_ms",
+        source=OfResults(lambda result: result.warm_up.first_iteration_ms),
+        workloads=_LOAD,
+        pytorch=True,
+    ),
+    _time("instantiate_time_ms", "Instantiate_ms", source=SeriesName.INSTANTIATE, workloads=_LOAD),
+    _time("weights_time_ms", "Weights_ms", source=SeriesName.WEIGHTS, workloads=_LOAD),
+    _time("to_device_time_ms", "To_Device_ms", source=SeriesName.TO_DEVICE, workloads=_LOAD),
     _compiling(
         "compile_cold_ms",
         "Compile_Cold_ms",
@@ -190,18 +214,37 @@ FIGURES: Final = (
         read=_of_compilation(lambda one: one.cold_compile_ms),
     ),
     _compiling("compile_cached_ms", "Compile_Cached_ms", read=_of_compilation(lambda one: one.cached_compile_ms)),
-    _time("generation_time_ms", workloads=_GENERATION, pytorch=True),
+    _time("generation_time_ms", source=SeriesName.ITERATION, workloads=_GENERATION, pytorch=True),
     _time(
         "time_to_first_token_ms",
         "First_Token_ms",
+        source=SeriesName.FIRST_TOKEN,
         workloads=_GENERATION,
         pytorch=True,
         limit=_milliseconds(LimitName.FIRST_TOKEN),
     ),
     _time("time_per_output_token_ms", "Per_Token_ms", workloads=_GENERATION, pytorch=True),
-    _time("inter_token_p50_ms", "Inter_Token_p50_ms", workloads=_GENERATION, pytorch=True),
-    _time("inter_token_p95_ms", "Inter_Token_p95_ms", workloads=_GENERATION, pytorch=True),
-    _time("inter_token_p99_ms", "Inter_Token_p99_ms", workloads=_GENERATION, pytorch=True),
+    _time(
+        "inter_token_p50_ms",
+        "Inter_Token_p50_ms",
+        source=Percentile(SeriesName.INTER_TOKEN, "p50_ms"),
+        workloads=_GENERATION,
+        pytorch=True,
+    ),
+    _time(
+        "inter_token_p95_ms",
+        "Inter_Token_p95_ms",
+        source=Percentile(SeriesName.INTER_TOKEN, "p95_ms"),
+        workloads=_GENERATION,
+        pytorch=True,
+    ),
+    _time(
+        "inter_token_p99_ms",
+        "Inter_Token_p99_ms",
+        source=Percentile(SeriesName.INTER_TOKEN, "p99_ms"),
+        workloads=_GENERATION,
+        pytorch=True,
+    ),
     _rate(
         "tokens_per_second",
         "Tokens_per_s",
@@ -225,11 +268,32 @@ FIGURES: Final = (
         limit=_of_device(LimitName.MEMORY, unit="GB", scale=1 / 1024),
     ),
     _memory("memory_taken_mb", "Memory_MB", read=memory_mb),
-    _memory("peak_memory_reserved_mb", "Reserved_MB", pytorch=True),
-    _memory("cold_memory_allocated_mb", "Cold_Allocated_MB"),
-    _memory("cold_memory_reserved_mb", "Cold_Reserved_MB"),
-    _memory("warm_memory_allocated_mb", "Warm_Allocated_MB"),
-    _memory("warm_memory_reserved_mb", "Warm_Reserved_MB"),
+    _memory(
+        "peak_memory_reserved_mb",
+        "Reserved_MB",
+        source=largest_mb(lambda result: greater(result.memory.cold_reserved_bytes, result.memory.warm_reserved_bytes)),
+        pytorch=True,
+    ),
+    _memory(
+        "cold_memory_allocated_mb",
+        "Cold_Allocated_MB",
+        source=largest_mb(lambda result: result.memory.cold_allocated_bytes),
+    ),
+    _memory(
+        "cold_memory_reserved_mb",
+        "Cold_Reserved_MB",
+        source=largest_mb(lambda result: result.memory.cold_reserved_bytes),
+    ),
+    _memory(
+        "warm_memory_allocated_mb",
+        "Warm_Allocated_MB",
+        source=largest_mb(lambda result: result.memory.warm_allocated_bytes),
+    ),
+    _memory(
+        "warm_memory_reserved_mb",
+        "Warm_Reserved_MB",
+        source=largest_mb(lambda result: result.memory.warm_reserved_bytes),
+    ),
     _memory("gpu_memory_used_mb", "GPU_Memory_Used_MB"),
     Figure(
         "gpu_utilization_percent",
@@ -269,9 +333,21 @@ FIGURES: Final = (
     Figure("drift_percent", "Drift_%", unit="%"),
     Figure("drifting", "Drifting"),
     Figure("unsettled_percent", "Unsettled_%", unit="%"),
-    Figure("host_percent", "Host_%", unit="%", better=Better.LOWER),
-    Figure("host_cpu_percent", "Host_CPU_%", unit="%", better=Better.LOWER),
-    _memory("host_memory_mb", "Host_Memory_MB"),
+    Figure(
+        "host_percent",
+        "Host_%",
+        source=OfResults(lambda result: percent(result.host_share), max),
+        unit="%",
+        better=Better.LOWER,
+    ),
+    Figure(
+        "host_cpu_percent",
+        "Host_CPU_%",
+        source=OfResults(lambda result: percent(result.host_cpu)),
+        unit="%",
+        better=Better.LOWER,
+    ),
+    _memory("host_memory_mb", "Host_Memory_MB", source=largest_mb(lambda result: result.memory.resident_bytes or None)),
     Figure("launch_bound", "Launch_Bound"),
     Figure("throttled", "Throttled"),
     Figure("contaminated", "Contaminated"),
