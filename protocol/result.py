@@ -256,16 +256,31 @@ class ShapeResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     profile: CallProfile | None = None
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """Everything that one launch measured.
+class MeasuredIterations(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the measuring loop found.
 
     series: SeriesName → float32 milliseconds of an iteration, in measured order (protocol.floats). group: iterations
     that each value covers. launch_bound: the device waited for the host. host_share: share of an iteration's time that
     the host needs to enqueue it. Both are None on CPU devices and where an iteration itself waits for the device.
+    host_cpu: processors that the process kept busy while it measured.
+    """
+
+    blocks: tuple[Block, ...]
+    series: dict[str, bytes]
+    group: int = 1
+    stop_reason: StopReason
+    launch_bound: bool | None = None
+    host_share: float | None = None
+    host_cpu: float | None = None
+
+
+class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """Everything that one launch measured.
+
     flops_per_iteration: operations by torch's counter; None where it misses some. bytes_per_iteration: bytes by series,
     for probes. generated_tokens: number over all sequences and measured iterations. others: verification by the cell's
-    other processes, by device UUID. load: None without a load window. compilation: None for an eager model. host_cpu:
-    processors that the process kept busy while it measured. shapes: results of an operator's shapes, in measured order.
+    other processes, by device UUID. load: None without a load window. compilation: None for an eager model. shapes:
+    results of an operator's shapes, in measured order.
     """
 
     cell: Cell
@@ -273,12 +288,6 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     items_per_iteration: int
     ledger: Ledger
     warm_up: WarmUp
-    stop_reason: StopReason
-    blocks: tuple[Block, ...]
-    series: dict[str, bytes]
-    group: int = 1
-    launch_bound: bool | None = None
-    host_share: float | None = None
     flops_per_iteration: float | None = None
     bytes_per_iteration: dict[str, int] = {}
     generated_tokens: int | None = None
@@ -288,7 +297,6 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     others: dict[str, Verification] = {}
     load: LoadWindow | None = None
     compilation: Compilation | None = None
-    host_cpu: float | None = None
     shapes: tuple[ShapeResult, ...] = ()
     environment: Environment
     format: int = 1

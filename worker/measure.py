@@ -10,7 +10,7 @@ marks in a block (worker/timing.py). Where a load window is requested, further b
 import resource
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Final
 
@@ -19,7 +19,7 @@ import msgspec
 from protocol import floats, settling
 from protocol.failure import Phase
 from protocol.messages import SETTLING_S, Measurement
-from protocol.result import Block, LoadWindow, SteadyState, StopReason, WarmUp
+from protocol.result import Block, LoadWindow, MeasuredIterations, SteadyState, StopReason, WarmUp
 from worker import timing
 from worker.stage import Stage
 from worker.steady import WINDOW, is_steady
@@ -71,19 +71,6 @@ class Work:
     def agreed(self, reason: StopReason | None) -> StopReason | None:
         """Return why all processes of the launch stop now, None to continue. reason: why this one alone would."""
         return reason
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What was measured: fields of protocol.result.Result."""
-
-    blocks: tuple[Block, ...]
-    series: dict[str, bytes]
-    group: int
-    stop_reason: StopReason
-    launch_bound: bool | None
-    host_share: float | None
-    host_cpu: float | None = None
 
 
 def warm_up(work: Work, clock: Clock, measurement: Measurement, stage: Stage) -> tuple[WarmUp, float]:
@@ -181,7 +168,9 @@ def _facts(state: SteadyState, iterations: int, first_ms: float, second_ms: floa
     return WarmUp(steady_state=state, iterations=iterations, first_iteration_ms=first_ms, second_iteration_ms=second_ms)
 
 
-def measured(work: Work, clock: Clock, measurement: Measurement, stage: Stage, iteration_ms: float) -> Measured:
+def measured(
+    work: Work, clock: Clock, measurement: Measurement, stage: Stage, iteration_ms: float
+) -> MeasuredIterations:
     """Measure until Stopper says to stop. iteration_ms: last known time of one iteration.
 
     Without a fixed number, runs at least `work.least` iterations and ends at most one after `measurement.max_s`. Errors
@@ -209,11 +198,11 @@ def measured(work: Work, clock: Clock, measurement: Measurement, stage: Stage, i
             progress.report(record.iterations / requested if requested else elapsed_s / measurement.max_s)
             reason = work.agreed(stopper.reason(record.totals_ms, record.iterations, elapsed_s))
     host_cpu = (_processors_s() - before_s) / elapsed_s if elapsed_s else None
-    return replace(record.measured(clock, reason), host_cpu=host_cpu)
+    return msgspec.structs.replace(record.measured(clock, reason), host_cpu=host_cpu)
 
 
 def load_window(
-    work: Work, clock: Clock, measurement: Measurement, stage: Stage, measured: Measured, *, since_ns: int
+    work: Work, clock: Clock, measurement: Measurement, stage: Stage, measured: MeasuredIterations, *, since_ns: int
 ) -> LoadWindow | None:
     """Run further blocks until the load window lasts `measurement.load_s` seconds. None if that is 0.
 
@@ -264,12 +253,12 @@ class _Record:
             Block(start_ns=block.start_ns, enqueued_ns=block.enqueued_ns, end_ns=block.end_ns, iterations=iterations)
         )
 
-    def measured(self, clock: Clock, reason: StopReason) -> Measured:
+    def measured(self, clock: Clock, reason: StopReason) -> MeasuredIterations:
         steps, passes = self._work.steps, self._work.passes
         series = {name: floats.pack(_sums(self._spans_ms[at :: len(steps)], passes)) for at, name in enumerate(steps)}
         iteration_ms, waits = fmean(self.totals_ms), self._work.waits
         bound = None if waits else timing.launch_bound(clock, self._blocks, iteration_ms)
-        return Measured(
+        return MeasuredIterations(
             blocks=tuple(self._blocks),
             series={"iteration": floats.pack(self.totals_ms), **series},
             group=self._group,

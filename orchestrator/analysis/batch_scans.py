@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.analysis.cell_figures import mb
 from orchestrator.analysis.evidence import Evidence, LaunchEvidence
 from orchestrator.figures.cells import BatchPoint, BatchScan
+from orchestrator.figures.sources import mb
 from orchestrator.plan import batch_scan
 from orchestrator.plan.batch_scan import Tried
 from orchestrator.state.archive import Archive

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from statistics import median
-from typing import Final
+from typing import Any, Final, cast
 
 from msgspec.structs import asdict
 
@@ -20,12 +21,13 @@ from orchestrator.figures.cells import (
     ProbeMetrics,
 )
 from orchestrator.figures.parts import Plausibility, Statistics
+from orchestrator.figures.sources import MIB, OfResults, Percentile, Source, greater, percent
+from orchestrator.figures.table import FIGURES
 from orchestrator.gpu.telemetry import clock_events, validity
 from orchestrator.stats.launch import CellFigures, launch_interval
 from protocol.cell import Cell, Device, DeviceKind, ModelSpec, SizeUnit, Workload
 from protocol.result import Memory, SeriesName, SteadyState
 
-MIB: Final = 1024 * 1024
 _SUMMARY: Final = ("mean_ms", "std_ms", "min_ms", "max_ms", "p50_ms", "p95_ms", "p99_ms", "p99_9_ms")
 
 
@@ -41,6 +43,18 @@ class ValidLaunches:
     def mean_ms(self, series: SeriesName) -> float | None:
         """Return the median over launches of the mean time of a series, in milliseconds; None without times."""
         return None if self.figures is None else self.figures.means_ms.get(series)
+
+    def value(self, source: Source) -> float | None:
+        """Return the value of a source; None if the launches do not have it."""
+        match source:
+            case OfResults(read, pool):
+                values = self.each(lambda launch: read(launch.result))
+                return float(pool(values)) if values else None
+            case Percentile(series, name):
+                summary = self.figures.pooled.get(series) if self.figures else None
+                return None if summary is None else cast("float | None", getattr(summary, name))
+            case SeriesName():
+                return self.mean_ms(source)
 
     def median(self, read: Callable[[LaunchEvidence], float | None]) -> float | None:
         """Return the median of what `read` returns for the launches; None if it returns only None."""
@@ -62,18 +76,21 @@ class ValidLaunches:
         return None if largest is None else largest / MIB
 
 
-def mb(size: int | None) -> float | None:
-    """Convert bytes to mebibytes; None stays None."""
-    return None if size is None else size / MIB
-
-
 def peak(memory: Memory) -> int | None:
     """Return the peak of PyTorch's allocator in bytes over warm-up and measurement; None on a CPU device."""
-    return _greater(memory.cold_allocated_bytes, memory.warm_allocated_bytes)
+    return greater(memory.cold_allocated_bytes, memory.warm_allocated_bytes)
 
 
-def _greater(*sizes: int | None) -> int | None:
-    return max((size for size in sizes if size is not None), default=None)
+@cache
+def _sources(kind: type[Measured], base: type[CellReport]) -> Mapping[str, Source]:
+    """Return the sources of the figures that `kind` adds to `base`."""
+    added = {*kind.__struct_fields__} - {*base.__struct_fields__}
+    return {figure.field: figure.source for figure in FIGURES if figure.source and figure.field in added}
+
+
+def _fields(kind: type[Measured], base: CellReport, valid: ValidLaunches) -> dict[str, Any]:
+    """Return the fields of `base`, and the figures that `kind` adds whose rows in figures/table.py name a source."""
+    return asdict(base) | {field: valid.value(source) for field, source in _sources(kind, type(base)).items()}
 
 
 def measured(fate: CellReport, valid: ValidLaunches, value: Callable[[LaunchEvidence], float | None]) -> Measured:
@@ -92,7 +109,7 @@ def measured(fate: CellReport, valid: ValidLaunches, value: Callable[[LaunchEvid
     read = [launch.readings for launch in launches if launch.readings.power_draw_w is not None]
     notes = dict.fromkeys(launch.note for launch in read or [launch.readings for launch in launches] if launch.note)
     return Measured(
-        **asdict(fate),
+        **_fields(Measured, fate, valid),
         steady_state=SteadyState.NONE if unsteady else next(iter(states), None),
         stop_reason=", ".join(dict.fromkeys(launch.result.stop_reason for launch in launches)) or None,
         warm_up_iterations=sum(launch.result.warm_up.iterations for launch in launches) if launches else None,
@@ -103,24 +120,14 @@ def measured(fate: CellReport, valid: ValidLaunches, value: Callable[[LaunchEvid
         relative_half_width=figures.relative_half_width if figures else None,
         launch_spread_percent=figures.launch_spread_percent if figures else None,
         launch_values=values,
-        launch_interval_percent=_percent(launch_interval(values)),
+        launch_interval_percent=percent(launch_interval(values)),
         drift_percent=figures.drift_percent if figures else None,
         drifting=figures.drifting if figures else None,
-        unsettled_percent=_percent(unsettled),
+        unsettled_percent=percent(unsettled),
         launch_bound=any(bound) if bound else None,
-        host_cpu_percent=_percent(valid.median(lambda launch: launch.result.host_cpu)),
-        host_memory_mb=valid.largest_mb(lambda launch: launch.result.memory.resident_bytes or None),
-        host_percent=_percent(valid.largest(lambda launch: launch.result.host_share)),
         peak_memory_mb=valid.largest_mb(
             lambda launch: launch.result.memory.resident_bytes if on_cpu else peak(launch.result.memory)
         ),
-        peak_memory_reserved_mb=valid.largest_mb(
-            lambda launch: _greater(launch.result.memory.cold_reserved_bytes, launch.result.memory.warm_reserved_bytes)
-        ),
-        cold_memory_allocated_mb=valid.largest_mb(lambda launch: launch.result.memory.cold_allocated_bytes),
-        cold_memory_reserved_mb=valid.largest_mb(lambda launch: launch.result.memory.cold_reserved_bytes),
-        warm_memory_allocated_mb=valid.largest_mb(lambda launch: launch.result.memory.warm_allocated_bytes),
-        warm_memory_reserved_mb=valid.largest_mb(lambda launch: launch.result.memory.warm_reserved_bytes),
         memory_basis=(RESIDENT if on_cpu else "allocated") if launches else None,
         gpu_memory_used_mb=valid.largest_mb(lambda launch: launch.readings.memory_used_bytes),
         gpu_utilization_percent=valid.median(lambda launch: launch.readings.gpu_utilization_percent),
@@ -136,8 +143,8 @@ def measured(fate: CellReport, valid: ValidLaunches, value: Callable[[LaunchEvid
         ),
         memory_clock_mhz=valid.median(lambda launch: launch.readings.memory_clock_mhz),
         clock_event_reasons=tuple(clock_events.reason_names(launch.readings.reasons for launch in launches)),
-        power_capped_percent=_percent(valid.largest(lambda launch: launch.readings.power_violation)),
-        slowdown_percent=_percent(valid.largest(lambda launch: launch.readings.slowdown)),
+        power_capped_percent=percent(valid.largest(lambda launch: launch.readings.power_violation)),
+        slowdown_percent=percent(valid.largest(lambda launch: launch.readings.slowdown)),
         throttled=throttled(launches),
         contaminated=contaminated(valid.device, launches),
         telemetry_note="a CPU device has no NVML" if on_cpu else "; ".join(notes),
@@ -156,10 +163,6 @@ def throttled(launches: Sequence[LaunchEvidence]) -> bool | None:
 def contaminated(device: Device, launches: Iterable[LaunchEvidence]) -> bool:
     """Whether another process used the device, when the run started or during one of the launches."""
     return device.busy_with is not None or any(launch.beside for launch in launches)
-
-
-def _percent(share: float | None) -> float | None:
-    return None if share is None else share * 100
 
 
 def _energy_per_sample(launch: LaunchEvidence) -> float | None:
@@ -186,12 +189,7 @@ def _statistics(valid: ValidLaunches) -> Statistics | None:
 def load(base: Measured, valid: ValidLaunches) -> LoadMetrics:
     """Return the figures of a cell that loads its model. base: the figures that every workload has."""
     return LoadMetrics(
-        **asdict(base),
-        model_load_time_ms=valid.mean_ms(SeriesName.ITERATION),
-        cold_load_time_ms=base.first_iteration_ms,
-        instantiate_time_ms=valid.mean_ms(SeriesName.INSTANTIATE),
-        weights_time_ms=valid.mean_ms(SeriesName.WEIGHTS),
-        to_device_time_ms=valid.mean_ms(SeriesName.TO_DEVICE),
+        **_fields(LoadMetrics, base, valid),
         memory_allocated_mb=valid.largest_mb(_model_bytes),
     )
 
@@ -206,13 +204,9 @@ def phase(base: Measured, valid: ValidLaunches, spec: ModelSpec, plausibility: P
     if latency_ms is not None and forward_ms is not None and latency_ms < forward_ms:
         latency_ms = latency = None  # the pass is a part of the latency: the host's speed changed between both
     return PhaseMetrics(
-        **asdict(base),
+        **_fields(PhaseMetrics, base, valid),
         sample_unit=spec.item,
         plausibility=plausibility,
-        forward_time_ms=forward_ms,
-        backward_time_ms=valid.mean_ms(SeriesName.BACKWARD),
-        optimize_step_time_ms=valid.mean_ms(SeriesName.OPTIMIZER),
-        total_iteration_time_ms=valid.mean_ms(SeriesName.ITERATION),
         inference_latency_ms=latency_ms,
         inference_latency_p50_ms=latency.p50_ms if latency else None,
         inference_latency_p95_ms=latency.p95_ms if latency else None,
@@ -232,22 +226,16 @@ def _each(energy_j: float | None, tokens: int | None) -> float | None:
 def generation(base: Measured, valid: ValidLaunches, plausibility: Plausibility) -> GenerationMetrics:
     """Return the figures of a cell that generates text. base: the figures that every workload has."""
     figures, cell = valid.figures, valid.cell
-    between = figures.pooled.get(SeriesName.INTER_TOKEN) if figures else None
     tokens, expected = (figures.tokens, figures.tokens_expected) if figures else (None, None)
     whole_ms, first_ms = valid.mean_ms(SeriesName.ITERATION), valid.mean_ms(SeriesName.FIRST_TOKEN)
     return GenerationMetrics(
-        **asdict(base),
+        **_fields(GenerationMetrics, base, valid),
         sample_unit="sequences",
         plausibility=plausibility,
         prompt_tokens=cell.input_size,
         new_tokens=cell.new_tokens,
-        generation_time_ms=whole_ms,
-        time_to_first_token_ms=first_ms,
         time_per_output_token_ms=_per_output_token(whole_ms, first_ms, cell.new_tokens),
         inter_token_mean_ms=valid.mean_ms(SeriesName.INTER_TOKEN),
-        inter_token_p50_ms=between.p50_ms if between else None,
-        inter_token_p95_ms=between.p95_ms if between else None,
-        inter_token_p99_ms=between.p99_ms if between else None,
         tokens_per_second=figures.tokens_per_second if figures else None,
         tokens_generated=tokens,
         tokens_expected=expected,
@@ -260,14 +248,13 @@ def probe(base: Measured, valid: ValidLaunches, spec: ModelSpec) -> ProbeMetrics
     """Return the figures of a probe. Rates are computed per launch, because each launch finds its own best shape."""
     cell, device = valid.cell, valid.device
     return ProbeMetrics(
-        **asdict(base),
+        **_fields(ProbeMetrics, base, valid),
         gpu_uuid=device.uuid,
         gpu_id=device.gpu_id,
         name=spec.name,
         title=spec.title,
         precision=cell.precision,
         mode=cell.mode,
-        total_iteration_time_ms=valid.mean_ms(SeriesName.ITERATION),
         best_tflops=valid.largest(_best_tflops),
         sustained_tflops=valid.median(_sustained_tflops),
         copy_gb_per_sec=valid.median(lambda launch: _gb_per_sec(launch, SeriesName.COPY)),

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from orchestrator.analysis import compilation, exit_causes, summary
 from orchestrator.analysis.attribution import attribute_failures
 from orchestrator.analysis.batch_scans import batch_scans
-from orchestrator.analysis.cell_figures import mb
 from orchestrator.analysis.cross_gpu import side_by_side, spreads
 from orchestrator.analysis.evidence import DeviceEvidence, Evidence
 from orchestrator.analysis.full_node import full_node
@@ -28,6 +27,7 @@ from orchestrator.figures.report import (
     Report,
     SegmentReport,
 )
+from orchestrator.figures.sources import mb
 from orchestrator.gpu.environment import EFFECTS
 from orchestrator.state.added_launches import Doubt
 from orchestrator.state.archive import Archive

@@ -33,17 +33,11 @@ _RUN: Final = (
     *SESSION,
 )
 
+_AS_BASELINE: Final = frozenset(
+    {"models", "batch_sizes", "precision", "phases", "profile", "solo", "iterations", "warmup", "isolation", "seed"}
+)
 DEFAULTS: Final = {
-    "models": "as BASELINE, else all",
-    "batch_sizes": "as BASELINE, else 1,8,32; training: 32; generation: 1",
-    "precision": "as BASELINE, else fp32",
-    "phases": "as BASELINE, else all but generation",
-    "profile": "as BASELINE, else quick",
-    "solo": "as BASELINE, else all at once",
-    "iterations": "as BASELINE, else by the profile",
-    "warmup": "as BASELINE, else until steady",
-    "isolation": "as BASELINE, else fork",
-    "seed": "as BASELINE, else 1",
+    **{one.name: f"as BASELINE, else {one.default}" for one in MEASUREMENT if one.name in _AS_BASELINE},
     "launches": "3, more until decided",
 }
 """Parameter → default value as --help shows it. kinds/gate/settings.py sets these defaults."""

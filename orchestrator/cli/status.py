@@ -120,7 +120,7 @@ def describe(status: "Status", so_far: str = "") -> str:
     if status.outcome is not None:
         end = status.outcome
         named = end.report if not shown else None  # the report in the run's folder is the same
-        name, judged = Path(status.folder).name, end.burn_in
+        name, judged = Path(status.folder).name, end.gpus
         line = in_one_line(name, end.verdict, end.cells, end.exit_code, named, burn_in=judged, why=end.why)
         lines.append(f"Verdict   {plain(line)}")
     elif status.no_outcome:

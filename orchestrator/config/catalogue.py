@@ -17,34 +17,18 @@ from protocol.messages import Measurement
 MODEL_TYPES: Final = ("transformer", "cnn", "generative", "other", "probe")  # of `list-models --type`
 
 
-class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long and how accurately a cell is measured. load_window and fields with _s are in seconds."""
+class Profile(Measurement, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long and how accurately a cell is measured. launches: fresh processes for each cell.
 
-    relative_half_width: float
-    block_s: float
-    warm_up_cap_s: float
-    min_s: float
-    max_s: float
-    give_up: bool  # as in protocol.messages.Measurement
-    load_window: float  # as load_s there
-    launches: int  # fresh processes for each cell
-    adds_launches: bool  # as in run_configuration.Configuration
+    adds_launches: as in run_configuration.Configuration.
+    """
 
-    def measurement(
-        self, *, iterations: int | None, warm_up_iterations: int | None, load_window: float | None = None
-    ) -> Measurement:
-        """Return the settings of a worker. If iterations is None, the worker decides; if load_window, the profile."""
-        return Measurement(
-            relative_half_width=self.relative_half_width,
-            block_s=self.block_s,
-            warm_up_cap_s=self.warm_up_cap_s,
-            min_s=self.min_s,
-            max_s=self.max_s,
-            give_up=self.give_up,
-            load_s=self.load_window if load_window is None else load_window,
-            iterations=iterations,
-            warm_up_iterations=warm_up_iterations,
-        )
+    launches: int
+    adds_launches: bool
+
+    def measurement(self, **given: float | None) -> Measurement:
+        """Return the settings of a worker. given: fields that replace those of the profile."""
+        return Measurement(**{name: getattr(self, name) for name in Measurement.__struct_fields__} | given)
 
 
 class _Models(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

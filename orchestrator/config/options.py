@@ -3,6 +3,7 @@
     Option ─┬─▶ click option, `--help`, completion            cli/decorators.py
             ├─▶ value of the command line, with its origin    cli/option_mapping.py
             ├─▶ key of a configuration file, and its checks   config/settings.py
+            ├─▶ field of the run's configuration (sets)       config/resolution.py
             ├─▶ "changes nothing in this run"                 cli/unused_options.py
             └─▶ the table of docs/configuration.md            tests/test_docs.py
 
@@ -83,6 +84,9 @@ class Option:
     kind: Kind
     help: str = ""
     _: KW_ONLY
+    sets: str = (
+        ""  # field of Configuration, or "measurement.iterations" of its Measurement, that gets the value as it is
+    )
     default: str = ""  # in words
     follows: str = ""  # the key whose option sets this one too
     constant: str = ""  # the value of a flag
@@ -209,6 +213,7 @@ MEASUREMENT: Final = (
         "benchmark.dynamic",
         Kind.SWITCH,
         "Compile for any size, not just the measured one.",
+        sets="dynamic_shapes",
         needs=Need.COMPILING,
     ),
     Option(
@@ -231,6 +236,7 @@ MEASUREMENT: Final = (
         "benchmark.iterations",
         Kind.NUMBER,
         "Iterations per launch.",
+        sets="measurement.iterations",
         default="by the profile",
         needs=Need.ITERATIONS,
     ),
@@ -239,6 +245,7 @@ MEASUREMENT: Final = (
         "benchmark.warmup",
         Kind.NUMBER,
         "Warm-up iterations.",
+        sets="measurement.warm_up_iterations",
         default="until steady",
         needs=Need.WARM_UP,
     ),
@@ -285,6 +292,7 @@ MEASUREMENT: Final = (
         "gpu.allow_busy",
         Kind.SWITCH,
         "Also measure GPUs that other processes use.",
+        sets="allow_busy",
         needs=Need.GPUS,
     ),
     Option(
@@ -318,6 +326,7 @@ MEASUREMENT: Final = (
         "benchmark.load_window",
         Kind.SECONDS,
         "Read power this long.",
+        sets="measurement.load_s",
         default="by the profile",
         needs=Need.MONITORING,
         least=0,
@@ -335,6 +344,7 @@ MEASUREMENT: Final = (
         "benchmark.seed",
         Kind.NUMBER,
         "Seed of order, weights and inputs.",
+        sets="seed",
         default="1",
         least=0,
     ),
@@ -343,10 +353,19 @@ MEASUREMENT: Final = (
         "monitoring.enabled",
         Kind.SWITCH,
         "Read power, temperature, clocks.",
+        sets="monitor",
         default="yes",
         needs=Need.READ_GPUS,
     ),
-    Option("", "monitoring.interval_ms", Kind.NUMBER, default="100", needs=Need.MONITORING, least=10),
+    Option(
+        "",
+        "monitoring.interval_ms",
+        Kind.NUMBER,
+        sets="monitor_interval_ms",
+        default="100",
+        needs=Need.MONITORING,
+        least=10,
+    ),
     Option(
         "--require SIGNALS",
         "health.require",
@@ -413,7 +432,14 @@ HISTORY: Final = (
         default="gpubench/history.db in $XDG_DATA_HOME or ~/.local/share",
         needs=Need.HISTORY,
     ),
-    Option("--history/--no-history", "history.enabled", Kind.SWITCH, "Record the run in the history.", default="yes"),
+    Option(
+        "--history/--no-history",
+        "history.enabled",
+        Kind.SWITCH,
+        "Record the run in the history.",
+        sets="history",
+        default="yes",
+    ),
 )
 """Options for whether and where a run is recorded. The commands `resume` and `report` have them, too."""
 

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from orchestrator.config import health_signals, input_sizes, own_code
 from orchestrator.config.catalogue import Catalogue
-from orchestrator.config.options import Option
+from orchestrator.config.options import HISTORY, MEASUREMENT, Option
 from orchestrator.config.report_formats import ALSO_CALLED, ReportFormat
 from orchestrator.config.run_configuration import Configuration, Isolation
 from orchestrator.config.settings import Auto, LayeredSettings, from_defaults, from_file
@@ -83,36 +83,35 @@ def resolve(settings: LayeredSettings, catalogue: Catalogue, places: Places) -> 
         sequence_lengths=_sizes(settings, "sequence_lengths"),
         input_sizes=_sizes(settings, "input_sizes"),
         compile_modes=compile_modes,
-        dynamic_shapes=settings.need("benchmark.dynamic", bool),
         shapes=_changing_shapes(settings),
         memory_format=_memory_format(settings),
         profile=profile_name,
-        measurement=profile.measurement(
-            iterations=settings.find("benchmark.iterations", int),
-            warm_up_iterations=settings.find("benchmark.warmup", int),
-            load_window=settings.find("benchmark.load_window", float),
-        ),
+        measurement=profile.measurement(**_set_as_given(settings, "measurement")),
         launches=launches or max(profile.launches, _least_launches(compile_modes)),
         adds_launches=profile.adds_launches and launches is None,  # who names a number gets it
-        seed=settings.need("benchmark.seed", int),
         modes=_members(settings, "benchmark.mode", Mode, "mode"),
         isolation=Isolation(one_of(settings, "benchmark.isolation", Isolation, "isolation")),
         gpu_ids=gpu_ids(settings),
-        allow_busy=settings.need("gpu.allow_busy", bool),
-        monitor=settings.need("monitoring.enabled", bool),
-        monitor_interval_ms=settings.need("monitoring.interval_ms", int),
         required_signals=_required_signals(settings),
         deadlines=_deadlines(settings),
         cache_folder=cache or str(places.cache),
         runs_folder=_needed_path(settings, "run.folder", places.current),
         output_path=output_path,
         formats=formats,
-        history=settings.need("history.enabled", bool),
         history_db=_path(settings, "history.file", places.current),
+        **_set_as_given(settings, ""),
     )
     if not _all_models(settings):  # `all` excludes models for which a size is impossible (plan/shapes.py)
         _refuse_impossible_sizes(settings, configuration)
     return configuration
+
+
+def _set_as_given(settings: LayeredSettings, owner: str) -> dict[str, Any]:
+    """Return the fields that options set as they are. owner: "measurement", or empty for Configuration itself."""
+    fields = {option.key: option.sets.rpartition(".") for option in (*MEASUREMENT, *HISTORY) if option.sets}
+    return {
+        field: settings.values[key] for key, (of, _, field) in fields.items() if of == owner and key in settings.values
+    }
 
 
 def _least_launches(compile_modes: Iterable[CompileMode]) -> int:

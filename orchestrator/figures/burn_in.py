@@ -109,7 +109,8 @@ class GpuBurnIn(Part, frozen=True, kw_only=True):
     requested_seconds: requested time. served_seconds: time at work, with the usual gaps between launches.
     under_load_seconds: time of the measured blocks. compared_launches: launches whose output bits were compared with
     another launch's. heat_soak: null for a CPU device, whose rates are not judged. not_tested: check → reason.
-    unfinished: checks of not_tested that were planned but did not finish.
+    unfinished: checks of not_tested that were planned but did not finish. not_decided: rates of not_tested that were
+    measured but have no verdict.
     """
 
     gpu_uuid: str
@@ -129,6 +130,7 @@ class GpuBurnIn(Part, frozen=True, kw_only=True):
     average_power_draw_w: float | None
     not_tested: dict[str, str]
     unfinished: tuple[str, ...] = ()
+    not_decided: tuple[str, ...] = ()
 
 
 class LinksReport(Part, frozen=True, kw_only=True):
@@ -176,8 +178,9 @@ class InjectedReport(Part, frozen=True, kw_only=True):
 class BurnInReport(Part, frozen=True, kw_only=True):
     """Result of a burn-in. verdict: the worst verdict on a GPU. tainted: faults were injected on purpose.
 
-    wrong_transfers: number of wrong copies, wrong all-reduce sums and wrong values before sending. An error that
-    follows from another one does not count. In the checks of the GPUs, a wrong copy may count for both of its devices.
+    wrong_transfers: number of wrong copies, wrong all-reduce sums and wrong values before sending, each counted once,
+    also if it follows from another one. In the checks of the GPUs, an error that follows from another one does not
+    count, and a wrong copy may count for both of its devices.
     """
 
     level: str

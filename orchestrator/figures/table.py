@@ -1,6 +1,7 @@
 """Table of all figures of a cell: their names, units and uses (JSON, CSV, PyTorch's records, comparisons, thresholds).
 
-A figure is a field of the report's types (figures/cells.py), computed in analysis/cell_figures.py, and a row here.
+A figure is a field of the report's types (figures/cells.py) and a row here. The row names the source of a figure that
+workers measure. analysis/cell_figures.py computes the others.
 """
 
 import enum
@@ -14,8 +15,10 @@ from orchestrator.config.workloads import PHASES
 from orchestrator.figures.cells import CompilationFigures, Computed, LoadMetrics, Measured, PhaseMetrics
 from orchestrator.figures.operators import OperatorMetric
 from orchestrator.figures.parts import Plausibility
+from orchestrator.figures.sources import OfResults, Percentile, Source, greater, largest_mb, percent
 from orchestrator.plan.probes import PROBES
 from protocol.cell import Workload
+from protocol.result import SeriesName
 
 Value = str | int | float | bool | None
 Metric = Measured | OperatorMetric
@@ -74,14 +77,17 @@ class Limit:
 class Figure:
     """A figure of a cell.
 
-    field: name in the JSON report. column: name in CSV, or empty. workloads: workloads that have this figure. main:
-    whether cells are compared by this figure. pytorch: whether PyTorch's records contain it. read: computes the value
-    if the field does not hold it.
+    field: name in the JSON report. column, title: name in CSV and in the text report, or empty; the order of rows is
+    that of both. source: what the field is computed from; None: analysis/cell_figures.py computes it. workloads:
+    workloads that have this figure. main: whether cells are compared by this figure. pytorch: whether PyTorch's records
+    contain it. read: computes the value if the field does not hold it.
     """
 
     field: str
     column: str = ""
+    title: str = ""
     _: KW_ONLY
+    source: Source | None = None
     unit: str = ""
     better: Better = Better.NEITHER
     workloads: tuple[Workload, ...] = (*PHASES, Workload.PROBE)
@@ -139,12 +145,60 @@ _time = partial(Figure, unit="ms", better=Better.LOWER)
 _compiling = partial(_time, workloads=_BATCHES)
 _rate = partial(Figure, better=Better.HIGHER, pytorch=True)
 _memory = partial(Figure, unit="MB")
+_lower_percent = partial(Figure, unit="%", better=Better.LOWER)
 _milliseconds = partial(Limit, unit="ms")
 _of_device = partial(Limit, of_time=False)
 
 FIGURES: Final = (
+    _time(
+        "forward_time_ms",
+        "Forward_ms",
+        "Forward Time",
+        source=SeriesName.FORWARD,
+        workloads=_BATCHES,
+        pytorch=True,
+        limit=_milliseconds(LimitName.FORWARD_TIME),
+    ),
+    _time(
+        "backward_time_ms",
+        "Backward_ms",
+        "Backward Time",
+        source=SeriesName.BACKWARD,
+        workloads=_TRAINING,
+        pytorch=True,
+    ),
+    _time(
+        "optimize_step_time_ms",
+        "Optimizer_ms",
+        "Optimize Step",
+        source=SeriesName.OPTIMIZER,
+        workloads=_TRAINING,
+        pytorch=True,
+    ),
+    _time(
+        "total_iteration_time_ms",
+        "Iteration_ms",
+        "Total Iteration",
+        source=SeriesName.ITERATION,
+        workloads=(*_BATCHES, Workload.PROBE),
+        pytorch=True,
+        limit=_milliseconds(LimitName.ITERATION_TIME),
+    ),
+    _time("iteration_time_p99_ms", limit=_milliseconds(LimitName.ITERATION_TIME_P99), read=_p99_ms),
+    _time(
+        "inference_latency_ms",
+        "Latency_ms",
+        "Latency",
+        workloads=_INFERENCE,
+        pytorch=True,
+        limit=_milliseconds(LimitName.LATENCY),
+    ),
+    _time("inference_latency_p50_ms", "Latency_p50_ms", "Latency p50", workloads=_INFERENCE, pytorch=True),
+    _time("inference_latency_p95_ms", "Latency_p95_ms", "Latency p95", workloads=_INFERENCE, pytorch=True),
+    _time("inference_latency_p99_ms", "Latency_p99_ms", "Latency p99", workloads=_INFERENCE, pytorch=True),
     _rate(
         "throughput_samples_per_sec",
+        "Throughput",
         "Throughput",
         unit="smp/s",
         workloads=_BATCHES,
@@ -152,36 +206,24 @@ FIGURES: Final = (
         limit=Limit(LimitName.THROUGHPUT, unit="samples/s"),
     ),
     _time(
-        "forward_time_ms", "Forward_ms", workloads=_BATCHES, pytorch=True, limit=_milliseconds(LimitName.FORWARD_TIME)
-    ),
-    _time("backward_time_ms", "Backward_ms", workloads=_TRAINING, pytorch=True),
-    _time("optimize_step_time_ms", "Optimizer_ms", workloads=_TRAINING, pytorch=True),
-    _time(
-        "total_iteration_time_ms",
-        "Iteration_ms",
-        workloads=(*_BATCHES, Workload.PROBE),
-        pytorch=True,
-        limit=_milliseconds(LimitName.ITERATION_TIME),
-    ),
-    _time("iteration_time_p99_ms", limit=_milliseconds(LimitName.ITERATION_TIME_P99), read=_p99_ms),
-    _time(
-        "inference_latency_ms", "Latency_ms", workloads=_INFERENCE, pytorch=True, limit=_milliseconds(LimitName.LATENCY)
-    ),
-    _time("inference_latency_p50_ms", "Latency_p50_ms", workloads=_INFERENCE, pytorch=True),
-    _time("inference_latency_p95_ms", "Latency_p95_ms", workloads=_INFERENCE, pytorch=True),
-    _time("inference_latency_p99_ms", "Latency_p99_ms", workloads=_INFERENCE, pytorch=True),
-    _time(
         "model_load_time_ms",
         "Load_ms",
+        source=SeriesName.ITERATION,
         workloads=_LOAD,
         main=True,
         pytorch=True,
         limit=_milliseconds(LimitName.LOAD_TIME),
     ),
-    _time("cold_load_time_ms", "Cold_Load_ms", workloads=_LOAD, pytorch=True),
-    _time("instantiate_time_ms", "Instantiate_ms", workloads=_LOAD),
-    _time("weights_time_ms", "Weights_ms", workloads=_LOAD),
-    _time("to_device_time_ms", "To_Device_ms", workloads=_LOAD),
+    _time(
+        "cold_load_time_ms",
+        "Cold_Load_ms",
+        source=OfResults(lambda one: one.warm_up.first_iteration_ms),
+        workloads=_LOAD,
+        pytorch=True,
+    ),
+    _time("instantiate_time_ms", "Instantiate_ms", source=SeriesName.INSTANTIATE, workloads=_LOAD),
+    _time("weights_time_ms", "Weights_ms", source=SeriesName.WEIGHTS, workloads=_LOAD),
+    _time("to_device_time_ms", "To_Device_ms", source=SeriesName.TO_DEVICE, workloads=_LOAD),
     _compiling(
         "compile_cold_ms",
         "Compile_Cold_ms",
@@ -190,21 +232,32 @@ FIGURES: Final = (
         read=_of_compilation(lambda one: one.cold_compile_ms),
     ),
     _compiling("compile_cached_ms", "Compile_Cached_ms", read=_of_compilation(lambda one: one.cached_compile_ms)),
-    _time("generation_time_ms", workloads=_GENERATION, pytorch=True),
     _time(
         "time_to_first_token_ms",
         "First_Token_ms",
+        "First Token",
+        source=SeriesName.FIRST_TOKEN,
         workloads=_GENERATION,
         pytorch=True,
         limit=_milliseconds(LimitName.FIRST_TOKEN),
     ),
-    _time("time_per_output_token_ms", "Per_Token_ms", workloads=_GENERATION, pytorch=True),
-    _time("inter_token_p50_ms", "Inter_Token_p50_ms", workloads=_GENERATION, pytorch=True),
-    _time("inter_token_p95_ms", "Inter_Token_p95_ms", workloads=_GENERATION, pytorch=True),
-    _time("inter_token_p99_ms", "Inter_Token_p99_ms", workloads=_GENERATION, pytorch=True),
+    _time("time_per_output_token_ms", "Per_Token_ms", "Each Later Token", workloads=_GENERATION, pytorch=True),
+    *(
+        _time(
+            f"inter_token_{name}_ms",
+            f"Inter_Token_{name}_ms",
+            f"Inter-Token {name}",
+            source=Percentile(SeriesName.INTER_TOKEN, f"{name}_ms"),
+            workloads=_GENERATION,
+            pytorch=True,
+        )
+        for name in ("p50", "p95", "p99")
+    ),
+    _time("generation_time_ms", title="Whole Text", source=SeriesName.ITERATION, workloads=_GENERATION, pytorch=True),
     _rate(
         "tokens_per_second",
         "Tokens_per_s",
+        "Tokens",
         unit="tok/s",
         workloads=_GENERATION,
         main=True,
@@ -220,64 +273,94 @@ FIGURES: Final = (
     _rate("transfer_gb_per_sec", "Transfer_GBps", unit="GB/s", workloads=_PROBE, main=True),
     _memory(
         "peak_memory_mb",
+        title="Peak Memory",
         workloads=(*PHASES, Workload.PROBE, Workload.OPERATOR),
         pytorch=True,
         limit=_of_device(LimitName.MEMORY, unit="GB", scale=1 / 1024),
     ),
     _memory("memory_taken_mb", "Memory_MB", read=memory_mb),
-    _memory("peak_memory_reserved_mb", "Reserved_MB", pytorch=True),
-    _memory("cold_memory_allocated_mb", "Cold_Allocated_MB"),
-    _memory("cold_memory_reserved_mb", "Cold_Reserved_MB"),
-    _memory("warm_memory_allocated_mb", "Warm_Allocated_MB"),
-    _memory("warm_memory_reserved_mb", "Warm_Reserved_MB"),
+    _memory(
+        "peak_memory_reserved_mb",
+        "Reserved_MB",
+        "Peak Reserved",
+        source=largest_mb(lambda one: greater(one.memory.cold_reserved_bytes, one.memory.warm_reserved_bytes)),
+        pytorch=True,
+    ),
+    _memory(
+        "cold_memory_allocated_mb", "Cold_Allocated_MB", source=largest_mb(lambda one: one.memory.cold_allocated_bytes)
+    ),
+    _memory(
+        "cold_memory_reserved_mb", "Cold_Reserved_MB", source=largest_mb(lambda one: one.memory.cold_reserved_bytes)
+    ),
+    _memory(
+        "warm_memory_allocated_mb",
+        "Warm_Allocated_MB",
+        "Warm Memory",
+        source=largest_mb(lambda one: one.memory.warm_allocated_bytes),
+    ),
+    _memory(
+        "warm_memory_reserved_mb", "Warm_Reserved_MB", source=largest_mb(lambda one: one.memory.warm_reserved_bytes)
+    ),
     _memory("gpu_memory_used_mb", "GPU_Memory_Used_MB"),
     Figure(
         "gpu_utilization_percent",
         "GPU_Util_%",
+        "GPU Utilization",
         unit="%",
         pytorch=True,
         limit=_of_device(LimitName.UTILIZATION, unit="%", most=100.0),
     ),
     Figure("memory_utilization_percent", "Memory_Util_%", unit="%"),
-    Figure("power_draw_w", "Power_W", unit="W", pytorch=True, limit=_of_device(LimitName.POWER, unit="W")),
-    Figure("temperature_c", "Temperature_C", unit="C"),
+    Figure(
+        "power_draw_w", "Power_W", "Power Draw", unit="W", pytorch=True, limit=_of_device(LimitName.POWER, unit="W")
+    ),
+    Figure("temperature_c", "Temperature_C", "Temperature", unit="C"),
     Figure("temperature_max_c", unit="C", limit=_of_device(LimitName.TEMPERATURE, unit="C", least=-math.inf)),
-    Figure("sm_clock_mhz", "SM_Clock_MHz", unit="MHz"),
+    Figure("sm_clock_mhz", "SM_Clock_MHz", "SM Clock", unit="MHz"),
     Figure("sm_clock_drift_percent", "SM_Clock_Drift_%", unit="%"),
     Figure("memory_clock_mhz", "Memory_Clock_MHz", unit="MHz"),
     Figure(
         "energy_per_sample_j",
         "Energy_J",
+        "Energy a Sample",
         unit="J",
         better=Better.LOWER,
         pytorch=True,
         limit=Limit(LimitName.ENERGY, unit="J"),
     ),
-    Figure("energy_per_token_j", "Energy_per_Token_J", unit="J", better=Better.LOWER, workloads=_COMPUTED),
-    Figure("samples_per_sec_per_watt", "Samples_per_s_per_W", unit="smp/s/W", better=Better.HIGHER),
+    Figure(
+        "energy_per_token_j", "Energy_per_Token_J", "Energy a Token", unit="J", better=Better.LOWER, workloads=_COMPUTED
+    ),
+    Figure("samples_per_sec_per_watt", "Samples_per_s_per_W", "Samples a Joule", unit="smp/s/W", better=Better.HIGHER),
     Figure("power_capped_percent", "Power_Capped_%", unit="%"),
-    Figure("slowdown_percent", "Slowdown_%", unit="%", better=Better.LOWER),
+    _lower_percent("slowdown_percent", "Slowdown_%"),
     Figure("clock_event_reasons", "Clock_Reasons", read=lambda metric: ", ".join(metric.clock_event_reasons) or None),
     Figure("launches", "Launches"),
     Figure("iterations", "Iterations"),
     Figure("measured_seconds", "Measured_s", unit="s"),
-    Figure("relative_half_width", "Half_Width_%", unit="%", better=Better.LOWER, read=_half_width_percent),
-    Figure("launch_spread_percent", "Launch_Spread_%", unit="%", better=Better.LOWER),
-    Figure("launch_interval_percent", "Launch_Interval_%", unit="%", better=Better.LOWER),
+    _lower_percent("relative_half_width", "Half_Width_%", "Within Launches", read=_half_width_percent),
+    _lower_percent("launch_spread_percent", "Launch_Spread_%", "Launch Spread"),
+    _lower_percent("launch_interval_percent", "Launch_Interval_%", "95% Interval"),
     Figure("steady_state", "Steady_State"),
     Figure("stop_reason", "Stop_Reason"),
     Figure("drift_percent", "Drift_%", unit="%"),
     Figure("drifting", "Drifting"),
     Figure("unsettled_percent", "Unsettled_%", unit="%"),
-    Figure("host_percent", "Host_%", unit="%", better=Better.LOWER),
-    Figure("host_cpu_percent", "Host_CPU_%", unit="%", better=Better.LOWER),
-    _memory("host_memory_mb", "Host_Memory_MB"),
+    _lower_percent("host_percent", "Host_%", "Host Share", source=OfResults(lambda one: percent(one.host_share), max)),
+    _lower_percent("host_cpu_percent", "Host_CPU_%", "Host CPU", source=OfResults(lambda one: percent(one.host_cpu))),
+    _memory(
+        "host_memory_mb",
+        "Host_Memory_MB",
+        "Host Memory",
+        source=largest_mb(lambda one: one.memory.resident_bytes or None),
+    ),
     Figure("launch_bound", "Launch_Bound"),
     Figure("throttled", "Throttled"),
     Figure("contaminated", "Contaminated"),
     Figure(
         "achieved_tflops",
         "Achieved_TFLOPs",
+        "Achieved",
         unit="TFLOP/s",
         better=Better.HIGHER,
         workloads=_COMPUTED,
@@ -286,6 +369,7 @@ FIGURES: Final = (
     Figure(
         "gemm_percent",
         "Of_GEMM_%",
+        "Of GEMM Rate",
         unit="%",
         better=Better.HIGHER,
         workloads=_COMPUTED,

@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from protocol.messages import Measurement
-from protocol.result import WarmUp
+from protocol.result import MeasuredIterations, WarmUp
 from tests.fakes.assignments import ROOT, Listener
 from worker import measure
-from worker.measure import Measured, Work
+from worker.measure import Work
 from worker.timing import TimedBlock
 
 LEVEL_MS = 10.0
@@ -120,7 +120,9 @@ class SimulatedClock:
         return TimedBlock(start_ns, start_ns, end_ns, spans)
 
 
-def measured(series: Series, seed: int, how: Measurement, monkeypatch: pytest.MonkeyPatch) -> tuple[WarmUp, Measured]:
+def measured(
+    series: Series, seed: int, how: Measurement, monkeypatch: pytest.MonkeyPatch
+) -> tuple[WarmUp, MeasuredIterations]:
     """Warm-up and measurement of a device that takes these times."""
     clock = SimulatedClock(series(random.Random(seed)))
     monkeypatch.setattr(measure, "time", clock)

@@ -10,10 +10,10 @@ import pytest
 from protocol import floats
 from protocol.failure import Phase
 from protocol.messages import Measurement
-from protocol.result import LoadWindow, SteadyState, StopReason, WarmUp
+from protocol.result import LoadWindow, MeasuredIterations, SteadyState, StopReason, WarmUp
 from tests.fakes.assignments import Listener
 from worker import measure
-from worker.measure import Measured, Work
+from worker.measure import Work
 from worker.steady import WINDOW
 from worker.timing import HostClock
 
@@ -35,7 +35,7 @@ def spin(milliseconds: float) -> Callable[[], None]:
     return step
 
 
-def consistent(result: Measured, names: set[str]) -> list[float]:
+def consistent(result: MeasuredIterations, names: set[str]) -> list[float]:
     """The iteration times, after checking that blocks and series tell the same story."""
     series = {name: floats.unpack(data) for name, data in result.series.items()}
     assert set(series) == names | {"iteration"}
@@ -52,7 +52,7 @@ def consistent(result: Measured, names: set[str]) -> list[float]:
 
 def measure_both(
     work: Work, measurement: Measurement = QUICK, clock: HostClock | None = None, listener: Listener | None = None
-) -> tuple[WarmUp, Measured]:
+) -> tuple[WarmUp, MeasuredIterations]:
     clock, stage = clock or HostClock(), (listener or Listener()).stage
     facts, iteration_ms = measure.warm_up(work, clock, measurement, stage)
     return facts, measure.measured(work, clock, measurement, stage, iteration_ms)

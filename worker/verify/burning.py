@@ -44,13 +44,10 @@ def run(assign: Assign, stage: Stage, isolation: str, prepare: Prepare, pause: S
         measurements = common.warm_up_and_measure(work, assign, stage, device, clock)
         watch.end()
     method = f"{made.method}, {100 * share:.1f} % of the time"
-    return common.result(
-        measurements,
-        common.holding((*made.tensors(), *watch.outputs)),
-        assign,
-        stage,
-        isolation=isolation,
-        items=1,
-        flops=products.flops(made.side),
+    return Result(
+        **common.fields(
+            measurements, common.holding((*made.tensors(), *watch.outputs)), assign, stage, isolation=isolation, items=1
+        ),
+        flops_per_iteration=products.flops(made.side),
         verification=watch.verification(key(assign.device, device), method),
     )

@@ -1,22 +1,23 @@
 """Shared steps of the workloads: the phases of a launch, and its result."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 import torch
+from msgspec.structs import asdict
 
 from protocol import floats
 from protocol.cell import Cell, MemoryFormat, ModelSpec, Precision
 from protocol.failure import Phase
 from protocol.messages import Assign
-from protocol.result import Compilation, LoadWindow, Memory, Result, WarmUp
-from protocol.verification import Verification
+from protocol.result import LoadWindow, MeasuredIterations, Memory, WarmUp
 from worker import compiler, devices, measure, memory
 from worker.errors import ModelCodeError, UnsuitableModelError
-from worker.measure import Measured, Work
+from worker.measure import Work
 from worker.memory import Peaks
 from worker.models import registry
 from worker.models.base import Batch, Family, Feed
@@ -41,7 +42,7 @@ class Measurements:
     """
 
     warm_up: WarmUp
-    measured: Measured
+    measured: MeasuredIterations
     cold: Peaks
     warm: Peaks
     resident_bytes: int
@@ -179,7 +180,7 @@ def _require_precision(assign: Assign, *, wants_tf32: bool) -> None:
         )
 
 
-def result(
+def fields(
     measurements: Measurements,
     module: torch.nn.Module,
     assign: Assign,
@@ -187,37 +188,23 @@ def result(
     *,
     isolation: str,
     items: int,
-    series: dict[str, list[float]] | None = None,
-    flops: float | None = None,
-    generated_tokens: int | None = None,
-    loss: float | None = None,
-    compilation: Compilation | None = None,
-    bytes_per_iteration: dict[str, int] | None = None,
-    verification: Verification | None = None,
-) -> Result:
-    """Make the launch's result. items: samples in one iteration. series: further times in milliseconds, by name.
+    series: Mapping[str, Sequence[float]] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Return the fields of Result that every launch has.
 
-    module: the model, for its size. All other arguments: as in Result.
+    module: the model, for its size. items: samples in one iteration. series: further times in milliseconds, by name.
     """
-    measured = measurements.measured
+    found = asdict(measurements.measured)
     device = torch.device(assign.device.kind)  # the module may have no parameters to ask
-    return Result(
-        cell=assign.cell,
-        parameters=memory.parameter_count(module),
-        items_per_iteration=items,
-        ledger=stage.ledger(),
-        warm_up=measurements.warm_up,
-        stop_reason=measured.stop_reason,
-        blocks=measured.blocks,
-        series=measured.series | {name: floats.pack(times) for name, times in (series or {}).items()},
-        group=measured.group,
-        launch_bound=measured.launch_bound,
-        host_share=measured.host_share,
-        host_cpu=measured.host_cpu,
-        load=measurements.load,
-        flops_per_iteration=flops,
-        generated_tokens=generated_tokens,
-        memory=Memory(
+    return found | {
+        "cell": assign.cell,
+        "parameters": memory.parameter_count(module),
+        "items_per_iteration": items,
+        "ledger": stage.ledger(),
+        "warm_up": measurements.warm_up,
+        "series": found["series"] | {name: floats.pack(times) for name, times in series.items()},
+        "load": measurements.load,
+        "memory": Memory(
             model_bytes=memory.module_bytes(module),
             cold_allocated_bytes=measurements.cold.allocated_bytes,
             cold_reserved_bytes=measurements.cold.reserved_bytes,
@@ -225,9 +212,5 @@ def result(
             warm_reserved_bytes=measurements.warm.reserved_bytes,
             resident_bytes=measurements.resident_bytes,
         ),
-        loss=loss,
-        compilation=compilation,
-        bytes_per_iteration=bytes_per_iteration or {},
-        verification=verification,
-        environment=devices.environment(device, isolation),
-    )
+        "environment": devices.environment(device, isolation),
+    }

@@ -46,17 +46,19 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     with stage.timed("count"):
         outputs.require_finite(author.logits, infinite=False)
     texts, tokens = author.measured(measurements)
-    return common.result(
-        measurements,
-        module,
-        assign,
-        stage,
-        isolation=isolation,
-        items=assign.cell.batch_size,
-        series={
-            "first_token": [(text[1] - text[0]) / 1e6 for text in texts],
-            "inter_token": [(after - before) / 1e6 for text in texts for before, after in pairwise(text[1:])],
-        },
+    return Result(
+        **common.fields(
+            measurements,
+            module,
+            assign,
+            stage,
+            isolation=isolation,
+            items=assign.cell.batch_size,
+            series={
+                "first_token": [(text[1] - text[0]) / 1e6 for text in texts],
+                "inter_token": [(after - before) / 1e6 for text in texts for before, after in pairwise(text[1:])],
+            },
+        ),
         generated_tokens=tokens,
     )
 

@@ -51,16 +51,18 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
                 lambda inputs: family.forward(module, inputs),
             )
             compilation = replace(compilation, shapes=trials.run(assign.shapes))
-    return common.result(
-        measurements,
-        module,
-        assign,
-        stage,
-        isolation=isolation,
-        items=common.items(family, assign, batch),
-        series={"latency": latencies_ms},
+    return Result(
+        **common.fields(
+            measurements,
+            module,
+            assign,
+            stage,
+            isolation=isolation,
+            items=common.items(family, assign, batch),
+            series={"latency": latencies_ms},
+        ),
         compilation=compilation,
-        flops=operations,
+        flops_per_iteration=operations,
     )
 
 

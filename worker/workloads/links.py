@@ -62,13 +62,8 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
             devices.synchronize(device)
         work = _LinksWork(test.steps(), waits=True, test=test, gang=gang)
         measurements = common.warm_up_and_measure(work, assign, stage, device)
-    return common.result(
-        measurements,
-        common.holding(test.tensors()),
-        assign,
-        stage,
-        isolation=isolation,
-        items=1,
+    return Result(
+        **common.fields(measurements, common.holding(test.tensors()), assign, stage, isolation=isolation, items=1),
         bytes_per_iteration=test.bytes_moved(),
         verification=test.verification(key(assign.device, device)),
     )

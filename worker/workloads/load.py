@@ -73,7 +73,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         steady_state=SteadyState.NOT_SOUGHT, iterations=1, first_iteration_ms=first_ms, second_iteration_ms=None
     )
     measurements = common.Measurements(warm_up, measured, cold, memory.peaks(device), memory.resident_peak())
-    return common.result(measurements, loading.module, assign, stage, isolation=isolation, items=1)
+    return Result(**common.fields(measurements, loading.module, assign, stage, isolation=isolation, items=1))
 
 
 @contextmanager

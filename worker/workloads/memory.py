@@ -76,13 +76,8 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
         with stage.timed("measure"):
             test.look()
     share = MemoryShare(covered=test.covered_bytes, taken=words.nbytes, whole=words.nbytes if free is None else free)
-    return common.result(
-        measurements,
-        common.holding([words]),
-        assign,
-        stage,
-        isolation=isolation,
-        items=1,
+    return Result(
+        **common.fields(measurements, common.holding([words]), assign, stage, isolation=isolation, items=1),
         bytes_per_iteration={"iteration": test.chunk_bytes},
         verification=test.verification(key.key(assign.device, device), _untested_memory(words.nbytes, free), share),
     )

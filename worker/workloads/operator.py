@@ -27,11 +27,10 @@ from protocol import floats
 from protocol.cell import JAX, InputSpec, OperatorShape, OperatorSpec
 from protocol.failure import Phase
 from protocol.messages import Assign
-from protocol.result import Block, ShapeResult, SteadyState, StopReason, WarmUp
+from protocol.result import Block, MeasuredIterations, ShapeResult, SteadyState, StopReason, WarmUp
 from protocol.result import Result as LaunchResult
 from worker import compiler, devices, memory
 from worker.errors import ModelCodeError, UnsupportedError
-from worker.measure import Measured
 from worker.models.own_code import Code
 from worker.operators import jax_client, profiles, rounds, times, variants, verification
 from worker.operators.functions import REFERENCES, Function
@@ -75,10 +74,11 @@ def run(assign: Assign, stage: Stage, isolation: str) -> LaunchResult:
         )
         for block in bench.blocks
     )
-    measured = Measured(blocks, {"iteration": floats.pack(spans_ms)}, 1, StopReason.FIXED, None, None)
+    series = {"iteration": floats.pack(spans_ms)}
+    measured = MeasuredIterations(blocks=blocks, series=series, stop_reason=StopReason.FIXED)
     measurements = common.Measurements(facts, measured, peaks, peaks, memory.resident_peak())
-    made = common.result(measurements, common.holding(()), assign, stage, isolation=isolation, items=1)
-    return replace(made, shapes=shapes)
+    fields = common.fields(measurements, common.holding(()), assign, stage, isolation=isolation, items=1)
+    return LaunchResult(**fields, shapes=shapes)
 
 
 def _implementation(assign: Assign, spec: OperatorSpec) -> Implementation:

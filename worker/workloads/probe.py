@@ -47,14 +47,16 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
             probe = PROBES[assign.cell.model](bench)
             devices.synchronize(device)
         measurements = common.warm_up_and_measure(Work(probe.steps), assign, stage, device)
-    return common.result(
-        measurements,
-        common.holding(probe.tensors),
-        assign,
-        stage,
-        isolation=isolation,
-        items=1,
-        series={"best": probe.best_ms} if probe.best_ms else {},
-        flops=probe.flops,
+    return Result(
+        **common.fields(
+            measurements,
+            common.holding(probe.tensors),
+            assign,
+            stage,
+            isolation=isolation,
+            items=1,
+            series={"best": probe.best_ms} if probe.best_ms else {},
+        ),
+        flops_per_iteration=probe.flops,
         bytes_per_iteration=probe.bytes_moved,
     )

@@ -81,14 +81,11 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
             measurements = common.warm_up_and_measure(work, assign, stage, device)
             with stage.timed("count"):
                 operations = flops.count(step.gradients, measurements.iteration_ms)
-        return common.result(
-            measurements,
-            module,
-            assign,
-            stage,
-            isolation=isolation,
-            items=common.items(family, assign, batch),
-            flops=operations,
+        return Result(
+            **common.fields(
+                measurements, module, assign, stage, isolation=isolation, items=common.items(family, assign, batch)
+            ),
+            flops_per_iteration=operations,
             loss=finite.total(step.losses()) if refused else replays.loss,
             verification=replays.verification(
                 key(assign.device, device), operations or 0.0, {assign.model.name: refused} if refused else {}

@@ -54,14 +54,11 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
             operations = flops.count(step.gradients, measurements.iteration_ms)
         loss = finite.total(step.losses())
         compilation = compiler.compare_random(compiler.compilation(), module, step.losses_of_a_step)
-    return common.result(
-        measurements,
-        module,
-        assign,
-        stage,
-        isolation=isolation,
-        items=common.items(family, assign, batch),
-        flops=operations,
+    return Result(
+        **common.fields(
+            measurements, module, assign, stage, isolation=isolation, items=common.items(family, assign, batch)
+        ),
+        flops_per_iteration=operations,
         loss=loss,
         compilation=compilation,
     )

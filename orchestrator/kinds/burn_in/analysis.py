@@ -307,6 +307,7 @@ def _report(device: Device, work: Work, judged: Judged, mine: Sequence[_Good], f
         temperature_max_c=max(temperatures, default=None),
         average_power_draw_w=sum(powers) / len(powers) if powers else None,
         not_tested=dict(work.not_tested),
+        not_decided=tuple(kind for kind, judged in work.paces.items() if judged.undecided),
         unfinished=tuple(
             what
             for what, why in work.not_tested.items()

@@ -21,7 +21,6 @@ from orchestrator.figures.burn_in import (
 from orchestrator.figures.report import GpuInfo, Report
 from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
-from orchestrator.kinds.burn_in.rate_checks import NOT_DECIDED
 from orchestrator.report.chapters import health
 from orchestrator.report.device_labels import groups, label_of, labels
 from orchestrator.report.layout import Answer
@@ -348,24 +347,27 @@ def _bound(reports: Sequence[CheckReport]) -> str:
 
 def not_tested(result: BurnInReport, report: Report) -> list[str]:
     """Return lines: what was not tested and why, planned checks first. Checks with the same reason share a line."""
-    found = _untested(result, report)
-    lines = sorted((not planned, f"{words}: {why}") for planned, words, why in found if not why.startswith(NOT_DECIDED))
+    found = _untested(result, report, decided=True)
+    lines = sorted((not planned, f"{words}: {why}") for planned, words, why in found)
     return [words for _, words in lines]
 
 
 def not_decided(result: BurnInReport, report: Report) -> list[str]:
     """Return lines: rates that were measured but have no verdict, and the question that is open."""
-    found = _untested(result, report)
-    return [f"{words}: {why.removeprefix(NOT_DECIDED)}" for _, words, why in found if why.startswith(NOT_DECIDED)]
+    return [f"{words}: {why}" for _, words, why in _untested(result, report, decided=False)]
 
 
-def _untested(result: BurnInReport, report: Report) -> Iterator[tuple[bool, str, str]]:
-    """Yield (planned, names and devices, reason) for each group of untested checks with equal reason and devices."""
+def _untested(result: BurnInReport, report: Report, *, decided: bool) -> Iterator[tuple[bool, str, str]]:
+    """Yield (planned, names and devices, reason) for each group of untested checks with equal reason and devices.
+
+    decided: whether these are checks that were not made, or rates that were measured but have no verdict.
+    """
     unfinished = {what for gpu in result.gpus for what in gpu.unfinished}
     devices: dict[tuple[str, str], set[str]] = {}
     for gpu in result.gpus:
         for what, why in gpu.not_tested.items():
-            devices.setdefault((what, why), set()).add(gpu.gpu_uuid)
+            if (what not in gpu.not_decided) is decided:
+                devices.setdefault((what, why), set()).add(gpu.gpu_uuid)
     alike: dict[tuple[bool, str, str], list[str]] = {}
     for (what, why), uuids in devices.items():
         named = labels([device for device in report.gpu_info if device.gpu_uuid in uuids])

@@ -37,8 +37,6 @@ BESIDE: Final = {
     workload: f"speed in the check {workload}" for workload in (Workload.SOAK, Workload.TRUTH, Workload.REPLAY)
 }
 """Check whose rate is the GPU's own → name of the rate. Judged one by one: steady load would hide noisier training."""
-NOT_DECIDED: Final = "not decided: "
-"""First words of the reason why a measured rate has no verdict yet."""
 _WAITED: Final = "the GPU waited for the host, so its rate is the host's"
 _ALL_WAITED: Final = "not judged: the GPU waited for the host in all of its work"
 _FEW: Final = "too few siblings have more than one launch that did not wait for the host"
@@ -177,11 +175,7 @@ def _begin(mine: Sequence[Launched], rates: Rates) -> float:
 def _drift(judged: Drift, rates: Rates, begin: float, own: Sequence[Launched]) -> RateVerdict:
     pace, paced = _PACES[judged.verdict], [evidence for _, _, evidence in own if evidence.rates]
     if paced and all(evidence.result.host_bound for evidence in paced):
-        return RateVerdict(
-            pace,
-            "not judged: the GPU waited for the host in all of its work",
-            courses=rate_courses.by_reference(judged),
-        )
+        return RateVerdict(pace, _ALL_WAITED, courses=rate_courses.by_reference(judged))
     why = _why_it_slowed(judged, rates) if pace is Pace.SLOWER else None
     aside = _aside(_waited_in(own))
     words = _joined(rate_courses.describe(judged, begin), aside)
@@ -240,7 +234,7 @@ def _sibling(
         return RateVerdict(Pace.SLOWER, _joined(sibling.why, aside), _why_it_is_slow(sibling, own), aside)
     pace = Pace.STEADY if sibling.verdict is siblings.SiblingVerdict.OK else Pace.INCONCLUSIVE
     suspect = sibling.verdict is siblings.SiblingVerdict.SUSPECT
-    undecided = _joined(f"{NOT_DECIDED}{siblings.not_ruled_out(sibling.effects)}", aside) if suspect else ""
+    undecided = _joined(siblings.not_ruled_out(sibling.effects), aside) if suspect else ""
     return RateVerdict(pace, _joined(sibling.why, aside), aside=aside, undecided=undecided)
 
 

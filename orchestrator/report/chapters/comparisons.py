@@ -66,12 +66,15 @@ def _cell(row: ThresholdResult | Cost, called: _Names) -> str:
     return " ".join(filter(None, (called.devices.get(row.gpu_uuid), name)))
 
 
+def _of_models(found: BaselineComparison) -> dict[str, float]:
+    """Return the change of each model in percent, by its name."""
+    changes = found.improvement_percent
+    return {name.removesuffix("_throughput"): change for name, change in changes.items() if name != _OVERALL}
+
+
 def slowest(found: BaselineComparison) -> str:
     """Return the models that are slower than the baseline by LIMIT_PERCENT or more, slowest first; "" if none is."""
-    percents = {name.removesuffix("_throughput"): change for name, change in found.improvement_percent.items()}
-    slower = sorted(
-        (change, name) for name, change in percents.items() if name != _OVERALL and change <= -LIMIT_PERCENT
-    )
+    slower = sorted((change, name) for name, change in _of_models(found).items() if change <= -LIMIT_PERCENT)
     more = f", and {len(slower) - _SLOWEST} more" if len(slower) > _SLOWEST else ""
     named = ", ".join(f"{name} {difference(change)}" for change, name in slower[:_SLOWEST])
     return f"slowest: {named}{more}" if slower else ""
@@ -84,11 +87,8 @@ def baseline(report: Report) -> Section | None:
     if found is None:
         return None
     against = f"{found.baseline} ({found.baseline_gpu}, {found.baseline_date})"
-    percents = {
-        "Overall" if name == _OVERALL else name.removesuffix("_throughput"): percent
-        for name, percent in found.improvement_percent.items()
-    }
-    ratios = {name: 100 + percent for name, percent in percents.items() if name != "Overall"}
+    percents = _of_models(found)
+    ratios = {name: 100 + percent for name, percent in percents.items()}
     series = (Series("this run", tuple(ratios.values())), Series("baseline", (100.0,) * len(ratios)))
     chart = Chart(
         "score",
@@ -98,11 +98,13 @@ def baseline(report: Report) -> Section | None:
         (Bars("ratio", "", tuple(ratios), series),) if ratios else (),
         "baseline",
     )
-    rows = [(name, difference(percents[name])) for name in ratios]
+    rows = [(name, difference(percent)) for name, percent in percents.items()]
     score = "" if found.overall_score is None else f"Overall score: {number(found.overall_score)}; "
     excluded = (f"{plural(cells, 'cell')} excluded: {why}" for why, cells in found.not_comparable.items())
     notes = (f"{score}{report.summary.score_note}.", *excluded, *filter(None, (found.note,)))
-    lines = tuple(f"{name}: {difference(percent)}" for name, percent in percents.items())
+    whole = found.improvement_percent.get(_OVERALL)
+    overall = () if whole is None else (("Overall", difference(whole)),)
+    lines = tuple(f"{name}: {change}" for name, change in (*rows, *overall))
     return Section(
         "score",
         "Baseline",

@@ -2,25 +2,17 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 from orchestrator.figures import keys
-from orchestrator.figures.cells import (
-    RESIDENT,
-    Computed,
-    GenerationMetrics,
-    LoadMetrics,
-    Measured,
-    ModelResult,
-    PhaseMetrics,
-)
+from orchestrator.figures.cells import RESIDENT, Computed, LoadMetrics, Measured, ModelResult
 from orchestrator.figures.quality import Quality, quality
 from orchestrator.figures.report import Report
-from orchestrator.figures.table import memory_mb
+from orchestrator.figures.table import FIGURES, Figure, memory_mb
 from orchestrator.report.chapters.model_overview import overview
 from orchestrator.report.chapters.probes import probes
 from orchestrator.report.device_labels import Group, groups, label, labels
-from orchestrator.report.numbers import NOT_AVAILABLE, count, interval, interval_percent, number, share, unit
+from orchestrator.report.numbers import NOT_AVAILABLE, count, interval_percent, number, share, unit
 from orchestrator.report.remarks import DOUBTS, remark, summaries
 from orchestrator.report.sections import Column, Section, Table
 from protocol.cell import CompileMode, Workload
@@ -32,65 +24,15 @@ LEAST: Final = (16, 11)
 _SECONDS: Final = re.compile(r", (and the measurement|this) took [0-9.]+ s")  # "this": of earlier versions
 """Pattern of the part that differs between notes on telemetry with the same reason."""
 _MODES: Final = {"solo": "Alone at work on the node", "loaded": "With all devices at work"}
-
-M = TypeVar("M", bound=Measured)
-Row = tuple[str, Callable[[M], str]]
-"""Title of a table's row, and a function that returns its text for a measurement."""
-_FORWARD: Final[Row[PhaseMetrics]] = ("Forward Time", lambda one: unit(one.forward_time_ms, "ms"))
-_THROUGHPUT: Final[Row[PhaseMetrics]] = ("Throughput", lambda one: unit(one.throughput_samples_per_sec, "smp/s"))
-_COMPUTE: Final[tuple[Row[Computed], ...]] = (
-    ("Achieved", lambda one: unit(one.plausibility.achieved_tflops, "TFLOP/s")),
-    ("Of GEMM Rate", lambda one: share(one.plausibility.gemm_percent)),
-    ("Energy a Token", lambda one: unit(_milli(one.energy_per_token_j), "mJ")),
-)
-_INFERENCE: Final[tuple[Row[PhaseMetrics], ...]] = (
-    _FORWARD,
-    ("Latency", lambda one: unit(one.inference_latency_ms, "ms")),
-    ("Latency p50", lambda one: unit(one.inference_latency_p50_ms, "ms")),
-    ("Latency p95", lambda one: unit(one.inference_latency_p95_ms, "ms")),
-    ("Latency p99", lambda one: unit(one.inference_latency_p99_ms, "ms")),
-    _THROUGHPUT,
-    *_COMPUTE,
-)
-_TRAINING: Final[tuple[Row[PhaseMetrics], ...]] = (
-    _FORWARD,
-    ("Backward Time", lambda one: unit(one.backward_time_ms, "ms")),
-    ("Optimize Step", lambda one: unit(one.optimize_step_time_ms, "ms")),
-    ("Total Iteration", lambda one: unit(one.total_iteration_time_ms, "ms")),
-    _THROUGHPUT,
-    *_COMPUTE,
-)
-_GENERATION: Final[tuple[Row[GenerationMetrics], ...]] = (
-    ("First Token", lambda one: unit(one.time_to_first_token_ms, "ms")),
-    ("Each Later Token", lambda one: unit(one.time_per_output_token_ms, "ms")),
-    ("Inter-Token p50", lambda one: unit(one.inter_token_p50_ms, "ms")),
-    ("Inter-Token p95", lambda one: unit(one.inter_token_p95_ms, "ms")),
-    ("Inter-Token p99", lambda one: unit(one.inter_token_p99_ms, "ms")),
-    ("Whole Text", lambda one: unit(one.generation_time_ms, "ms")),
-    ("Tokens", lambda one: unit(one.tokens_per_second, "tok/s")),
-    *_COMPUTE,
-)
-_SHARED: Final[tuple[Row[Measured], ...]] = (
-    ("Within Launches", lambda one: interval(one.relative_half_width)),
-    ("Launch Spread", lambda one: share(one.launch_spread_percent)),
-    ("95% Interval", lambda one: interval_percent(one.launch_interval_percent)),
-    ("Host Share", lambda one: share(one.host_percent)),
-    ("Peak Memory", lambda one: unit(one.peak_memory_mb, "MB")),
-    ("Peak Reserved", lambda one: unit(one.peak_memory_reserved_mb, "MB")),
-    ("Warm Memory", lambda one: unit(one.warm_memory_allocated_mb, "MB")),
-    ("GPU Utilization", lambda one: share(one.gpu_utilization_percent)),
-    ("Power Draw", lambda one: unit(one.power_draw_w, "W")),
-    ("Energy a Sample", lambda one: unit(one.energy_per_sample_j, "J")),
-    ("Samples a Joule", lambda one: number(one.samples_per_sec_per_watt)),
-    ("Temperature", lambda one: unit(one.temperature_c, "C", digits=0)),
-    ("SM Clock", lambda one: unit(one.sm_clock_mhz, "MHz", digits=0)),
-    ("Host CPU", lambda one: share(one.host_cpu_percent)),
-    ("Host Memory", lambda one: unit(None if one.memory_basis == RESIDENT else one.host_memory_mb, "MB")),
-)
-
-
-def _milli(value: float | None) -> float | None:
-    return None if value is None else value * 1000
+_FORMATS: Final[Mapping[str, Callable[[float | None], str]]] = {
+    "relative_half_width": interval_percent,
+    "launch_interval_percent": interval_percent,
+    "energy_per_token_j": lambda value: unit(None if value is None else value * 1000, "mJ"),
+    "temperature_c": lambda value: unit(value, "C", digits=0),
+    "sm_clock_mhz": lambda value: unit(value, "MHz", digits=0),
+    "samples_per_sec_per_watt": number,
+}
+"""Formats of figures that are not shown as a number and its unit."""
 
 
 def models(report: Report) -> Section | None:
@@ -133,9 +75,9 @@ def _model(results: Sequence[ModelResult]) -> Section:
         table
         for result in results
         for table in (
-            *_phase("Inference", result, result.inference_metrics, _INFERENCE),
-            *_phase("Training", result, result.training_metrics, _TRAINING),
-            *_phase("Generation", result, result.generation_metrics, _GENERATION),
+            *_phase(Workload.INFERENCE, result, result.inference_metrics),
+            *_phase(Workload.TRAINING, result, result.training_metrics),
+            *_phase(Workload.GENERATION, result, result.generation_metrics),
         )
     )
     return Section("model", f"{first.model_title} ({kind}{parameters})", tuple(loads), tables=tuple(tables))
@@ -175,8 +117,8 @@ def _load(result: ModelResult, metrics: LoadMetrics) -> Iterator[str]:
     )
 
 
-def _phase(title: str, result: ModelResult, metrics: Mapping[str, M], own: Sequence[Row[M]]) -> Iterator[Table]:
-    batches = tuple(metrics.values())
+def _phase(phase: Workload, result: ModelResult, metrics: Mapping[str, Measured]) -> Iterator[Table]:
+    batches, title = tuple(metrics.values()), phase.capitalize()
     for begin in range(0, len(batches), COLUMNS):
         columns = batches[begin : begin + COLUMNS]
         if len(columns) == 1:
@@ -186,7 +128,7 @@ def _phase(title: str, result: ModelResult, metrics: Mapping[str, M], own: Seque
             header = ["Metric", *(f"batch {metric.batch_size_requested}" for metric in columns)]
             caption = f"{title} ({_shape(result)})"
         made = tuple(Column(name, number=place > 0, least=LEAST[min(place, 1)]) for place, name in enumerate(header))
-        yield Table(caption, made, tuple(_rows(columns, own)), remarks=tuple(_without_rates(columns)))
+        yield Table(caption, made, tuple(_rows(columns, phase)), remarks=tuple(_without_rates(columns)))
 
 
 def _shape(result: ModelResult) -> str:
@@ -203,13 +145,25 @@ def _shape(result: ModelResult) -> str:
     return ", ".join(words)
 
 
-def _rows(columns: Sequence[M], own: Sequence[Row[M]]) -> list[tuple[str, ...]]:
-    rows = [(words, *(say(metric) for metric in columns)) for words, say in (*own, *_SHARED)]
+def _rows(columns: Sequence[Measured], phase: Workload) -> list[tuple[str, ...]]:
+    figures = (figure for figure in FIGURES if figure.title and phase in figure.workloads)
+    if phase is Workload.INFERENCE:  # whose iteration is its forward pass
+        figures = (figure for figure in figures if figure.field != "total_iteration_time_ms")
+    rows = [(figure.title, *(_text(figure, metric) for metric in columns)) for figure in figures]
     known = [row for row in rows if set(row[1:]) != {NOT_AVAILABLE}]
     qualities = [quality(metric.status, metric) for metric in columns]
     if {*qualities} != {Quality.OK}:
         known.append(("Status", *qualities))
     return known
+
+
+def _text(figure: Figure, metric: Measured) -> str:
+    value = figure.number(metric)
+    if figure.field == "host_memory_mb" and metric.memory_basis == RESIDENT:
+        return NOT_AVAILABLE  # it is the peak memory
+    if figure.field in _FORMATS:
+        return _FORMATS[figure.field](value)
+    return share(value) if figure.unit == "%" else unit(value, figure.unit)
 
 
 def _with_names(results: Sequence[ModelResult]) -> Iterator[tuple[str, Measured]]:

@@ -37,7 +37,7 @@ def test_profiles_are_those_of_the_method() -> None:
     """docs/method.md gives the bounds; numbers of iterations are adaptive unless asked for."""
     standard = catalogue.load().profiles["standard"]
     assert standard.launches == 3
-    measurement = standard.measurement(iterations=None, warm_up_iterations=7)
+    measurement = standard.measurement(warm_up_iterations=7)
     assert (measurement.relative_half_width, measurement.warm_up_cap_s) == (0.01, 15)
     assert (measurement.min_s, measurement.max_s) == (2, 10)
     assert (measurement.iterations, measurement.warm_up_iterations) == (None, 7)

@@ -8,9 +8,10 @@ import pytest
 from orchestrator.cli.decorators import OPTIONS
 from orchestrator.config import catalogue, yaml_file
 from orchestrator.config.report_formats import ReportFormat
-from orchestrator.config.run_configuration import Isolation
+from orchestrator.config.run_configuration import Configuration, Isolation
 from orchestrator.errors import ConfigError
 from protocol.cell import MemoryFormat, Mode, Precision, Workload
+from protocol.messages import Measurement
 from tests.fakes.configurations import DEFAULTS, options, resolved
 
 Write = Callable[[str | bytes], Path]
@@ -44,6 +45,12 @@ def test_the_defaults_file_names_every_key() -> None:
     """configs/default.yaml is the documentation of the file format, so no key is missing in it."""
     lines = {yaml_file.spell(key) for key in yaml_file.read(DEFAULTS).lines}
     assert {option.key for option in OPTIONS} - {""} <= lines
+
+
+def test_options_that_set_a_field_as_it_is_name_one() -> None:
+    """A wrong name would end the first run that gives the option."""
+    fields = {*Configuration.__struct_fields__, *(f"measurement.{name}" for name in Measurement.__struct_fields__)}
+    assert {option.sets for option in OPTIONS} - {""} <= fields
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_the_help_has_the_defaults_of_the_preset() -> None:
     assert DEFAULTS["batch_sizes"] == f"{said['batch_sizes']}; CPU devices: {on_cpus['batch_sizes']}"
     profile = catalogue.load().profiles["triage"]
     assert DEFAULTS["launches"].startswith(f"{profile.launches}, ")
-    assert DEFAULTS["load_window"] == f"{profile.load_window:g}"
+    assert DEFAULTS["load_window"] == f"{profile.load_s:g}"
 
 
 @pytest.mark.parametrize("command", ["quick", "triage"])

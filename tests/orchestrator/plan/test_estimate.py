@@ -15,7 +15,7 @@ from tests.fakes import ledgers
 from tests.fakes.configurations import configuration, cpu, gpu, shipped_catalogue
 from tests.fakes.runs import shipped
 
-QUICK = catalogue.load().profiles["quick"].measurement(iterations=None, warm_up_iterations=None)
+QUICK = catalogue.load().profiles["quick"].measurement()
 
 
 def total(asked: Configuration, *devices: Device) -> float:

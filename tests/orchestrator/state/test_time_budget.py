@@ -36,7 +36,7 @@ from tests.fakes.results import result
 from tests.fakes.runs import shipped
 from tests.fakes.steps import begun, ended, failure
 
-QUICK = catalogue.load().profiles["quick"].measurement(iterations=None, warm_up_iterations=None)
+QUICK = catalogue.load().profiles["quick"].measurement()
 ASKED = configuration(
     measurement=QUICK, workloads=(Workload.INFERENCE, Workload.TRAINING), batch_sizes=(1, 32), time_limit_s=60.0
 )

@@ -13,7 +13,7 @@ from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.kinds.burn_in import chapter
 from orchestrator.kinds.burn_in.kind import BURN_IN
-from orchestrator.kinds.burn_in.rate_checks import BESIDE, NOT_DECIDED
+from orchestrator.kinds.burn_in.rate_checks import BESIDE
 from orchestrator.report.as_text import to_text
 from orchestrator.report.chapters import overview
 from orchestrator.report.device_labels import label_of
@@ -261,8 +261,9 @@ def test_what_never_came_to_its_end_is_told_before_what_cannot_be_tested(unteste
 def test_what_has_no_verdict_is_apart_and_names_its_devices(untested: Report) -> None:
     """Rates that were measured are no part of what was not tested."""
     first, second = untested.burn_in.gpus
-    open_question = dict.fromkeys((BESIDE[Workload.SOAK], BESIDE[Workload.TRUTH]), f"{NOT_DECIDED}open")
-    night = replace(untested.burn_in, gpus=(first, replace(second, not_tested=UNTESTED | open_question)))
+    open_question = dict.fromkeys((BESIDE[Workload.SOAK], BESIDE[Workload.TRUTH]), "open")
+    undecided = replace(second, not_tested=UNTESTED | open_question, not_decided=tuple(open_question))
+    night = replace(untested.burn_in, gpus=(first, undecided))
     (line,) = chapter.not_decided(night, untested)
     assert [part for part in ("soak and truth", "cpu:1", "open") if part not in line] == []
     assert chapter.not_tested(night, untested) == chapter.not_tested(untested.burn_in, untested)

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from orchestrator.cli.decorators import OPTIONS
+from orchestrator.cli.gate import DEFAULTS
 from orchestrator.config.run_configuration import Configuration
 from orchestrator.errors import ConfigError
 from orchestrator.kinds.gate import planning, settings
@@ -84,6 +85,9 @@ def test_a_gate_measures_as_its_baseline_did() -> None:
     taken = {key: found.values[f"benchmark.{key}"] for key in ("iterations", "warmup", "isolation", "seed")}
     assert taken == {"iterations": 20, "warmup": 3, "isolation": "exec", "seed": 7}
     assert set(found.values) <= found.defaults
+    named = {option.name for option in OPTIONS if option.key in found.values}
+    assert {name for name in named if name} | {"launches"} == DEFAULTS.keys()
+    assert DEFAULTS["launches"].startswith(f"{planning.FIRST_ROUNDS}, ")
     adaptive = settings.of_baseline(sides.side(sides.cell(), stack={}), "main", 300.0, OPTIONS).settings
     assert "benchmark.iterations" not in adaptive.values
 

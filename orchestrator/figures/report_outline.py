@@ -1,0 +1,46 @@
+"""The few fields of a JSON report that `status` and `watch` read: reports of large runs are long."""
+
+import msgspec
+
+from orchestrator.figures.exit_code import RunVerdict
+from orchestrator.figures.report import CellCounts
+
+
+class MetadataOutline(msgspec.Struct, frozen=True, kw_only=True):
+    """Run id and sessions, which tell whether the report is outdated."""
+
+    run_id: str
+    segments: tuple[msgspec.Raw, ...]
+
+
+class SummaryOutline(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts of cells by status."""
+
+    cells: CellCounts
+
+
+class GpuOutline(msgspec.Struct, frozen=True, kw_only=True):
+    """Verdict of a burn-in on a device."""
+
+    gpu_uuid: str
+    verdict: str
+
+
+class BurnInOutline(msgspec.Struct, frozen=True, kw_only=True):
+    """Verdicts of a burn-in."""
+
+    gpus: tuple[GpuOutline, ...]
+
+
+class ReportOutline(msgspec.Struct, frozen=True, kw_only=True):
+    """A report without its results."""
+
+    metadata: MetadataOutline
+    summary: SummaryOutline
+    verdict: RunVerdict
+    burn_in: BurnInOutline | None = None
+
+    @property
+    def gpu_verdicts(self) -> dict[str, str]:
+        """Verdict of each device by UUID; empty for kinds of run that judge no device by its own cells."""
+        return {} if self.burn_in is None else {gpu.gpu_uuid: gpu.verdict for gpu in self.burn_in.gpus}
