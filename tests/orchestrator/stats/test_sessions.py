@@ -28,6 +28,7 @@ def test_the_spread_of_many_sessions_is_met() -> None:
     """Within a fifth from a hundred sessions; what launches scatter by is no part of it."""
     assert sessions.learned(runs(100, 0.01), PRIOR) == pytest.approx(0.01, rel=0.2)
     assert sessions.learned(runs(100, 0.0), PRIOR) < 0.001
+    assert sessions.learned(runs(100, 0.01, cells=1, launches=3, noise=0.03), PRIOR) == pytest.approx(0.01, rel=0.5)
 
 
 def test_three_sessions_move_the_prior_by_a_third() -> None:
