@@ -27,12 +27,10 @@ def learned(before: "Side", after: "Side", margins: "Margins", history_db: str |
             if connection is None:
                 return None
             for side in (after, before):
-                wanted = (
-                    Filter(gpu=side.devices[0].gpu_uuid, limit=sessions.MOST_SESSIONS) if side.devices else Filter()
-                )
+                wanted = Filter(gpu=side.devices[0].gpu_uuid) if side.devices else Filter()
                 lines = queries.lines(connection, wanted)
                 alike = [line for line in lines if sessions.same_stack(line.stack, side.stack)]
-                records = [queries.in_full(connection, line) for line in alike]
+                records = (queries.in_full(connection, line) for line in alike)
                 if (spread := sessions.spread(records, side, compared, margins)) is not None:
                     return spread
     except HistoryError as error:

@@ -1,6 +1,7 @@
 """Score a run against a baseline: geometric means of the rates' ratios over cells without a fault. Pure.
 
 A score compares machines, so another GPU model or power limit is allowed; `compare BASELINE REPORT` requires the same.
+Loading depends on disks and caches, so it is not averaged with the speed of a GPU.
 """
 
 import math
@@ -19,12 +20,14 @@ from orchestrator.config.naming import plural
 from orchestrator.errors import ConfigError
 from orchestrator.figures.comparisons import BaselineComparison
 from orchestrator.figures.keys import CellKey
+from protocol.cell import Workload
 
 DEFINITION: Final = (
     "overall score = 100 x the geometric mean, over {cells}, of the run's rate over the baseline's ({baseline}, "
     "{gpu}); 100 is as fast as the baseline"
 )
 NOT_THERE: Final = "not in the baseline"
+NOT_SCORED: Final = "loading is not part of a score"
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ def hold(run: Side, baseline: Side) -> Held:
     by_key: dict[CellKey, float] = {}
     excluded: dict[tuple[str, CellKey], str] = {}
     blind = {key for key, places in reference.items() if _unwatched(places)}
-    unknown = 0
+    unknown = unscored = 0
     for key, places in pairing.by_key(run).items():
         ratios: dict[str, float] = {}
         for place in places:
@@ -63,11 +66,14 @@ def hold(run: Side, baseline: Side) -> Held:
             else:
                 ratios[place.device.gpu_uuid] = _rate([place]) / _rate(partners)
         by_device |= {(uuid, key): ratio for uuid, ratio in ratios.items()}
-        if ratios:
+        if key.phase is Workload.LOAD:
+            unscored += len(ratios)
+        elif ratios:
             by_key[key] = median(ratios.values())
             unknown += key in blind or _unwatched(place for place in places if place.device.gpu_uuid in ratios)
     note = _note(run, baseline, unknown, len(by_key))
-    comparison = _comparison(baseline, by_key, Counter(excluded.values()), note)
+    not_scored = Counter(excluded.values()) + Counter({NOT_SCORED: unscored})
+    comparison = _comparison(baseline, by_key, not_scored, note)
     return Held(comparison, by_device, frozenset(blind), excluded)
 
 

@@ -20,17 +20,22 @@ _Place = tuple[str, CellKey]
 def spread(records: Iterable[RunRecord], side: Side, others: frozenset[str], margins: Margins) -> SessionSpread | None:
     """Return the spread between sessions in those recorded runs that have the cells and the stack of `side`.
 
-    others: ids of runs to ignore. margins: supplies what cannot be learned. None with fewer than three such runs.
+    records: newest first. Of each day the newest run counts, because runs of one day are often one session. others:
+    ids of runs to ignore. margins: supplies what cannot be learned. None if there are fewer than three such runs.
     """
     host = {place: cell_facts.measures_host(one, one) for place, one in pairing.places(side).items() if one.cell.values}
-    found = [
-        {(cell.gpu_uuid, cell.key): _rates(cell) for cell in one.cells if cell.launches and not cell.doubt}
-        for one in records
-        if not one.run.tainted
-        and one.run.run_id not in others
-        and same_stack(one.run.stack, side.stack)
-        and {(cell.gpu_uuid, cell.key) for cell in one.cells if cell.launches} == host.keys()
-    ]
+    of_days: dict[str, Mapping[_Place, tuple[float, ...]]] = {}
+    for one in records:
+        day = one.run.test_date.partition("T")[0]
+        if day in of_days or one.run.tainted or one.run.run_id in others:
+            continue
+        same_cells = {(cell.gpu_uuid, cell.key) for cell in one.cells if cell.launches} == host.keys()
+        rates = {(cell.gpu_uuid, cell.key): _rates(cell) for cell in one.cells if cell.launches and not cell.doubt}
+        if rates and same_cells and same_stack(one.run.stack, side.stack):
+            of_days[day] = rates
+        if len(of_days) == MOST_SESSIONS:
+            break
+    found = list(of_days.values())
     session = margins.runs.session
     device = sessions.learned(_of_class(found, host, measures_host=False), session.device.share)
     of_host = sessions.learned(_of_class(found, host, measures_host=True), session.host.share)

@@ -16,17 +16,33 @@ _Cell = TypeVar("_Cell")
 def learned(sessions: Sequence[Mapping[_Cell, Sequence[float]]], prior: float) -> float | None:
     """Return the standard deviation of log rates between sessions, without that of launches.
 
-    None for fewer than three sessions, or without a common cell. sessions: rates of the launches by cell, above zero.
+    None for fewer than three sessions with common cells. sessions: rates of the launches by cell, above zero.
     prior: the deviation to assume without sessions, towards which the result is drawn.
     """
-    cells = set.intersection(*(set(one) for one in sessions)) if sessions else set()
-    if len(sessions) < LEAST_SESSIONS or not cells:
+    sessions, cells = _alike(sessions)
+    if len(sessions) < LEAST_SESSIONS:
         return None
     logs = {cell: [[math.log(rate) for rate in one[cell]] for one in sessions] for cell in cells}
     levels = [fmean([fmean(sides[index]) for sides in logs.values()]) for index in range(len(sessions))]
     of_launches = math.fsum(_of_mean(sides) for sides in logs.values()) / len(cells) ** 2
     found, degrees = max(variance(levels) - of_launches, 0.0), len(sessions) - 1
     return math.sqrt((_PRIOR_DEGREES * prior**2 + degrees * found) / (_PRIOR_DEGREES + degrees))
+
+
+def _alike(
+    sessions: Sequence[Mapping[_Cell, Sequence[float]]],
+) -> tuple[list[Mapping[_Cell, Sequence[float]]], set[_Cell]]:
+    """Return sessions that share at least half of all cells, and these cells. Those with the most cells come first.
+
+    A session without most of its cells (all were throttled) would leave no cell to compare the others by.
+    """
+    cells = set[_Cell]().union(*sessions)
+    least, found = len(cells) / 2, list[Mapping[_Cell, Sequence[float]]]()
+    for one in sorted(sessions, key=len, reverse=True):
+        if len(common := cells & one.keys()) >= least and common:
+            cells = common
+            found.append(one)
+    return found, cells
 
 
 def _of_mean(sides: Sequence[Sequence[float]]) -> float:

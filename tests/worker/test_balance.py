@@ -38,7 +38,7 @@ class Layer(NamedTuple):
 
 
 def layers(name: str, size: int, dtype: torch.dtype) -> list[Layer]:
-    """Every innermost layer of a model that serves a random input, and its output."""
+    """Every layer of a model that serves a random input, and its output: innermost ones, and those with own weights."""
     spec = SHIPPED[name]
     family = registry.family(spec)
     torch.manual_seed(1)
@@ -55,9 +55,9 @@ def layers(name: str, size: int, dtype: torch.dtype) -> list[Layer]:
 
         return hook
 
-    for layer, innermost in module.named_modules():
-        if not [*innermost.children()]:
-            innermost.register_forward_hook(note(layer))
+    for layer, part in module.named_modules():
+        if not [*part.children()] or [*part.parameters(recurse=False)]:
+            part.register_forward_hook(note(layer))
     batch = family.batch(spec, Feed(batch_size=1, input_size=size, device=CPU, dtype=dtype, seed=1))
     with torch.inference_mode():
         output = family.forward(module, batch)

@@ -94,7 +94,9 @@ def test_launch_bound_is_unknown_where_steps_wait(waits: bool, bound: bool | Non
         ahead_of_device = True
 
     work = Work({"forward": spin(0.2)}, waits=waits)
-    assert measure.measured(work, AheadClock(), QUICK, Listener().stage, iteration_ms=0.2).launch_bound is bound
+    found = measure.measured(work, AheadClock(), QUICK, Listener().stage, iteration_ms=0.2)
+    assert found.launch_bound is bound
+    assert (found.host_share is None) == waits
 
 
 @pytest.mark.parametrize("asked", [1, 7, 40])

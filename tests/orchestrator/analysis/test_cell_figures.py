@@ -321,9 +321,12 @@ def test_a_host_that_is_nearly_the_limit_counts_as_launch_bound(tmp_path: Path, 
 
 
 @pytest.mark.parametrize(
-    ("change", "bound", "unsettled"), [(0.02, False, True), (0.0, False, False), (0.02, True, False)]
+    ("change", "bound", "share", "unsettled"),
+    [(0.02, False, 0.5, True), (0.0, False, 0.5, False), (0.02, True, 0.5, False), (0.02, False, 0.9, False)],
 )
-def test_times_that_still_change_are_unsettled(tmp_path: Path, change: float, bound: bool, unsettled: bool) -> None:
+def test_times_that_still_change_are_unsettled(
+    tmp_path: Path, change: float, bound: bool, share: float, unsettled: bool
+) -> None:
     """From the warm-up to the end; where the host decides, they say nothing about the GPU's clock."""
     run = FakeRun(tmp_path, batch_sizes=(1,))
     times = [10 * (1 + change * place / 600) for place in range(600)]
@@ -336,7 +339,7 @@ def test_times_that_still_change_are_unsettled(tmp_path: Path, change: float, bo
         settled_blocks=10,
     )
     series = {name: floats.pack(times[200:]) for name in result(run.cell(batch_size=1)).series}
-    metric = metric_of(tmp_path / "one", warm_up=warm_up, launch_bound=bound, series=series)
+    metric = metric_of(tmp_path / "one", warm_up=warm_up, launch_bound=bound, host_share=share, series=series)
     assert metric.steady_state == ("none" if unsettled else "reached")
     assert metric.unsettled_percent == (pytest.approx(2.0, abs=0.2) if unsettled else None)
 

@@ -128,6 +128,16 @@ def test_a_score_takes_all_gpus_of_a_baseline_also_where_one_is_the_same_board()
     assert found.comparison.overall_score == pytest.approx(50)
 
 
+def test_a_score_never_averages_loading_with_training() -> None:
+    """A load of ten times as long says something of a disk, and nothing of the speed of the GPU."""
+    before = baseline(on(2, "a", phase=Workload.TRAINING), on(2, "a", 10.0, phase=Workload.LOAD), devices=boards(2))
+    after = side(on(2, "a", 110.0, phase=Workload.TRAINING), on(2, "a", 100.0, phase=Workload.LOAD), devices=boards(2))
+    found = baselines.hold(after, before).comparison
+    assert (found.overall_score, found.cells) == (pytest.approx(110), 1)
+    assert found.improvement_percent["a_throughput"] == pytest.approx(10)
+    assert found.not_comparable == {baselines.NOT_SCORED: 1}
+
+
 def test_what_one_gpu_of_a_baseline_was_is_no_doubt_where_another_one_compares() -> None:
     """Of a GPU with another power limit nothing is taken; where there is no other one, the fact is named."""
     slower = replace(device(3), power_limit_w=500.0)

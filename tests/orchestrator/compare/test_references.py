@@ -83,10 +83,11 @@ def test_a_score_compares_other_gpus(tmp_path: Path) -> None:
 def test_several_gpus_are_taken_together_by_their_median() -> None:
     """On both sides; a time counts as its inverse."""
     two = (device(0), device(1), device(2))
-    loads = [cell("a", ms, phase=Workload.LOAD, gpu_uuid=f"GPU-{at}") for at, ms in enumerate((10.0, 20.0, 400.0))]
-    found = baselines.hold(side(*loads, devices=two), side(cell("a", 40.0, phase=Workload.LOAD)))
+    timed = {"phase": Workload.OPERATOR, "metric": "time_ms"}
+    times = [cell("a", ms, gpu_uuid=f"GPU-{at}", **timed) for at, ms in enumerate((10.0, 20.0, 400.0))]
+    found = baselines.hold(side(*times, devices=two), side(cell("a", 40.0, **timed)))
     assert found.comparison.overall_score == pytest.approx(200)
-    key = loads[0].key
+    key = times[0].key
     assert found.by_device == {
         ("GPU-0", key): pytest.approx(4),
         ("GPU-1", key): pytest.approx(2),

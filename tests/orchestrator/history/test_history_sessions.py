@@ -1,5 +1,7 @@
 """history/sessions.py: which earlier runs say how far sessions lie apart."""
 
+from datetime import date, timedelta
+
 import pytest
 
 from orchestrator.compare.run_figures import Side
@@ -40,6 +42,34 @@ def test_earlier_runs_of_the_same_cells_and_stack_are_learned_from() -> None:
 def test_other_runs_say_nothing(changes: dict[str, object]) -> None:
     """Another stack, injected faults, a throttled cell, another GPU."""
     assert sessions.spread(earlier(100.0, 103.0, 97.0, 100.0, **changes), like(), frozenset(), MARGINS) is None
+
+
+def test_one_throttled_run_does_not_stop_the_learning() -> None:
+    """It is no session of the others."""
+    throttled = record(9, 50.0, doubt="throttled")
+    good = earlier(100.0, 103.0, 97.0, 100.0)
+    assert sessions.spread([throttled, *good], like(), frozenset(), MARGINS) == sessions.spread(
+        good, like(), frozenset(), MARGINS
+    )
+
+
+def test_the_newest_runs_count_of_those_that_are_alike() -> None:
+    """Many later runs of other cells do not displace them, nor do they count among those that are learned from."""
+    others = [record(9, 1.0, gpu_uuid="GPU-1")] * (2 * sessions.MOST_SESSIONS)
+    days = (date(2026, 3, 1) - timedelta(days=number) for number in range(sessions.MOST_SESSIONS + 6))
+    alike = [record(1, test_date=f"{day}T21:30:00Z") for day in days]
+    found = sessions.spread([*others, *alike], like(), frozenset(), MARGINS)
+    assert found.runs == sessions.MOST_SESSIONS
+
+
+def test_runs_of_one_day_are_one_session() -> None:
+    """They agree because nothing was booted between them; the newest counts."""
+    of_one_day = [record(5, 100.0, test_date=f"2026-04-05T{hour:02}:00:00Z") for hour in range(20)]
+    assert sessions.spread(of_one_day, like(), frozenset(), MARGINS) is None
+    days = earlier(103.0, 97.0, 100.0)
+    found = sessions.spread([*of_one_day, *days], like(), frozenset(), MARGINS)
+    assert found == sessions.spread([of_one_day[0], *days], like(), frozenset(), MARGINS)
+    assert found.runs == 4
 
 
 def test_the_runs_that_are_compared_are_no_earlier_ones() -> None:

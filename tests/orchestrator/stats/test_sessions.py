@@ -28,6 +28,7 @@ def test_the_spread_of_many_sessions_is_met() -> None:
     """Within a fifth from a hundred sessions; what launches scatter by is no part of it."""
     assert sessions.learned(runs(100, 0.01), PRIOR) == pytest.approx(0.01, rel=0.2)
     assert sessions.learned(runs(100, 0.0), PRIOR) < 0.001
+    assert sessions.learned(runs(100, 0.01, cells=1, launches=3, noise=0.03), PRIOR) == pytest.approx(0.01, rel=0.5)
 
 
 def test_three_sessions_move_the_prior_by_a_third() -> None:
@@ -41,3 +42,13 @@ def test_fewer_than_three_sessions_or_cells_of_their_own_say_nothing() -> None:
     assert sessions.learned(runs(2, 0.01), PRIOR) is None
     assert sessions.learned([{"a": [1.0]}, {"b": [1.0]}, {"a": [1.0]}], PRIOR) is None
     assert sessions.learned([], PRIOR) is None
+
+
+def test_a_session_without_its_cells_does_not_hide_the_others() -> None:
+    """All cells of one were throttled, and each other one lacks a cell: the rest says how far they lie apart."""
+    found = runs(12, 0.01, noise=0.0001)
+    whole = sessions.learned(found, PRIOR)
+    assert sessions.learned([*found[:6], {}, *found[6:]], PRIOR) == whole
+    for at, one in enumerate(found):
+        del one[f"cell {at % 6}"]
+    assert sessions.learned(found, PRIOR) == pytest.approx(whole, rel=0.05)
