@@ -12,7 +12,7 @@ from orchestrator.figures.cells import ProbeMetrics
 from orchestrator.figures.parts import SHARE_IN_DOUBT, Plausibility
 from protocol.result import COUNTED_WITHIN_MS, SteadyState
 
-NOT_COUNTED: Final = "operations were not counted: torch's counter does not see every kernel of this model, or failed"
+NOT_COUNTED: Final = "operations were not counted: torch's counter failed, or does not see every kernel of this model"
 TOO_LONG: Final = (
     "operations were not counted: that takes one more iteration, which is not run if one takes more than "
     f"{COUNTED_WITHIN_MS / 1000:g} s"

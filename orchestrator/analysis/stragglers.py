@@ -147,8 +147,8 @@ def _why_not(
         others = [other for other in group if other.uuid not in comparable]
         without = ", ".join(f"{other.label} ({_obstacle(other, fullest, missing)})" for other in others)
         return (
-            f"only {len(comparable)} of {len(group)} identical GPUs {have} comparable results, and a verdict needs "
-            f"{LEAST_GPUS}. Not comparable: {without}"
+            f"only {len(comparable)} of {len(group)} identical GPUs {have} results to compare with, and a verdict "
+            f"needs {LEAST_GPUS}. Excluded: {without}"
         )
     return "one launch of each cell: no verdict. Measure again with --launches 3"
 

@@ -169,4 +169,4 @@ def _working(results: Sequence[ModelResult]) -> Iterator[Measured]:
 
 def _unfinished(archive: Archive, attempt: Attempt) -> str:
     running = archive.finished is None and attempt.segment == archive.segments[-1]
-    return "no end was recorded: interrupted" + (", or still running" if running else "")
+    return f"the journal has no end of this launch: it was interrupted{', or still runs' if running else ''}"

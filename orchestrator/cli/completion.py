@@ -19,7 +19,7 @@ Examples:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(context: click.Context, shell: str) -> None:
-    """Print the script with which SHELL completes this command."""
+    """Print a script that makes SHELL complete commands and options of gpubench."""
     from click.shell_completion import get_completion_class
 
     root = context.find_root()

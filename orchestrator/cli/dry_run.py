@@ -54,7 +54,7 @@ def describe(
 def _totals(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Iterable[str]:
     if configuration.burn_in is not None:
         lasts = written(configuration.burn_in.duration_s)
-        yield f"It ends within {lasts}, reports included. Cells without time are dropped."
+        yield f"It ends within {lasts}, reports included. Cells for which no time is left are dropped."
         return
     total = estimate.about(estimate.total_s(plan, configuration, devices))
     yield f"{plural(len(plan.cells), 'cell')}, {plural(plan.launches, 'launch', 'launches')}, {total} in all."
@@ -67,7 +67,11 @@ def _totals(plan: Plan, configuration: Configuration, devices: Sequence[Device])
     budget = Budget(configuration, devices, limit_s, began=0.0)
     fitting = [slot for device in devices for slot in budget.forecast(plan, device)]
     all_fit = len(fitting) >= plan.launches
-    enough = "all of them, as estimated" if all_fit else f"about {len(fitting)} launches; the rest is dropped"
+    enough = (
+        f"all {plan.launches} launches, as estimated"
+        if all_fit
+        else f"about {len(fitting)} launches; the rest is dropped"
+    )
     yield f"{configuration.preset or 'It'} ends within {limit_s:g} s, enough for {enough}."
     yield from _folded(_without_time(plan, {cell for cell, _ in fitting}))
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 EXAMPLES: Final = """\b
 Examples:
-  {command}                what is done about each kind
+  {command}                how each kind is handled
   {command} out of memory  one kind, and what helps
   {command} 79             an Xid
   {command} @last          why the newest run failed
@@ -23,7 +23,7 @@ Examples:
 
 
 @click.command(
-    "explain", cls=Command, short_help="What is done about failures, or what went wrong in a run.", epilog=EXAMPLES
+    "explain", cls=Command, short_help="How failures are handled, or what went wrong in a run.", epilog=EXAMPLES
 )
 @click.argument("words", metavar="[WHAT]", nargs=-1)
 def command(*, words: tuple[str, ...]) -> None:

@@ -67,7 +67,7 @@ _SINCE: Final = click.option("--since", metavar="DATE", help="Runs that began th
 @_GPU
 @click.option("--model", metavar="NAME", shell_complete=_MODELS, help="Runs that measured this model or probe.")
 @_SINCE
-@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="So many runs at most. [default: all]")
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Show at most N runs. [default: all]")
 @click.option(
     "--verdict",
     metavar="WORD",

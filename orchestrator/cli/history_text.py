@@ -91,7 +91,7 @@ def _trend(trend: Trend, *, ascii_only: bool) -> Iterator[str]:
     counted_runs = [point for point in measured if not point.excluded] or measured
     values = [point.value for point in counted_runs if point.value is not None]
     longest = max(values)
-    beyond = ", an arrow beyond" if any((point.value or 0.0) > longest for point in measured) else ""
+    beyond = " (an arrow: the value is larger)" if any((point.value or 0.0) > longest for point in measured) else ""
     for point in trend.points:
         shown = "-" if point.value is None else wording.figure(point.value)
         bar = _bar((point.value or 0.0) / (longest or 1.0), ascii_only=ascii_only)

@@ -36,7 +36,7 @@ Memory: GPU memory in GB, about what training at batch 32 takes."""
 )
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(*, kind: str | None, as_json: bool) -> None:
-    """Show the models, and the probes, which measure the device itself."""
+    """Show the models and the probes of the device."""
     from orchestrator.config import catalogue
     from orchestrator.config.yaml_schema import require_known
 
@@ -74,8 +74,10 @@ def _range(sizes: "Sizes") -> str:
         return "nothing else"
     if sizes.only:
         return ", ".join(map(str, sizes.only))
-    reach = f"{sizes.smallest} up" if sizes.largest is None else f"{sizes.smallest} to {sizes.largest}"
-    return reach if sizes.step == 1 else f"{reach} by {sizes.step}"
+    if sizes.step == 1:
+        return f"{sizes.smallest} or more" if sizes.largest is None else f"{sizes.smallest} to {sizes.largest}"
+    last = "" if sizes.largest is None else f", {sizes.largest}"
+    return f"{sizes.smallest}, {sizes.smallest + sizes.step}, ...{last}"
 
 
 def _entry(model: "ModelSpec") -> dict[str, object]:

@@ -69,7 +69,7 @@ class OpsParams(RunParams):
 def command(context: click.Context, /, **params: Unpack[OpsParams]) -> None:
     """Measure operators in several implementations, each verified against a reference in fp64.
 
-    Ends with 1 where a result is wrong: it is reported as WRONG and has no speed.
+    Exit code 1 if a result is wrong: it is reported as WRONG and has no speed.
     """
     from orchestrator.cli.preparation import Requested, configure, execute, read_references
     from orchestrator.config import operator_runs, own_code

@@ -35,7 +35,7 @@ Examples:
 @click.argument("run", type=click.Path())
 @RUNS_FOLDER
 @run_option("output", "in the folder of the run; while the run goes on, as text on standard output")
-@run_option("format", "by the suffix of --output, else json; without --output what the run has written")
+@run_option("format", "by the suffix of --output, else json; without --output the formats that the run wrote")
 @add_options((*SHOWN, *COMPARISON, *HISTORY))
 @click.pass_context
 def command(
@@ -56,17 +56,17 @@ def command(
     """Make the reports of RUN again from its results.
 
     RUN is the folder of a run, its id or a unique beginning of it, or @last, @last~1 and so on: the newest runs. It may
-    also be a report.json of any version of gpubench without its run. That is rendered as it is: its answer on standard
-    output (--full: all of it, as text), or into -o.
+    also be a report.json of any version of gpubench without its run. gpubench renders such a report as it is: it prints
+    the answer (--full: the whole text), or writes it into the file of -o.
 
     The run may still be running, or have died. Then the report says so, and its verdict is INCOMPLETE unless the
     hardware failed. The report only reads the run's journal and results. While the run works, nothing is written into
     its folder: without -o, the report is printed.
 
     Exit code 0: the reports are made, whatever the verdict of the run. Exit code 4: results of the run are missing or
-    damaged. With --thresholds the exit code is that of the report: 1 for a missed threshold, 4 if one has no figure to
-    compare or the run is incomplete, 3 for the hardware. --thresholds, --compare-baseline and --price apply to the
-    reports made now. Those given to `run` are kept with the run.
+    damaged. With --thresholds the exit code is that of the report: 1 if a threshold is missed, 3 if the hardware
+    failed, 4 if a threshold could not be judged or the run is incomplete. --thresholds, --compare-baseline and --price
+    apply to the reports made now. Those given to `run` are kept with the run.
 
     Reports in the run's folder are recorded in the history. With -o this needs --history-db or --history.
     """

@@ -49,7 +49,7 @@ def _names() -> list[str]:
 def command(context: click.Context, /, **params: Unpack[StudyParams]) -> None:
     """Measure a study: a grid of operations, implementations, sizes and precisions, a process for each cell.
 
-    STUDY is `conv`, `attention`, or a YAML file of yours (docs/studies.md). Ends with 1 where a result is wrong.
+    STUDY is `conv`, `attention`, or a YAML file of yours (docs/studies.md). Exit code 1 if a result is wrong.
     """
     from orchestrator.cli.preparation import Requested, configure, execute, read_references
     from orchestrator.config import operator_runs, own_code

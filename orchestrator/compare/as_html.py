@@ -117,7 +117,7 @@ def _card_of_run(comparison: Comparison) -> Card:
 
 def _mean(mean: Mean) -> tuple[str, str]:
     between = f"{wording.interval(mean)} (95%), " if wording.interval(mean) else ""
-    verdict = f"together {mean.verdict}; " if mean.verdict else ""
+    verdict = f"{mean.verdict} as a whole; " if mean.verdict else ""
     return wording.change(mean), f"{verdict}{between}over {plural(mean.cells, 'cell')}; above 0% is faster"
 
 

@@ -108,7 +108,8 @@ def advice(place: Place) -> str:
     if found is None:
         return ""
     remedy = STEADIER if found.judged and _varies(place) else found.remedy
-    return ": ".join(filter(None, (_fault_words(found, (place,)), remedy)))
+    words = _fault_words(found, (place,))
+    return f"{words} ({remedy})" if remedy else words
 
 
 def _varies(place: Place) -> bool:

@@ -98,7 +98,8 @@ def compared_cells(comparison: Comparison, without: Collection[ChangeVerdict], *
     rows = [(name(cell), wording.change(cell), wording.interval(cell), str(cell.verdict)) for cell in shown]
     columns = (*texts("Cell"), *numbers("Change", "95% interval"), *texts("Verdict"))
     margins = dict.fromkeys(sorted(cell.margin_percent for cell in shown if cell.margin_percent is not None))
-    legend = f"{wording.LEGEND} Margin: {', '.join(f'{margin:.3g}%' for margin in margins)}."
+    by = ", by the kind of cell" if len(margins) > 1 else ""
+    legend = f"{wording.LEGEND} Margin: {' or '.join(f'{margin:.3g}%' for margin in margins)}{by}."
     remarks = (
         *comparison.notes,  # of the margin: few, and never cut off
         *wording.new(comparison),

@@ -182,19 +182,21 @@ _COUNTS: Final = {
 def causes(results: Sequence[ThresholdResult]) -> Iterator[Cause]:
     """Yield causes of the exit code: missed thresholds, and thresholds without a figure to compare."""
     for status, (kind, words) in _COUNTS.items():
-        names = [result.threshold for result in results if result.status is status]
-        if names:
-            different = list(dict.fromkeys(names))
-            more = f" and {len(different) - 3} more" if len(different) > 3 else ""
-            text = f"{plural(len(names), 'threshold')} {words}: {', '.join(different[:3])}{more}"
-            yield Cause(kind=kind, text=". ".join((text, *_whys(results, status))))
+        found = [result for result in results if result.status is status]
+        if found:
+            names = list(dict.fromkeys(f'"{result.threshold}"' for result in found))
+            cells = len({result.cell for result in found} - {None})
+            of = f" in {plural(cells, 'cell')}" if cells else ""
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            text = f"{plural(len(names), 'threshold')} {words}{of}: {', '.join(names[:3])}{more}"
+            yield Cause(kind=kind, text=f"{text}{_whys(found)}")
 
 
-def _whys(results: Sequence[ThresholdResult], status: Met) -> Iterator[str]:
-    notes = list(dict.fromkeys(result.note for result in results if result.status is status and result.actual is None))
-    yield from (f"{note[:1].upper()}{note[1:]}" for note in notes[:2])
-    if len(notes) > 2:
-        yield f"The tables of the thresholds have {plural(len(notes) - 2, 'more reason')}"
+def _whys(results: Sequence[ThresholdResult]) -> str:
+    notes = list(dict.fromkeys(result.note for result in results if result.actual is None))
+    more = [f"{len(notes) - 2} more in the tables of the thresholds"] if len(notes) > 2 else []
+    reasons = "; ".join((*notes[:2], *more))
+    return f". {'Reasons' if len(notes) > 1 else 'Reason'}: {reasons}" if notes else ""
 
 
 def _why_not(threshold: Threshold, cell: Cell) -> str:

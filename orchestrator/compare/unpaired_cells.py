@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from orchestrator.compare import pairing
 from orchestrator.compare.cell_facts import Place
 from orchestrator.compare.run_figures import Side
+from orchestrator.config.yaml_schema import listed
 from orchestrator.figures.keys import CellKey
 from protocol.cell import Mode
 
@@ -47,5 +48,6 @@ class Other:
         """Return where the other run measured a cell without a partner, as text; "" if on no GPU of this model."""
         known, key = self._labels.get(place.device.gpu_name, {}), place.cell.key
         if labels := known.get(key):
-            return f"measured in {self._side} on {', '.join(labels)}"
-        return other_mode(key, known, self._own, self._side, wanted=None if self._is_first else key.mode)
+            return f"{self._side} measured such a cell only on {listed(labels, 'and')}"
+        mode = other_mode(key, known, self._own, self._side, wanted=None if self._is_first else key.mode)
+        return f"the mode is {mode}" if mode else ""

@@ -66,7 +66,7 @@ def verdicts(comparisons: Sequence[Comparison]) -> str:
     slower = [
         mean.phase for comparison in comparisons for mean in comparison.means if mean.verdict is ChangeVerdict.SLOWER
     ]
-    together = [] if counts[ChangeVerdict.SLOWER] else [f"all {phase} cells together SLOWER" for phase in slower]
+    together = [] if counts[ChangeVerdict.SLOWER] else [f"{phase} SLOWER as a whole" for phase in slower]
     return ", ".join((*together, *(f"{count} {word}" for word, count in counts.items() if count))) or NOTHING
 
 
@@ -76,9 +76,9 @@ def means(comparison: Comparison) -> str:
 
 
 def mean(of_phase: Mean) -> str:
-    """Return "training -5.0% (-5.9% to -4.2%) over 3 cells, together SLOWER"."""
+    """Return "training -5.0% (-5.9% to -4.2%) over 3 cells: SLOWER as a whole"."""
     between = f" ({interval(of_phase)})" if interval(of_phase) else ""
-    verdict = f", together {of_phase.verdict}" if of_phase.verdict else ""
+    verdict = f": {of_phase.verdict} as a whole" if of_phase.verdict else ""
     return f"{of_phase.phase} {change(of_phase)}{between} over {plural(of_phase.cells, 'cell')}{verdict}"
 
 
@@ -226,7 +226,7 @@ def _alone(comparison: Comparison, cells: Sequence[LoneCell], side: str, most: i
         reasons.setdefault(cell.why, []).append(cell)
     for why, alike in reasons.items():
         have, were = ("has", "was") if len(alike) == 1 else ("have", "were")
-        words = f"{have} no partner: {why}" if why else f"{were} not measured in the other run"
+        words = f"{have} no partner, because {why}" if why else f"{were} not measured in the other run"
         more = f" and {len(alike) - most} more" if len(alike) > most else ""
         names = ", ".join(name(cell) for cell in alike[:most])
         yield f"{plural(len(alike), 'cell')} of {side} {words}: {names}{more}"

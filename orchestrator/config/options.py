@@ -220,7 +220,7 @@ MEASUREMENT: Final = (
         "--compile-shapes SIZES",
         "benchmark.compile_shapes",
         Kind.NUMBERS,
-        "Sizes that compiled inference meets at random.",
+        "Input sizes of compiled inference, in random order.",
         needs=Need.COMPILED_INFERENCE,
     ),
     Option(
@@ -261,7 +261,7 @@ MEASUREMENT: Final = (
         "output.format",
         Kind.WORDS,
         f"{', '.join(ReportFormat)}.",
-        default="as -o ends",
+        default="by the suffix of -o",
         choices=lambda: ReportFormat,
     ),
     Option(
@@ -370,7 +370,7 @@ MEASUREMENT: Final = (
         "--require SIGNALS",
         "health.require",
         Kind.WORDS,
-        "Health signals that must be readable: xid,ecc.",
+        "Health signals that must be readable, such as xid,ecc.",
         needs=Need.WHOLE_GPUS,
         choices=choices.health_signals,
     ),
@@ -388,7 +388,7 @@ COMPARISON: Final = (
         "--thresholds FILE",
         "compare.thresholds",
         Kind.FILE,
-        "Limits in YAML; a missed one ends with 1.",
+        "Limits in YAML; exit code 1 if one is missed.",
     ),
     Option(
         "--price PRICE",

@@ -104,7 +104,8 @@ def parse(data: bytes, name: str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}, line {mark.line + 1}" if mark else name
-        raise ConfigError(f"{where}: not valid YAML: {error.problem or error.context}") from None
+        problem = ", ".join(filter(None, (error.context, error.problem)))
+        raise ConfigError(f"{where}: not valid YAML: {problem}") from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{name}: not valid YAML: {str(error).splitlines()[0]}") from None
     except RecursionError:

@@ -148,8 +148,8 @@ def _cell(key: CellKey, gpu_uuid: str) -> str:
 def _report(data: bytes, version: _Version, name: str) -> Report:
     if version is None:
         raise ConfigError(
-            f"{name}: not a report of gpubench: it has no schema_version. Measure that GPU again: "
-            "`gpubench-orchestrate run -o report.json` writes a report, also to compare with"
+            f"{name}: not a report of gpubench: it has no schema_version. To get a report, measure: "
+            "`gpubench-orchestrate run -o report.json`"
         )
     if version == SCHEMA_VERSION:
         return decode(data, Report, name)

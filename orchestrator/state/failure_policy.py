@@ -349,7 +349,10 @@ POLICY: Final[dict[Category, Rule]] = {
         reaction=Reaction.RETRY,
         retries=3,
         why="the launch did not start",
-        seen=("the process that forks launches ended, or was ended because it did not answer, during this fork"),
+        seen=(
+            "during this fork, the zygote (the process that forks launches) died, or was killed because it did not "
+            "answer"
+        ),
         advice=(
             "Read zygote.log in the run's folder. If the process was killed, check the memory of the host. If it did "
             "not answer, find what stopped it (state T: SIGSTOP) or held it in the kernel (state D)."

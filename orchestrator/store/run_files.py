@@ -110,6 +110,6 @@ def require_one_run(stored: StoredRun, header: Header, paths: RunPaths) -> None:
         raise RunFolderError(f"{paths.folder}: {_of_another_version(header.tool_version)}.")
     raise RunFolderError(
         f"{paths.folder}: run.yaml, plan.json and journal.gpj do not belong together (one was changed, files of two "
-        f"runs were mixed, or another state of gpubench {header.tool_version} wrote them). Restore the run.yaml "
+        f"runs were mixed, or another build of gpubench {header.tool_version} wrote them). Restore the run.yaml "
         "and the plan.json that were written with this journal, or use the gpubench that wrote it."
     )

@@ -196,7 +196,8 @@ def broken(*_: Any) -> None:
     raise RuntimeError("no compiler")
 
 
-OTHER = "stock operators (Triton: another digest)"
+STOCK = "torch's own operators"
+OTHER = f"{STOCK} (Triton: another digest)"
 
 
 @pytest.mark.parametrize(
@@ -206,7 +207,7 @@ OTHER = "stock operators (Triton: another digest)"
         (without_the_last_row, OTHER),
         (without_signs, OTHER),
         (by_rote(), OTHER),
-        (broken, "stock operators (Triton: RuntimeError)"),
+        (broken, f"{STOCK} (Triton: RuntimeError)"),
     ],
 )
 def test_wrong_kernel_is_not_used(monkeypatch: pytest.MonkeyPatch, add: Callable[..., None], method: str) -> None:

@@ -43,7 +43,7 @@ def run(assign: Assign, stage: Stage, isolation: str, prepare: Prepare, pause: S
         work = slowed(WatchedWork({"iteration": watch.step}, watch=watch, prepare=pause), assign)
         measurements = common.warm_up_and_measure(work, assign, stage, device, clock)
         watch.end()
-    method = f"{made.method}, {100 * share:.1f} % of the time"
+    method = f"{made.method}, which takes {100 * share:.1f} % of the time"
     return Result(
         **common.fields(
             measurements, common.holding((*made.tensors(), *watch.outputs)), assign, stage, isolation=isolation, items=1

@@ -42,7 +42,7 @@ class Digester:
         self._rows = seeded.odd(seed, _ROWS, rows, like.device).to(torch.int32)
         self._columns = seeded.odd(seed, _COLUMNS, columns, like.device)
         self._add: Add = add_stock
-        self.method = "stock operators"
+        self.method = "torch's own operators"
         if like.is_cuda and not stock:
             self._try_triton(like, seed)
 
@@ -66,7 +66,7 @@ class Digester:
             reason = type(error).__name__
         if reason:
             self._add = add_stock
-        self.method = f"stock operators (Triton: {reason})" if reason else "Triton, in one pass"
+        self.method = f"torch's own operators (Triton: {reason})" if reason else "Triton, in one pass"
 
     def _is_as_stock(self, like: torch.Tensor, seed: int) -> bool:
         output, stock = torch.empty_like(like), Digester(like, seed, stock=True)

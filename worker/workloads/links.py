@@ -135,7 +135,7 @@ class LinksTest:
         """Return the result of the verification. Its `checks` count compared transfers. key_: verify.key.key."""
         return Verification(
             key=key_,
-            method=f"every word of every transfer is compared; {self._gang.describe()}",
+            method=f"every word of every transfer is compared; transfers by {self._gang.describe()}",
             checks=self._checks,
             verified_bytes=self._verified_bytes,
             mismatches=self._kept.count,

@@ -14,7 +14,7 @@ class XidKind(enum.StrEnum):
     MACHINE = "the GPU was lost"
     LINK = "fault of NVLink"
     FOLLOWS = "follows another error"
-    SUSPECT = "unknown number: suspect"
+    SUSPECT = "unknown to gpubench, so the GPU gets WARN"
 
 
 _NUMBERS: Final = {

@@ -407,4 +407,4 @@ def _links(result: BurnInReport) -> Iterator[str]:
         texts = ", ".join(f"{what} {rate:.3g} GB/s" for what, rate in rates.items() if rate is not None)
         if texts:
             among = f"links of {plural(len(link.gpu_uuids), 'device')}, {link.precision}"
-            yield f"{among}, each: {texts}; {link.connection}"
+            yield f"{among}: per device, {texts}; {link.connection}"

@@ -14,7 +14,7 @@ LEAST: Final = 0.85
 """Share of the free memory that must be checked. A test tries to allocate 92 %, then 2 % less until it succeeds."""
 _MIB: Final = 1024**2
 _WHOLE: Final = {
-    DeviceKind.CUDA: "the most memory that was free when a launch started",
+    DeviceKind.CUDA: "the largest free memory at the start of a launch",
     DeviceKind.CPU: "what was planned",
 }
 
@@ -50,7 +50,7 @@ def covered(launches: Sequence[Verification], kind: DeviceKind) -> Covered | Non
     shares = [launch.share for launch in launches if launch.share is not None and launch.share.whole > 0]
     if not shares:
         return None
-    # One launch that covers most suffices. The share is of the most memory that was free when any launch began.
+    # One launch that covers most suffices. The share is of the largest free memory at the start of any launch.
     most, whole = max(shares, key=_tested), max(launch.whole for launch in shares)
     share = _tested(most) / whole
     sizes = f"{_tested(most) // _MIB:,} of {whole // _MIB:,} MiB"

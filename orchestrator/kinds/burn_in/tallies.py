@@ -96,4 +96,4 @@ def not_tested(cells: Mapping[str, Sequence[Verification]]) -> dict[str, str]:
 
 
 def _way(verification: Verification) -> str:
-    return _SHARE.sub("", verification.method).rstrip(", ")
+    return _SHARE.sub("", verification.method)

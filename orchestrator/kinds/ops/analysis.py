@@ -127,21 +127,21 @@ def graded(rows: Iterable[OperatorRow]) -> Iterator[OperatorRow]:
 def advice(row: OperatorRow) -> str:
     """Return what to do about a row, the most important advice only; "" if there is none."""
     if row.status is OperatorStatus.WRONG:
-        return "fix the result: it has no speed while it is wrong"
+        return "fix the wrong result, which has no speed"
     pure_ms, real_ms = row.ms(TimeName.PURE), row.ms(TimeName.REAL)
     if row.status is not OperatorStatus.OK or pure_ms is None or real_ms is None:
         return ""
     if _is_noisy(row, TimeName.PURE):
-        return f"measure it again on an idle machine: the time is uncertain by ±{_NOISY:g} % or more"
+        return f"measure it again on an idle machine, because the time is uncertain by ±{_NOISY:g} % or more"
     if row.eager_percent is not None and row.eager_percent < GRADES[0][0]:
         return "use the eager implementation"
     if row.graphed and real_ms > _HOST_RATIO * pure_ms:
-        return "fuse the operator with its neighbours or use a CUDA graph: the host limits its speed"
+        return "fuse the operator with its neighbours or use a CUDA graph, because the host limits its speed"
     if row.roof_percent is None or row.roof_percent >= _NEAR_ROOF:
         return ""
     if row.roof_percent < _FAR_FROM_ROOF:
         limit = "the memory" if (row.memory_percent or 0.0) > (row.compute_percent or 0.0) else "the arithmetic"
-        return f"try another layout or kernel: the speed is far below the roof of {limit}"
+        return f"try another layout or kernel, because the speed is far below what {limit} allows"
     return ""
 
 

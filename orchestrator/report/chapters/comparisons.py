@@ -127,11 +127,12 @@ def costs(report: Report) -> Section | None:
 
 
 def _priced(report: Report) -> Iterator[str]:
-    yield f"At {report.costs[0].price_per_hour:g} an hour of each device, in the currency of that price."
+    yield f"Prices assume {report.costs[0].price_per_hour:g} per hour and device (--price), in your currency."
     without = {cost.cell for cost in report.costs if cost.energy_kwh_per_million is None}
+    cells = plural(len({cost.cell for cost in report.costs}), "cell")
     metrics = (metric for result in report.results for _, metric in keys.of_model(result) if metric.cell in without)
     if found := reasons(metrics):
-        yield f"Energy is not known of each cell: {found}."
+        yield f"Energy is not known for {len(without)} of {cells}: {found}."
 
 
 def _cost_row(cost: Cost, called: _Names) -> tuple[str, ...]:

@@ -63,7 +63,7 @@ def _group(report: Report, group: Group) -> Iterator[Section]:
         without = " (those about loading are above)" if any(one.load_metrics for one in results) else ""
         yield Section("remarks", f"{DOUBTS}{of}{without}", remarks)
     if found := reasons(_lacking(results)):
-        yield Section("readings", "", (f"Why GPU Utilization or Power Draw is missing in some tables: {found}.",))
+        yield Section("readings", "", (f"Some tables lack GPU Utilization or Power Draw, for these reasons: {found}.",))
 
 
 def _model(results: Sequence[ModelResult]) -> Section:

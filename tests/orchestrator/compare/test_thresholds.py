@@ -268,9 +268,9 @@ def test_nothing_is_built_on_times_of_a_cell_at_fault(
     others = [one for figure, one in found.items() if figure not in known]
     [(status, actual, note)] = {(one.status, one.actual, one.note) for one in others}
     assert (status, actual) == (Met.NOT_MEASURED, None)
-    assert (note.startswith(f"{noted}: "), remedy in note) == (True, True)
+    assert (note.startswith(f"{noted} ("), remedy in note) == (True, True)
     (cause,) = thresholds.causes(others[:1])
-    assert (cause.text[0], f"a limit. {note[0].upper()}{note[1:]}" in cause.text) == ("1", True)
+    assert (cause.text[0], note in cause.text) == ("1", True)
 
 
 def test_a_device_that_is_unsteady_alone_is_no_measure_of_the_full_node(tmp_path: Path) -> None:
@@ -327,8 +327,10 @@ def test_of_many_reasons_two_are_named(report: Report) -> None:
     missed = judged(report, limit(LimitName.THROUGHPUT))[0]
     unmeasured = replace(missed, status=Met.NOT_MEASURED, actual=None)
     [cause] = thresholds.causes([replace(unmeasured, note=note) for note in ("hot", "busy", "hot", "dusty", "wet")])
-    assert re.search(r": a limit\. Hot\. Busy\. .* 2 more", cause.text)
-    assert list(thresholds.causes([missed])) == [Cause(kind=CauseKind.MISSED, text="1 threshold missed: a limit")]
+    assert re.search(r'"a limit"\..* hot; busy; 2 more', cause.text)
+    assert list(thresholds.causes([missed])) == [
+        Cause(kind=CauseKind.MISSED, text='1 threshold missed in 1 cell: "a limit"')
+    ]
 
 
 BLIND = "throttling unknown"

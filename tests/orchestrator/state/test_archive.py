@@ -187,7 +187,7 @@ def test_a_run_from_before_run_yaml_was_bound_is_refused(tmp_path: Path, version
     with journal.Journal(run.paths.journal) as old:
         for record in (replace(header, config_hash="", tool_version=version), *rest):
             old.append(record)
-    words = "Use gpubench 0.0.9" if version == "0.0.9" else f"another state .* {version}"
+    words = "Use gpubench 0.0.9" if version == "0.0.9" else f"another build .* {version}"
     with pytest.raises(RunFolderError, match=words):
         run.archive()
 
