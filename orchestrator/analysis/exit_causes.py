@@ -12,7 +12,7 @@ from orchestrator.figures.exit_code import Cause, CauseKind, RunVerdict, run_ver
 from orchestrator.figures.health import HealthReport
 from orchestrator.figures.report import CellCounts
 from orchestrator.state.archive import Archive
-from orchestrator.stats.siblings import SiblingVerdict
+from orchestrator.stats.stragglers import SiblingVerdict
 
 TAINTED: Final = "tainted: faults were injected on purpose, so no figure of this run counts"
 

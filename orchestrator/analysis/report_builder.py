@@ -14,7 +14,7 @@ from orchestrator.analysis.full_node import full_node
 from orchestrator.analysis.health import health
 from orchestrator.analysis.kind_analysis import ReportTerms
 from orchestrator.analysis.results import cells, probes, results
-from orchestrator.analysis.stragglers import doubts, standings
+from orchestrator.analysis.standings import doubts, standings
 from orchestrator.config.run_configuration import Configuration
 from orchestrator.figures.exit_code import run_verdict
 from orchestrator.figures.parts import SettingReport

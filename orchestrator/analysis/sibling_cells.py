@@ -16,9 +16,9 @@ from orchestrator.figures.cells import Measured
 from orchestrator.figures.keys import CellKey
 from orchestrator.gpu.telemetry.clock_events import CLOCK_EVENT_REASONS, POWER_CAP
 from orchestrator.plan.probes import PROBES
-from orchestrator.stats import siblings
+from orchestrator.stats import stragglers
 from orchestrator.stats.sibling_reasons import Work
-from orchestrator.stats.siblings import Bound, Sibling, SiblingCell
+from orchestrator.stats.stragglers import Bound, Sibling, SiblingCell
 from protocol.cell import Workload
 
 UNSTEADY: Final = "not steady after warm-up"
@@ -57,10 +57,10 @@ def by_mode(cells: Sequence[JudgedCell]) -> dict[str, dict[str, Sibling]]:
 
 def _judged(cells: Sequence[JudgedCell], modes: int) -> dict[str, Sibling]:
     shares = margins.load().shares
-    siblings_by_gpu = {sibling.gpu: sibling for sibling in siblings.judge(_rates(cells), shares, judgements=modes)}
+    siblings_by_gpu = {sibling.gpu: sibling for sibling in stragglers.judge(_rates(cells), shares, judgements=modes)}
     for uuid in dict.fromkeys(uuid for cell in cells for uuid in cell.held):
         # The spread of its launches, due to heat, must not widen the intervals of the others.
-        beside = siblings.judge(_rates(cells, uuid), shares, judgements=modes)
+        beside = stragglers.judge(_rates(cells, uuid), shares, judgements=modes)
         siblings_by_gpu |= {sibling.gpu: sibling for sibling in beside if sibling.gpu == uuid}
     return siblings_by_gpu
 

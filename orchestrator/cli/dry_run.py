@@ -17,7 +17,7 @@ from orchestrator.kinds.burn_in.settings import written
 from orchestrator.plan import estimate
 from orchestrator.state import added_launches
 from orchestrator.state.time_budget import Budget
-from orchestrator.stats.siblings import MOST_LAUNCHES
+from orchestrator.stats.stragglers import MOST_LAUNCHES
 from protocol.cell import Cell, Device, DeviceKind, MemoryFormat, Mode, Workload
 
 NAME_WIDTH: Final = 24

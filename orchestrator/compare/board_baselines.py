@@ -20,7 +20,7 @@ from orchestrator.config.workloads import WORKLOADS
 from orchestrator.figures.comparisons import Standing
 from orchestrator.stats import beside_baseline
 from orchestrator.stats.beside_baseline import BaselineEffect
-from orchestrator.stats.siblings import ALPHA, SiblingVerdict, holm
+from orchestrator.stats.stragglers import ALPHA, SiblingVerdict, holm
 
 _SOFTWARE: Final = ("torch", "CUDA", "cuDNN")
 """Versions that must be equal: another torch alone moved a benchmark by 16 %, for which no GPU is called slow."""

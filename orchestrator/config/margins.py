@@ -9,7 +9,7 @@ import msgspec
 
 from orchestrator.config import yaml_file
 from orchestrator.config.catalogue import configs_folder
-from orchestrator.stats.siblings import Bound
+from orchestrator.stats.stragglers import Bound
 
 
 class Margin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,7 +59,7 @@ class Margins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def shares(self) -> Mapping[Bound, float]:
-        """What limits a cell → margin between siblings as a share, 0 to 1, for stats.siblings.judge."""
+        """What limits a cell → margin between siblings as a share, 0 to 1, for stats.stragglers.judge."""
         return {bound: margin.share for bound, margin in self.of_siblings.items()}
 
     @property

@@ -5,8 +5,8 @@ from typing import Final
 
 from orchestrator.figures.cells import Status
 from orchestrator.figures.parts import Part
-from orchestrator.stats.siblings import Bound, SiblingVerdict
 from orchestrator.stats.slowdown_reasons import Reason
+from orchestrator.stats.stragglers import Bound, SiblingVerdict
 
 
 class SpreadValue(Part, frozen=True, kw_only=True):

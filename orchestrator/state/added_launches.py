@@ -1,6 +1,6 @@
 """Choose launches to add while results leave a GPU SUSPECT. Pure.
 
-    all planned launches are done ──▶ which GPUs are SUSPECT, in which cells? (analysis/stragglers.py)
+    all planned launches are done ──▶ which GPUs are SUSPECT, in which cells? (analysis/standings.py)
               ▲                          │ none: stop                          │ some
               └── launched and judged ◀──┴── one more round of these cells, on every GPU that has them
 
@@ -19,7 +19,7 @@ from orchestrator.config.run_configuration import Configuration, Slot
 from orchestrator.config.workloads import WORKLOADS
 from orchestrator.state import gangs, turns
 from orchestrator.state.slots import RunState, SlotState, SlotStatus, is_skipped, rounds, wait_in_vain
-from orchestrator.stats.siblings import LEAST_GPUS, MOST_LAUNCHES
+from orchestrator.stats.stragglers import LEAST_GPUS, MOST_LAUNCHES
 from protocol.cell import AUTO, Cell, Device, DeviceKind, Mode
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from orchestrator.config.run_configuration import StoredRun
-from orchestrator.stats.siblings import MOST_LAUNCHES
+from orchestrator.stats.stragglers import MOST_LAUNCHES
 from orchestrator.store.records import (
     Added,
     Beside,

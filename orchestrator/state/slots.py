@@ -16,7 +16,7 @@ import msgspec
 from orchestrator.config.run_configuration import Room, Slot
 from orchestrator.plan.batch_scan import Figures, Tried
 from orchestrator.state.persistent_map import Layered
-from orchestrator.stats.siblings import MOST_LAUNCHES
+from orchestrator.stats.stragglers import MOST_LAUNCHES
 from protocol.cell import Cell, Mode
 from protocol.failure import Category, Failure, Phase
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from orchestrator.stats import student
 from orchestrator.stats.pooled import LEAST_VARIANCE
-from orchestrator.stats.siblings import ALPHA
+from orchestrator.stats.stragglers import ALPHA
 
 LEAST_CELLS: Final = 4
 _OF_A_MEDIAN: Final = math.sqrt(math.pi / 2)

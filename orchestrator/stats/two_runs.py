@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from orchestrator.stats import pooled, student
 from orchestrator.stats.pooled import Variance
-from orchestrator.stats.siblings import ALPHA, holm
+from orchestrator.stats.stragglers import ALPHA, holm
 
 MOST_LAUNCHES: Final = 100
 """Most launches per run to recommend: more would only show differences smaller than those from day to day."""

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from orchestrator.config import margins
-from orchestrator.stats import beside_baseline, drift, siblings
+from orchestrator.stats import beside_baseline, drift, stragglers
 from orchestrator.stats.drift import DriftVerdict
-from orchestrator.stats.siblings import ALPHA, Bound, SiblingCell, holm
+from orchestrator.stats.stragglers import ALPHA, Bound, SiblingCell, holm
 from orchestrator.stats.windows import Window
 from tests.fakes.series import AN_HOUR, correlated
 
@@ -74,7 +74,7 @@ def of_siblings(nodes: int) -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     for row in rows():
         count = nodes if row.cells < 10 else max(nodes // 3, 1)
-        judged = [siblings.judge(node(random.Random(seed), row), shares) for seed in range(count)]
+        judged = [stragglers.judge(node(random.Random(seed), row), shares) for seed in range(count)]
         found = sum(any(one.verdict.is_finding for one in own) for own in judged) / count
         first = Counter(own[0].verdict.value for own in judged)
         told = ", ".join(f"{verdict} {number / count:.1%}" for verdict, number in first.most_common())

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from orchestrator.plan import planner
-from orchestrator.stats.siblings import MOST_LAUNCHES
+from orchestrator.stats.stragglers import MOST_LAUNCHES
 from orchestrator.store import journal, run_files
 from orchestrator.store.journal import Journal
 from orchestrator.store.records import Added, End, Start, ZygoteStarted

@@ -11,7 +11,7 @@ from orchestrator.figures.comparisons import Standing
 from orchestrator.figures.report import GpuInfo, Report
 from orchestrator.figures.timeline import DeviceTimeline, Span, Stretch, Timeline
 from orchestrator.gpu.telemetry.traces import READINGS, Curve, points
-from orchestrator.stats.siblings import SiblingVerdict
+from orchestrator.stats.stragglers import SiblingVerdict
 from tests.fakes.runs import CREATED, gpus
 
 SECONDS = 7200.0

@@ -6,7 +6,7 @@ from os.path import commonprefix
 from typing import Final, TypeVar
 
 from orchestrator.analysis.root_cause import out_of_time
-from orchestrator.analysis.stragglers import NEXT_STEP
+from orchestrator.analysis.standings import NEXT_STEP
 from orchestrator.config.naming import plural
 from orchestrator.config.yaml_schema import listed
 from orchestrator.figures.burn_in import (

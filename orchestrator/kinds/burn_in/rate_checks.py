@@ -19,10 +19,10 @@ from orchestrator.kinds.burn_in import rate_courses
 from orchestrator.kinds.burn_in.findings import RateVerdict
 from orchestrator.kinds.burn_in.heat_soak import Soaks
 from orchestrator.state.attempts import Attempt
-from orchestrator.stats import drift, siblings, slowdown_reasons
+from orchestrator.stats import drift, slowdown_reasons, stragglers
 from orchestrator.stats.drift import Drift
-from orchestrator.stats.siblings import Bound, Sibling, SiblingCell
 from orchestrator.stats.slowdown_reasons import Reading, Reason, Why
+from orchestrator.stats.stragglers import Bound, Sibling, SiblingCell
 from orchestrator.stats.windows import WINDOW_NS, Window
 from orchestrator.store.records import Segment
 from protocol.cell import Cell, Device, DeviceKind, Workload
@@ -219,7 +219,7 @@ def _beside_siblings(warm: Sequence[Launched]) -> dict[str, RateVerdict]:
         )
         for name, by_gpu in groups.items()
     ]
-    verdicts = siblings.judge(cells, margins.load().shares, judgements=len(BESIDE))
+    verdicts = stragglers.judge(cells, margins.load().shares, judgements=len(BESIDE))
     return {one.gpu: _sibling(one, groups, [cell for cell in cells if one.gpu in cell.rates]) for one in verdicts}
 
 
@@ -232,16 +232,16 @@ def _sibling(
     aside = _joined(_aside(waited), _aside(few, _FEW)) if sibling.alone else ""
     if (sibling.verdict.is_finding or sibling.slow_cells) and sibling.gpu not in sibling.faster:
         return RateVerdict(Pace.SLOWER, _joined(sibling.why, aside), _why_it_is_slow(sibling, own), aside)
-    pace = Pace.STEADY if sibling.verdict is siblings.SiblingVerdict.OK else Pace.INCONCLUSIVE
-    suspect = sibling.verdict is siblings.SiblingVerdict.SUSPECT
-    undecided = _joined(siblings.not_ruled_out(sibling.effects), aside) if suspect else ""
+    pace = Pace.STEADY if sibling.verdict is stragglers.SiblingVerdict.OK else Pace.INCONCLUSIVE
+    suspect = sibling.verdict is stragglers.SiblingVerdict.SUSPECT
+    undecided = _joined(stragglers.not_ruled_out(sibling.effects), aside) if suspect else ""
     return RateVerdict(pace, _joined(sibling.why, aside), aside=aside, undecided=undecided)
 
 
 def _why_it_is_slow(sibling: Sibling, groups: Mapping[str, Mapping[str, Sequence[Launched]]]) -> Why | None:
     found = []
     for by_gpu in groups.values():
-        if sibling.gpu in by_gpu and len(by_gpu) >= siblings.LEAST_GPUS:
+        if sibling.gpu in by_gpu and len(by_gpu) >= stragglers.LEAST_GPUS:
             others = slowdown_reasons.typical([_reading(own) for uuid, own in by_gpu.items() if uuid != sibling.gpu])
             own = _reading(by_gpu[sibling.gpu])
             found.append((own.rate / others.rate, others, own))

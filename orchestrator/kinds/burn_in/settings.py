@@ -15,7 +15,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.kinds.burn_in import injections
 from orchestrator.kinds.burn_in.levels import CHECKS, BurnInTable
 from orchestrator.kinds.burn_in.planning import LINKS
-from orchestrator.stats.siblings import LEAST_GPUS
+from orchestrator.stats.stragglers import LEAST_GPUS
 from protocol.cell import Device, DeviceKind, Mode, ModelSpec
 from protocol.messages import LoadSteps, Measurement
 

@@ -21,7 +21,7 @@ from orchestrator.report.layout import Layout
 from orchestrator.report.lines import lines
 from orchestrator.report.numbers import difference, duration, number
 from orchestrator.report.sections import Finding, Section
-from orchestrator.stats.siblings import LEAST_GPUS, SiblingVerdict
+from orchestrator.stats.stragglers import LEAST_GPUS, SiblingVerdict
 from protocol.cell import DeviceKind
 
 SHOWN_CAUSES: Final = 2

@@ -9,7 +9,7 @@ from orchestrator.figures.table import BY_FIELD, MAIN
 from orchestrator.report.chapters import model_figures as measured
 from orchestrator.report.chapters.probes import probes
 from orchestrator.report.chapters.roofline import roofline
-from orchestrator.report.charts import Bars, Box, Curves, Heat, Kind, Line, Series
+from orchestrator.report.chart_types import Bars, Box, Curves, Heat, Kind, Line, Series
 from orchestrator.report.device_labels import groups, label
 from orchestrator.report.numbers import NOT_AVAILABLE, number, unit
 from orchestrator.report.remarks import SHORT

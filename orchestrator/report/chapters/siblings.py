@@ -9,12 +9,12 @@ from orchestrator.figures.report import Report
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.report.chapters import brief, health
 from orchestrator.report.chapters.stragglers import TONES
-from orchestrator.report.charts import Kind, Ratio, Ratios
+from orchestrator.report.chart_types import Kind, Ratio, Ratios
 from orchestrator.report.device_labels import label
 from orchestrator.report.gpu_differences import Differences, differences
 from orchestrator.report.numbers import NOT_AVAILABLE, difference
 from orchestrator.report.sections import Chart, Table, Tone, numbers, table, texts
-from orchestrator.stats.siblings import SiblingVerdict
+from orchestrator.stats.stragglers import SiblingVerdict
 
 
 def against_each_other(report: Report) -> tuple[Chart, Table]:

@@ -16,7 +16,7 @@ from orchestrator.report.device_labels import by_uuid, label, labels
 from orchestrator.report.numbers import NOT_AVAILABLE, number, share, unit
 from orchestrator.report.remarks import DOUBTS
 from orchestrator.report.sections import Badge, Finding, Section, Tone, numbers, table, texts
-from orchestrator.stats.siblings import SiblingVerdict
+from orchestrator.stats.stragglers import SiblingVerdict
 
 SHOWN_CELLS: Final = 3
 SHOWN_LOSSES: Final = 12

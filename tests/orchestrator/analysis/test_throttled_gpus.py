@@ -7,20 +7,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.analysis import sibling_cells, stragglers, throttled_gpus
+from orchestrator.analysis import sibling_cells, standings, throttled_gpus
 from orchestrator.analysis.cross_gpu import THROTTLED
 from orchestrator.figures.report import Report
 from orchestrator.figures.timeline import NOTHING_KEPT
 from orchestrator.gpu.telemetry.clock_events import CLOCK_EVENT_REASONS
 from orchestrator.report.as_text import to_text
-from orchestrator.report.charts import Heat
+from orchestrator.report.chart_types import Heat
 from orchestrator.report.html.page import page
-from orchestrator.stats.siblings import SiblingVerdict
 from orchestrator.stats.slowdown_reasons import Reason
+from orchestrator.stats.stragglers import SiblingVerdict
 from protocol.cell import Mode
 from protocol.result import SteadyState
 from tests.fakes.runs import gpus
-from tests.orchestrator.analysis.test_stragglers import BOTH, SLOW, measured, slower, verdicts
+from tests.orchestrator.analysis.test_standings import BOTH, SLOW, measured, slower, verdicts
 
 THERMAL = 0x40
 BRAKE = 0x80
@@ -58,7 +58,7 @@ def test_a_throttled_gpu_is_compared_with_its_siblings(report: Report) -> None:
         SiblingVerdict.STRAGGLER if at == SLOW else SiblingVerdict.OK for at in range(8)
     ]
     assert slow.percent == pytest.approx(70, abs=0.3)
-    assert (slow.reason, slow.next_step) == (Reason.HEAT, stragglers.NEXT_STEP[Reason.HEAT])
+    assert (slow.reason, slow.next_step) == (Reason.HEAT, standings.NEXT_STEP[Reason.HEAT])
     carried = ("100%", "inference fp32 b8", CLOCK_EVENT_REASONS[THERMAL], "91 °C")
     assert [part for part in carried if part not in slow.reason_text] == []
     assert slow.not_comparable == {}
@@ -146,7 +146,7 @@ def test_a_lower_power_limit_is_the_reason_though_there_is_no_verdict(tmp_path: 
     ((why, cells),) = slow.not_comparable.items()
     assert (re.findall(r"\d+ W", why), cells, why in slow.why) == (["500 W", "700 W"], 2, True)
     assert re.findall(r"\d+ W", slow.reason_text) == ["500 W", "700 W"]
-    assert slow.next_step == stragglers._OF_A_LIMIT
+    assert slow.next_step == standings._OF_A_LIMIT
 
 
 def test_two_limits_as_frequent_as_each_other_are_no_ones_usual_limit(tmp_path: Path) -> None:

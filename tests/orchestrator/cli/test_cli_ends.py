@@ -29,7 +29,7 @@ from orchestrator.gpu import inventory
 from orchestrator.gpu.health.verdict import HealthVerdict as Health
 from orchestrator.report import files
 from orchestrator.run_reports import reporting
-from orchestrator.stats.siblings import SiblingVerdict as Straggling
+from orchestrator.stats.stragglers import SiblingVerdict as Straggling
 from orchestrator.store import run_files
 from orchestrator.system.stop_signals import StopSignals
 from protocol.exit_codes import ExitCode

@@ -8,14 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.analysis import stragglers
+from orchestrator.analysis import standings
 from orchestrator.compare import references, run_figures, shipped_baselines
 from orchestrator.compare.references import Against
 from orchestrator.compare.run_figures import Side
 from orchestrator.figures.report import Report
 from orchestrator.report.chapters.stragglers import stragglers as chapter
 from orchestrator.stats import beside_baseline
-from orchestrator.stats.siblings import SiblingVerdict
+from orchestrator.stats.stragglers import SiblingVerdict
 from protocol.cell import Mode
 from protocol.exit_codes import ExitCode
 from tests.fakes.runs import FakeRun, gpus, shipped
@@ -86,7 +86,7 @@ def test_a_baseline_settles_a_split_node(
     """Five are slow, or three are exceptional; no reason of the run says SPLIT any more."""
     run = report_of(tmp_path, lambda place: rates[place >= 5])
     assert verdicts(run) == [SiblingVerdict.SPLIT] * 8
-    assert {one.next_step for one in run.stragglers} == {stragglers.OF_A_SPLIT}
+    assert {one.next_step for one in run.stragglers} == {standings.OF_A_SPLIT}
     assert sum(SiblingVerdict.SPLIT in reason for reason in run.verdict.reasons) == 1
     held = references.hold(run, Against(), [baseline])
     assert verdicts(held) == [slow] * 5 + [SiblingVerdict.OK] * 3

@@ -31,7 +31,7 @@ from orchestrator.state.replay import BENCHMARK_RULES, replay
 from orchestrator.state.slots import Quarantined, RunState, SlotStatus, StopRequested
 from orchestrator.state.time_budget import CLOSING_S, Budget
 from orchestrator.state.transitions import step
-from orchestrator.stats.siblings import MOST_LAUNCHES, SiblingVerdict
+from orchestrator.stats.stragglers import MOST_LAUNCHES, SiblingVerdict
 from orchestrator.store import journal, run_files
 from orchestrator.store.journal import Journal
 from orchestrator.store.records import Added

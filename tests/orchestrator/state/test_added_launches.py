@@ -25,7 +25,7 @@ from orchestrator.state.slots import (
     rounds,
     settled,
 )
-from orchestrator.stats.siblings import MOST_LAUNCHES, Bound, SiblingCell, SiblingVerdict, judge
+from orchestrator.stats.stragglers import MOST_LAUNCHES, Bound, SiblingCell, SiblingVerdict, judge
 from protocol.cell import Cell, DeviceKind, Mode, Workload
 from protocol.failure import Category
 from tests.fakes.configurations import configuration, cpu, options, resolved

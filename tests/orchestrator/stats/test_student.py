@@ -10,7 +10,7 @@ from orchestrator.config import margins
 from orchestrator.config.catalogue import configs_folder
 from orchestrator.errors import ConfigError
 from orchestrator.stats import student
-from orchestrator.stats.siblings import Bound
+from orchestrator.stats.stragglers import Bound
 
 
 @pytest.mark.parametrize(

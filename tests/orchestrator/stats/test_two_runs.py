@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.stats import two_runs
-from orchestrator.stats.siblings import holm
+from orchestrator.stats.stragglers import holm
 from orchestrator.stats.two_runs import ChangeVerdict, Pair, group_means, judge
 
 WORDS = Counter[ChangeVerdict]

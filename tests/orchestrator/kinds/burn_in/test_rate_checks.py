@@ -21,8 +21,8 @@ from orchestrator.kinds.burn_in.rate_courses import ITSELF, SIBLINGS
 from orchestrator.state.attempts import Attempt
 from orchestrator.stats.drift import Course, Drift, Interval
 from orchestrator.stats.drift import DriftVerdict as CourseVerdict
-from orchestrator.stats.siblings import SiblingCell
 from orchestrator.stats.slowdown_reasons import Reading, Reason
+from orchestrator.stats.stragglers import SiblingCell
 from orchestrator.stats.windows import Window
 from orchestrator.store.records import Segment, Start
 from protocol.cell import Cell, Device, Workload

@@ -18,7 +18,7 @@ from orchestrator.kinds.burn_in.kind import BURN_IN
 from orchestrator.report.html import to_html
 from orchestrator.report.numbers import number
 from orchestrator.run_reports import report_reader, reporting
-from orchestrator.stats.siblings import SiblingVerdict
+from orchestrator.stats.stragglers import SiblingVerdict
 from protocol.cell import Workload
 from tests.fakes.browser import SCROLLED_BY_KEYS, Browser
 from tests.fakes.nights import Night

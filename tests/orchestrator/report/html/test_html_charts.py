@@ -14,7 +14,7 @@ from orchestrator.figures.timeline import NOTHING_KEPT, DeviceTimeline, Span, Ti
 from orchestrator.report.chapters.performance import MOST_MODELS, performance
 from orchestrator.report.chapters.roofline import roofline
 from orchestrator.report.chapters.timeline import course
-from orchestrator.report.charts import Bars, Curves, Heat, Roofline
+from orchestrator.report.chart_types import Bars, Curves, Heat, Roofline
 from orchestrator.report.default_layout import DEFAULT
 from orchestrator.report.html import to_html
 from orchestrator.report.html.page import page

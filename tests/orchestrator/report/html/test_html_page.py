@@ -22,7 +22,7 @@ from orchestrator.kinds import registry
 from orchestrator.report import render
 from orchestrator.report.chapters.cells import cells
 from orchestrator.report.chapters.findings import findings
-from orchestrator.report.charts import Box, Heat, Kind
+from orchestrator.report.chart_types import Box, Heat, Kind
 from orchestrator.report.default_layout import DEFAULT
 from orchestrator.report.html import size_limit, to_html
 from orchestrator.report.html.page import page
@@ -44,7 +44,7 @@ from orchestrator.report.sections import (
     texts,
 )
 from orchestrator.run_reports import report_reader
-from orchestrator.stats.siblings import SiblingVerdict
+from orchestrator.stats.stragglers import SiblingVerdict
 from protocol.cell import Workload
 from protocol.exit_codes import ExitCode
 from protocol.failure import Category

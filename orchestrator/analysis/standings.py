@@ -1,4 +1,4 @@
-"""Judge which GPU is slower than its identical siblings, in which cells, why, and what helps. Pure.
+"""The standing of each GPU beside its identical siblings: verdict (stats/stragglers.py), cause, what helps. Pure.
 
 A STRAGGLER is slower, a SUSPECT perhaps; more launches decide. SPLIT: the GPUs form a fast and a slow group.
 """
@@ -20,8 +20,8 @@ from orchestrator.figures.comparisons import SiblingEffect, Standing
 from orchestrator.state.added_launches import Doubt
 from orchestrator.stats import sibling_reasons
 from orchestrator.stats.sibling_reasons import Traits
-from orchestrator.stats.siblings import LEAST_GPUS, Bound, Effect, Sibling, SiblingVerdict
 from orchestrator.stats.slowdown_reasons import Reading, Reason, Why
+from orchestrator.stats.stragglers import LEAST_GPUS, Bound, Effect, Sibling, SiblingVerdict
 from protocol.cell import Device, DeviceKind
 
 SHOWN_CELLS: Final = 5

@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.analysis import sibling_cells, stragglers
+from orchestrator.analysis import sibling_cells
+from orchestrator.analysis.standings import NEXT_STEP
 from orchestrator.figures.cells import Status
 from orchestrator.figures.comparisons import FullNode, Standing
 from orchestrator.figures.report import Report
@@ -16,8 +17,8 @@ from orchestrator.kinds.triage import TRIAGE
 from orchestrator.report.as_text import to_text
 from orchestrator.report.chapters.stragglers import full_node
 from orchestrator.report.default_layout import DEFAULT
-from orchestrator.stats.siblings import MOST_LAUNCHES, Bound, SiblingVerdict
 from orchestrator.stats.slowdown_reasons import Reason
+from orchestrator.stats.stragglers import MOST_LAUNCHES, Bound, SiblingVerdict
 from protocol.cell import Cell, Device, Mode, Workload
 from protocol.exit_codes import ExitCode
 from protocol.result import SteadyState
@@ -84,7 +85,7 @@ def test_a_gpu_that_is_5_percent_slower_is_a_straggler_and_its_clock_is_why(tmp_
     assert slow.percent == pytest.approx(95, abs=0.3)
     assert (slow.low_percent or 0) < slow.percent < (slow.high_percent or 0) < 97
     assert (slow.low_percent, slow.reason, "5.0%" in slow.reason_text) == (pytest.approx(95, abs=2), Reason.CLOCK, True)
-    assert slow.next_step == stragglers.NEXT_STEP[Reason.CLOCK]
+    assert slow.next_step == NEXT_STEP[Reason.CLOCK]
     assert {effect.cell for effect in slow.slowest_cells} == {
         f"{model} inference fp32 b8" for model in ("resnet50", "bert-base")
     }

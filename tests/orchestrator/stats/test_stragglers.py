@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.config import margins
-from orchestrator.stats import siblings
-from orchestrator.stats.siblings import Bound, Sibling, SiblingCell, SiblingVerdict, judge
+from orchestrator.stats import stragglers
+from orchestrator.stats.stragglers import Bound, Sibling, SiblingCell, SiblingVerdict, judge
 
 MARGINS = margins.load().shares
 POWER = (Bound.POWER,)
@@ -75,7 +75,7 @@ def test_a_gpu_at_the_margin_is_rarely_called_slow(launches: int) -> None:
         # The fast half decides the median of the others: 4 of 7 for each slow one.
         found = judge(node(random.Random(seed), [lost, lost, lost, *[1.0] * 5], launches=launches), MARGINS)
         flagged += any(one.verdict is SiblingVerdict.STRAGGLER for one in found)
-    assert flagged / 200 <= siblings.ALPHA
+    assert flagged / 200 <= stragglers.ALPHA
 
 
 def test_adaptive_launches_flag_no_more_than_promised() -> None:
@@ -88,7 +88,7 @@ def test_adaptive_launches_flag_no_more_than_promised() -> None:
             if judge(shown, MARGINS)[0].verdict is SiblingVerdict.STRAGGLER:
                 flagged += 1
                 break
-    assert flagged / 150 <= siblings.ALPHA
+    assert flagged / 150 <= stragglers.ALPHA
 
 
 def first(rates: Mapping[str, Sequence[float]], launches: int) -> dict[str, Sequence[float]]:
