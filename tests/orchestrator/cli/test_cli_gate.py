@@ -145,7 +145,10 @@ def test_the_history_says_how_far_sessions_lie_apart(invoke: Invoke, executed: E
     before = FakeRun(tmp_path / "before", devices=cpus(1), models=shipped("lstm"), launches=3)
     before.everything()
     like = entry.of_report(before.ended(), before.paths.folder, tainted=False)
-    others = [replace(like, run=replace(like.run, run_id=run_id(number))) for number in range(1, 5)]
+    others = [
+        replace(like, run=replace(like.run, run_id=run_id(day), test_date=f"2026-03-0{day}T10:00:00Z"))
+        for day in range(1, 5)
+    ]
     where = kept(tmp_path, [like, *others])
     invoke("gate", str(tmp_path / "before"), "--gpu-ids", "cpu:0", "--no-history", "--history-db", str(where.path))
     _, paths = executed[-1]
