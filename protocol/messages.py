@@ -227,7 +227,10 @@ class Fork(_Message, frozen=True, kw_only=True):
 
 
 class Ready(_Message, frozen=True, kw_only=True):
-    """The zygote has imported its modules. failed: module → error."""
+    """The zygote has imported its modules. import_ms: how long that took. failed: module → error.
+
+    threads: number of its threads now; with more than one, its forks may hang.
+    """
 
     pid: int
     import_ms: float

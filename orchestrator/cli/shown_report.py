@@ -26,6 +26,9 @@ def shown(report: Report, layout: Layout, details: Sequence[str], *, full: bool,
 
 
 def places(reports: Sequence[Path], folder: Path | None) -> Iterator[str]:
-    """Yield lines that say where all of a report is. reports: its files. folder: of the run; None without a run."""
+    """Yield a line for each file of a report, then one with the command that prints all of it.
+
+    folder: of the run; None without a run: the command then names the first of `reports`.
+    """
     yield from (f"Report: {path}" for path in reports)
     yield f"All:    gpubench-orchestrate report {folder or reports[0]} --full"

@@ -11,7 +11,11 @@ from protocol.messages import Sample
 
 
 class DeviceLine(msgspec.Struct, frozen=True, kw_only=True):
-    """Current state of one device. Its readings are None without telemetry, its `cell` is None while it is idle."""
+    """Current state of one device. Its readings are None without telemetry, its `cell` is None while it is idle.
+
+    label: "GPU 0". name: of the product. cell: name of the cell; cell_id: id of the planned cell. fraction: progress of
+    the phase, 0 to 1. note: the reason of the quarantine, else what an idle device waits for; may be empty.
+    """
 
     uuid: str
     label: str

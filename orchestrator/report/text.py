@@ -30,7 +30,11 @@ _CONSOLE: Final = Console(width=WIDTH, color_system=None, force_terminal=False)
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Lines of text that belong together. section: on a full page, sections take turns to get lines (one_page.py)."""
+    """Lines of text that belong together. rank: how much a full page must show them.
+
+    section: number of the finding that they belong to, as text; empty for other lines. On a full page the first
+    paragraph of each number comes first, then the second of each (one_page.py).
+    """
 
     rank: Rank
     lines: tuple[str, ...]

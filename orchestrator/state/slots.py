@@ -77,7 +77,10 @@ class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Skip(msgspec.Struct, frozen=True, kw_only=True):
-    """The reason to skip a model: a failure on `devices`. only: the skipped part, such as a workload; empty: all."""
+    """Why a model is skipped on every device: a failure of `category`, which happened on `devices`.
+
+    only: the skipped part, such as "inference fp16 at batch size 8"; empty: the whole model.
+    """
 
     model: str
     only: str = ""

@@ -36,7 +36,10 @@ class Products(Protocol):
         """Multiply the operands of `pair` into `output`. Does not wait for the device."""
 
     def judge(self, number: int, pair: int, output: torch.Tensor, verdicts: torch.Tensor, slot: int) -> None:
-        """Add the verdict of `output`, product `number` of a launch, to verdicts[slot]. Does not wait for a GPU."""
+        """Add the verdict (a number) of `output`, the product of the operands of `pair`, onto verdicts[slot].
+
+        number: of the product in its launch, from 0. Does not wait for a GPU.
+        """
 
     def verdict(self, pair: int) -> int:
         """Return the number that `judge` adds for a right output of `pair`, an int64."""

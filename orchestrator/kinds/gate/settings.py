@@ -100,7 +100,10 @@ def gated(configuration: Configuration, gate: Gate | None, launches: int | None)
 def with_cells(
     configuration: Configuration, baseline: Side, launches: int | None, percent: float | None
 ) -> Configuration:
-    """Return the configuration of a gate that measures the cells of a baseline. percent: tolerated slow-down."""
+    """Return the configuration of a gate that measures the cells of a baseline that have values.
+
+    launches: planned rounds; None: FIRST_ROUNDS. percent: tolerated slow-down; None: the margins of margins.yaml.
+    """
     keys = tuple(dict.fromkeys(planning.stored(cell.key) for cell in baseline.cells if cell.values))
     return gated(configuration, Gate(keys=keys, percent=percent), launches)
 
