@@ -158,7 +158,9 @@ def configure(params: RunParams, preset: Preset | None) -> tuple[LayeredSettings
     if preset is not None:
         if burn_in_settings.DURATION in settings.values:
             origin = settings.origin(burn_in_settings.DURATION)
-            raise ConfigError(f"{origin}: a {preset.name} run has its own time limit. Use `run --burn-in`")
+            raise ConfigError(
+                f"{origin}: the preset {preset.name} has its own time limit, so it is no burn-in. Use `run --burn-in`"
+            )
         configuration = preset.on(configuration)
     return settings, burn_in_settings.of_settings(settings, configuration, models, levels.load()), models
 

@@ -35,5 +35,5 @@ def fitted(configuration: Configuration, devices: Sequence[Device]) -> Configura
 def reason(configuration: Configuration) -> str:
     """Explain how `fitted` chose the number."""
     number = "One launch" if configuration.launches == 1 else f"{configuration.launches} launches"
-    bounds = f"as many as fit into {FITTING_S / 60:g} min, at most {MOST}, and no fewer than the profile says"
+    bounds = f"the number of the profile, or as many as fit into {FITTING_S / 60:g} min, at most {MOST}"
     return f"{number} of each cell: {bounds}."

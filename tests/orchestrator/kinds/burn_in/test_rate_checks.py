@@ -329,7 +329,7 @@ def test_a_launch_that_was_suspended_is_not_compared_with_its_siblings(
     night.one(cell, 1, forward_ms=200.0, suspended_s=30.0)
     night.work(first=place + 1)
     seen: list[SiblingCell] = []
-    monkeypatch.setattr(rate_checks.siblings, "judge", lambda cells, *_, **__: seen.extend(cells) or ())
+    monkeypatch.setattr(rate_checks.stragglers, "judge", lambda cells, *_, **__: seen.extend(cells) or ())
     night.finished()
     (judged,) = (one for one in seen if one.name == f"soak gemm {cell.precision}")
     rates = judged.rates[uuid]
