@@ -18,9 +18,9 @@ import torch._dynamo  # noqa: E402 - imported with the settings above
 import torch._inductor.compile_fx  # noqa: E402 - as above
 from torch._inductor.codecache import torch_key  # noqa: E402 - as above
 from torch._inductor.codegen.common import init_backend_registration  # noqa: E402 - as above
-from torch._inductor.fx_passes import serialized_patterns  # noqa: E402 - as above
+from torch._inductor.fx_passes import serialized_patterns  # noqa: E402 - imported with the settings above
 
-# The rest imports and computes what the first compilation would: 1 to 2 s of each process.
+# The rest imports and computes what each process would do for its first compilation.
 torch_key()  # hashes the files of Inductor, and keeps the hash
 init_backend_registration()
 torch._dynamo.list_backends()

@@ -233,7 +233,7 @@ def _launch(device: Device, result: Result, track: Track, beside: str, interner:
 def _rates(result: Result, suspended: Sequence[Span]) -> tuple[Window, ...]:
     """Return a burn-in launch's rates in windows of ten seconds, in operations (if unknown: iterations) per second.
 
-    Measured blocks in which the worker was suspended are left out.
+    Measured blocks in which the worker was suspended are excluded.
     """
     blocks = [
         (block.start_ns, block.end_ns, block.iterations)

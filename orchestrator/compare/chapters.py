@@ -89,7 +89,7 @@ def _is_well(cell: ComparedCell) -> bool:
 
 
 def compared_cells(comparison: Comparison, without: Collection[ChangeVerdict], *, several: bool) -> Section:
-    """Return the section of a comparison, with a table of its cells. without: verdicts whose cells are left out.
+    """Return the section of a comparison, with a table of its cells. without: verdicts whose cells are omitted.
 
     several: whether it is one of several comparisons, so that it begins with its counts.
     """

@@ -32,7 +32,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class DeviceTimeline:
-    """Timeline of one device. spans: launches, in order of start. unseen: number of failed launches left out."""
+    """Timeline of one device. spans: launches, in order of start. unseen: number of failed launches not shown."""
 
     gpu_uuid: str
     spans: tuple[Span, ...]

@@ -128,7 +128,7 @@ def in_full(connection: sqlite3.Connection, run: RunLine) -> RunRecord:
 
 
 def each(connection: sqlite3.Connection) -> Iterator[RunRecord]:
-    """Yield every run, oldest first, each read in a transaction of its own. Runs deleted meanwhile are left out."""
+    """Yield every run, oldest first, each read in a transaction of its own. Skips runs deleted meanwhile."""
     for (run_id,) in connection.execute(_IDS).fetchall():
         with _as_of_now(connection):
             made = [in_full(connection, run) for run in _runs(connection, _OF_ID, {"run_id": run_id})]

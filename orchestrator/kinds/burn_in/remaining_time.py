@@ -32,7 +32,7 @@ def ahead(archive: Archive, at_work: Mapping[str, busy_time.Work]) -> Mapping[st
 
 
 def _least(archive: Archive, burn_in: BurnIn) -> str:
-    """Return length and level of a long enough new burn-in: "2h --level full"; an unknown level is left out."""
+    """Return length and level of a long enough new burn-in: "2h --level full"; without an unknown level."""
     stored, table = archive.stored, levels.load()
     longer_s = LONGER * burn_in.duration_s
     if burn_in.level not in table.levels:
