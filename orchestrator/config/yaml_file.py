@@ -30,7 +30,7 @@ _SCALARS: Final = {
     "tag:yaml.org,2002:bool": "true or false",
     "tag:yaml.org,2002:int": "a whole number",
     "tag:yaml.org,2002:float": "a number",
-    "tag:yaml.org,2002:str": "a word",
+    "tag:yaml.org,2002:str": "text",
 }
 _COLLECTIONS: Final = frozenset({"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
 _TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"

@@ -108,7 +108,7 @@ def describe_type(kind: inspect.Type, *, plural: bool = False) -> str:
             return "sections" if plural else "a section with keys and values"
         case inspect.EnumType(cls=cls):
             return listed(str(member.value) for member in cls)
-    return "words" if plural else "a word"
+    return "words" if plural else "text"
 
 
 def _largest(kind: inspect.Type) -> str:

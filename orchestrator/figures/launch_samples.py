@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 from orchestrator.errors import RunFolderError
 
 IN_ITS_FOLDER: Final = (
-    "samples.csv needs every measured time. A report has none of them, they are in launches/ of the run's folder. "
-    "Name that folder"
+    "samples.csv needs every measured time, and a report does not hold them. Give the folder of the run (it holds them "
+    "in launches/)"
 )
 
 

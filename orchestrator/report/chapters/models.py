@@ -47,7 +47,7 @@ def _group(report: Report, group: Group) -> Iterator[Section]:
     results = [result for result in report.results if result.gpu_uuid == group.shown.gpu_uuid]
     own_probes = [probe for probe in report.probes if probe.gpu_uuid == group.shown.gpu_uuid]
     if len(report.gpu_info) > 1:
-        alike = f"Identical devices: {labels(group.others)}. The spread below shows where they differ."
+        alike = f"Of the same type: {labels(group.others)}. The spread below shows where they differ."
         yield Section("device", f"{label(group.shown)}: {group.shown.gpu_name}", (alike,) if group.others else ())
     modes = dict.fromkeys([*(one.mode for one in own_probes), *(one.mode for one in results)])
     for mode in modes:
