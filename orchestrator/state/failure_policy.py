@@ -18,8 +18,8 @@ class Reaction(enum.StrEnum):
     SKIP_MODEL = "the model is skipped on every device"
     SKIP_EARLY = "before the first forward pass, the model is skipped on every device; later, only this cell fails"
     SKIP_BROKEN = (
-        "during import, the model is skipped on every device; during build, only in this workload and precision, "
-        "at this input size; later, only this cell fails"
+        "during import, the model is skipped on every device; during build, only in this phase (inference, "
+        "training …) and precision, at this input size; later, only this cell fails"
     )
     QUARANTINE = "the device is quarantined"
     NOT_SUPPORTED = "the other launches of the cell are skipped, which is no failure; other cells continue"
