@@ -17,7 +17,7 @@ from orchestrator.gpu.health.verdict import Finding, HealthVerdict, Opinion, Wor
 from orchestrator.state.archive import Archive
 from orchestrator.state.failure_policy import HARDWARE
 from orchestrator.state.fault_placement import Blame
-from orchestrator.store.records import Segment
+from orchestrator.store.journal_records import Segment
 from orchestrator.system.calendar_times import iso
 from protocol.cell import Device, DeviceKind
 

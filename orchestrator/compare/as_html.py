@@ -14,7 +14,7 @@ from orchestrator.compare.wording import LEGEND
 from orchestrator.config.naming import plural
 from orchestrator.figures.table import UNITS
 from orchestrator.report.chapters.cells import batch
-from orchestrator.report.chart_types import Kind, Ratio, Ratios
+from orchestrator.report.charts.types import Kind, Ratio, Ratios
 from orchestrator.report.html.render import Page
 from orchestrator.report.html.size_limit import fitted
 from orchestrator.report.numbers import number

@@ -44,7 +44,7 @@ from orchestrator.state.slots import (
     Withdrawn,
 )
 from orchestrator.state.stopping import GENTLE_GRACE_S, Order
-from orchestrator.store.records import End
+from orchestrator.store.journal_records import End
 from orchestrator.system import process_end
 from protocol.cell import Device
 from protocol.failure import Category, Failure, Phase

@@ -14,7 +14,7 @@ from orchestrator.engine.memory_gate import Passed
 from orchestrator.gpu.telemetry import foreign_use
 from orchestrator.plan import batch_scan
 from orchestrator.state.slots import NextLaunch, Skip
-from orchestrator.store import records
+from orchestrator.store import journal_records as records
 from orchestrator.store.journal import Journal, write_durably
 from orchestrator.system import host
 from protocol import codec

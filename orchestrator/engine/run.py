@@ -37,7 +37,7 @@ from orchestrator.state.slots import RunState
 from orchestrator.state.time_budget import Budget
 from orchestrator.store import lock, report_places, reserve, run_files
 from orchestrator.store.journal import Journal, read, reserve_of, temporary
-from orchestrator.store.records import Beside, End, Finished, Header, Record, Segment, Spawned, Start
+from orchestrator.store.journal_records import Beside, End, Finished, Header, Record, Segment, Spawned, Start
 from orchestrator.system import host, log_files, process_end, process_start
 from orchestrator.system.stop_signals import StopSignals
 from protocol.cell import DeviceKind

@@ -26,7 +26,7 @@ from orchestrator.state.slots import RunState, SlotStatus
 from orchestrator.state.stopping import GENTLE_GRACE_S, GENTLE_S
 from orchestrator.state.time_budget import Time
 from orchestrator.store import journal, lock, report_places
-from orchestrator.store.records import End, Record, Segment, Start, StopRequest, ZygoteStarted
+from orchestrator.store.journal_records import End, Record, Segment, Start, StopRequest, ZygoteStarted
 from orchestrator.system import host, safe_read
 from protocol.failure import Category, Failure
 from protocol.paths import RunPaths

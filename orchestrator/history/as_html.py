@@ -7,7 +7,7 @@ from typing import Final
 from orchestrator.config.naming import plural
 from orchestrator.history import wording
 from orchestrator.history.trend import Trend, TrendPoint
-from orchestrator.report.chart_types import Kind, OfRun, OverRuns
+from orchestrator.report.charts.types import Kind, OfRun, OverRuns
 from orchestrator.report.html.render import Page
 from orchestrator.report.html.size_limit import fitted
 from orchestrator.report.sections import (

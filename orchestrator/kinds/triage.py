@@ -10,8 +10,8 @@ from orchestrator.report.chapters.devices import devices
 from orchestrator.report.chapters.excluded import not_measured
 from orchestrator.report.chapters.failures import failures
 from orchestrator.report.chapters.health import health
-from orchestrator.report.chapters.performance import performance
-from orchestrator.report.chapters.spread import spread
+from orchestrator.report.charts.performance import performance
+from orchestrator.report.charts.spread import spread
 from orchestrator.report.default_layout import DEFAULT
 from orchestrator.report.layout import Layout
 from orchestrator.report.sections import shown

@@ -14,11 +14,11 @@ from orchestrator.report.chapters.failures import failures
 from orchestrator.report.chapters.health import health
 from orchestrator.report.chapters.models import models
 from orchestrator.report.chapters.overview import summary
-from orchestrator.report.chapters.performance import performance
 from orchestrator.report.chapters.power import power
-from orchestrator.report.chapters.spread import spread
 from orchestrator.report.chapters.stragglers import full_node, stragglers
-from orchestrator.report.chapters.time import time
+from orchestrator.report.charts.performance import performance
+from orchestrator.report.charts.spread import spread
+from orchestrator.report.charts.time import time
 from orchestrator.report.layout import Layout
 from orchestrator.report.sections import shown
 

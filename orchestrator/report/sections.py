@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Final
 
 from orchestrator.figures.report import Report
-from orchestrator.report.chart_types import Kind, Plot
+from orchestrator.report.charts.types import Kind, Plot
 from orchestrator.report.numbers import NOT_AVAILABLE
 
 MOST_ROWS: Final = 500

@@ -15,7 +15,7 @@ from orchestrator.state import coherence
 from orchestrator.state.attempts import Attempt
 from orchestrator.state.replay import Replay, replay, rules_of
 from orchestrator.store import damage, journal, run_files
-from orchestrator.store.records import (
+from orchestrator.store.journal_records import (
     Dropped,
     End,
     Finished,

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from orchestrator.store.records import Beside, End, Left, Segment, Start
+from orchestrator.store.journal_records import Beside, End, Left, Segment, Start
 from protocol.failure import Failure
 
 

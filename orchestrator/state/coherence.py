@@ -8,7 +8,7 @@ from typing import Final
 
 from orchestrator.config.run_configuration import StoredRun
 from orchestrator.stats.stragglers import MOST_LAUNCHES
-from orchestrator.store.records import (
+from orchestrator.store.journal_records import (
     Added,
     Beside,
     Dropped,

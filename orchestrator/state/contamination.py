@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from orchestrator.config.run_configuration import Plan
 from orchestrator.gpu.telemetry.foreign_use import ForeignUse
-from orchestrator.store.records import Beside, End, Foreign, Left, Record, Segment, Start
+from orchestrator.store.journal_records import Beside, End, Foreign, Left, Record, Segment, Start
 
 
 def unmarked(plan: Plan, records: Iterable[Record]) -> dict[int, str]:

@@ -32,8 +32,8 @@ from orchestrator.state.slots import (
     with_device,
 )
 from orchestrator.state.transitions import begin, settle, step
-from orchestrator.store import records as journaled
-from orchestrator.store.records import Beside, End, Finished, Left, Quarantine, Record, Segment, Skipped, Start
+from orchestrator.store import journal_records as journaled
+from orchestrator.store.journal_records import Beside, End, Finished, Left, Quarantine, Record, Segment, Skipped, Start
 from protocol.cell import DeviceKind
 from protocol.failure import Category, Failure, Phase
 

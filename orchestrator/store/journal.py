@@ -17,7 +17,7 @@ from typing import Final, Self
 
 from orchestrator.errors import RunFolderError, StorageError
 from orchestrator.store import damage
-from orchestrator.store.records import Record
+from orchestrator.store.journal_records import Record
 from orchestrator.store.reserve import Reserve
 from orchestrator.system import safe_read
 from protocol import codec

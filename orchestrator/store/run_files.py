@@ -16,7 +16,7 @@ from orchestrator.config import yaml_file
 from orchestrator.config.run_configuration import Plan, StoredRun
 from orchestrator.errors import ConfigError, RunFolderError
 from orchestrator.store import damage, journal
-from orchestrator.store.records import Header
+from orchestrator.store.journal_records import Header
 from orchestrator.system import safe_read
 from protocol.paths import RunPaths
 

@@ -27,7 +27,7 @@ from orchestrator.config.catalogue import is_probe
 from orchestrator.config.report_formats import ReportFormat
 from orchestrator.gpu.telemetry.samples import SampleFile
 from orchestrator.run_reports import reporting
-from orchestrator.store.records import End, Left
+from orchestrator.store.journal_records import End, Left
 from protocol import codec
 from protocol.cell import Cell, Precision, Workload
 from protocol.paths import RunPaths

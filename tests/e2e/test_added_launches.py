@@ -11,7 +11,7 @@ from orchestrator.plan import planner
 from orchestrator.stats.stragglers import MOST_LAUNCHES
 from orchestrator.store import journal, run_files
 from orchestrator.store.journal import Journal
-from orchestrator.store.records import Added, End, Start, ZygoteStarted
+from orchestrator.store.journal_records import Added, End, Start, ZygoteStarted
 from protocol.cell import Workload
 from protocol.paths import RunPaths
 from tests.fakes import faults, gpu_runs, rates

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from orchestrator.cli.commands import orchestrate
 from orchestrator.engine.status_types import Standing
-from orchestrator.store.records import StopRequest
+from orchestrator.store.journal_records import StopRequest
 from protocol.messages import Deadlines
 from tests.fakes import faults
 from tests.fakes.node import ROOT, Node, start

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from orchestrator.store.records import End
+from orchestrator.store.journal_records import End
 from protocol.cell import AUTO
 from tests.fakes import faults
 from tests.fakes.node import Node, start

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from orchestrator.store import journal
-from orchestrator.store.records import Added, Record
+from orchestrator.store.journal_records import Added, Record
 from tests.fakes.injection import inject
 from tests.fakes.node import ROOT
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.gpu.health.judges import Action
-from orchestrator.store.records import Added, Dropped, Segment
+from orchestrator.store.journal_records import Added, Dropped, Segment
 from tests.e2e.test_burn_in import burn_in, records, report, resume
 from tests.e2e.test_burn_in_hangs import UNTIL_CONTINUED, hanging
 from tests.fakes.injection import inject

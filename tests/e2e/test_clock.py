@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from orchestrator.store.records import ClockSet, End
+from orchestrator.store.journal_records import ClockSet, End
 from tests.fakes import faults
 from tests.fakes.injection import inject
 from tests.fakes.node import start

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.store.records import End, Left, Start
+from orchestrator.store.journal_records import End, Left, Start
 from protocol.failure import Category
 from tests.fakes import faults, gpu_runs
 from tests.fakes.node import Node

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.store.records import End, Finished
+from orchestrator.store.journal_records import End, Finished
 from protocol.failure import Category
 from tests.fakes import faults
 from tests.fakes.node import Node, start

@@ -21,7 +21,7 @@ import json, sys
 from pathlib import Path
 from orchestrator.store import journal
 from orchestrator.errors import StorageError
-from orchestrator.store.records import Finished, Start
+from orchestrator.store.journal_records import Finished, Start
 path = Path(sys.argv[1], "journal.gpj")
 written = 0
 with journal.Journal(path) as opened:
@@ -44,7 +44,7 @@ RUN = """
 import json, subprocess, sys
 from pathlib import Path
 from orchestrator.store import journal
-from orchestrator.store.records import End, Finished
+from orchestrator.store.journal_records import End, Finished
 from protocol.paths import RunPaths
 from tests.fakes import faults
 folder = Path(sys.argv[1], "run")

@@ -15,7 +15,7 @@ import pytest
 from orchestrator.config.run_configuration import Isolation
 from orchestrator.state.attempts import Attempt
 from orchestrator.state.failure_policy import POLICY
-from orchestrator.store.records import End, Finished, Left, Spawned, Start
+from orchestrator.store.journal_records import End, Finished, Left, Spawned, Start
 from protocol.failure import Category
 from protocol.messages import Deadlines
 from tests.fakes import faults

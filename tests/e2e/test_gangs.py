@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from orchestrator.state.attempts import Attempt
-from orchestrator.store.records import End, Left, Spawned, Start
+from orchestrator.store.journal_records import End, Left, Spawned, Start
 from protocol.failure import Category
 from protocol.paths import RunPaths
 from tests.fakes import gangs

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config.run_configuration import StoredRun
-from orchestrator.store.records import Left, Start
+from orchestrator.store.journal_records import Left, Start
 from protocol.cell import Mode
 from tests.fakes import faults, gpu_runs
 from tests.fakes.node import Node

@@ -13,7 +13,7 @@ import pytest
 from orchestrator.config.run_configuration import Isolation
 from orchestrator.state.stopping import OUT_OF_TIME
 from orchestrator.state.time_budget import CLOSING_S
-from orchestrator.store.records import ClockSet, Segment, Spawned, Start, Suspension
+from orchestrator.store.journal_records import ClockSet, Segment, Spawned, Start, Suspension
 from protocol.cell import Scalar
 from protocol.failure import Category, Phase
 from protocol.messages import Deadlines

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.store.records import Quarantine, Skipped
+from orchestrator.store.journal_records import Quarantine, Skipped
 from protocol.failure import Category
 from tests.fakes import faults, gpu_runs
 from tests.fakes.cuda import beside

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.store.records import Quarantine, TelemetryEnded
+from orchestrator.store.journal_records import Quarantine, TelemetryEnded
 from tests.fakes import faults, gpu_runs
 from tests.fakes.nvml import FakeNvml, uuid
 

@@ -12,7 +12,7 @@ import pytest
 import zmq
 
 from orchestrator.store.journal import Journal
-from orchestrator.store.records import End, Segment, Spawned
+from orchestrator.store.journal_records import End, Segment, Spawned
 from orchestrator.system import host
 from protocol import VERSION, codec
 from protocol.failure import Category, Failure, Phase

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.config.report_formats import ReportFormat
-from orchestrator.store.records import End
+from orchestrator.store.journal_records import End
 from tests.fakes import operator_runs
 from tests.fakes.commands import python
 from tests.fakes.node import Node

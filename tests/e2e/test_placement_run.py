@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from orchestrator.store.records import Quarantine, Skipped
+from orchestrator.store.journal_records import Quarantine, Skipped
 from protocol.cell import Scalar
 from protocol.failure import Category
 from protocol.messages import Deadlines

@@ -17,7 +17,7 @@ from orchestrator.config.run_configuration import StoredRun
 from orchestrator.run_reports import reporting
 from orchestrator.run_reports.reporting import Made
 from orchestrator.store import journal, lock
-from orchestrator.store.records import Finished
+from orchestrator.store.journal_records import Finished
 from protocol.messages import Deadlines
 from protocol.paths import RunPaths
 from tests.fakes import faults

@@ -19,7 +19,7 @@ from orchestrator.cli.commands import orchestrate
 from orchestrator.state import archive
 from orchestrator.state.failure_policy import POLICY
 from orchestrator.store import journal
-from orchestrator.store.records import End, Record, Segment, Spawned, Start
+from orchestrator.store.journal_records import End, Record, Segment, Spawned, Start
 from protocol.failure import Category, Phase
 from protocol.paths import RunPaths
 from tests.e2e.chaos import traces

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.store.journal import read
-from orchestrator.store.records import Finished, Start
+from orchestrator.store.journal_records import Finished, Start
 from protocol.exit_codes import ExitCode
 from tests.fakes import faults
 from tests.fakes.commands import TINY, python

@@ -4,7 +4,7 @@ import signal
 from functools import partial
 from pathlib import Path
 
-from orchestrator.store.records import Start
+from orchestrator.store.journal_records import Start
 from protocol.failure import Category
 from tests.fakes import faults, gpu_runs
 from tests.fakes.nvml import FakeNvml

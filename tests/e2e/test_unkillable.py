@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from orchestrator.store.records import Quarantine
+from orchestrator.store.journal_records import Quarantine
 from protocol.failure import Category
 from protocol.messages import Deadlines
 from tests.fakes import faults

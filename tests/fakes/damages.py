@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator.store.journal import MAGIC, Journal
-from orchestrator.store.records import Finished
+from orchestrator.store.journal_records import Finished
 from tests.fakes.runs import FakeRun
 
 

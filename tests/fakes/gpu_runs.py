@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from orchestrator.config.run_configuration import StoredRun
-from orchestrator.store.records import End
+from orchestrator.store.journal_records import End
 from protocol.cell import Device, ModelSpec
 from protocol.failure import Category
 from tests.fakes import faults

@@ -18,7 +18,7 @@ from orchestrator.gpu.telemetry.frames import FrameFile
 from orchestrator.gpu.telemetry.samples import SampleFile
 from orchestrator.kinds.burn_in import levels, settings
 from orchestrator.kinds.burn_in import planning as burn_in_plan
-from orchestrator.store.records import Quarantine, Suspension, TooHot
+from orchestrator.store.journal_records import Quarantine, Suspension, TooHot
 from protocol import codec
 from protocol.cell import Cell, Device, DeviceKind, Workload
 from protocol.failure import Category, Phase

@@ -18,7 +18,7 @@ from orchestrator.gpu.health.records import Vitals
 from orchestrator.state import archive
 from orchestrator.state.archive import Archive
 from orchestrator.store import journal
-from orchestrator.store.records import Record, Segment, Spawned, Start
+from orchestrator.store.journal_records import Record, Segment, Spawned, Start
 from protocol.cell import ModelSpec
 from protocol.paths import RunPaths
 from tests.fakes import faults

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from orchestrator.store import journal
-from orchestrator.store.records import End, Start
+from orchestrator.store.journal_records import End, Start
 from protocol.cell import Cell
 from protocol.failure import Phase
 from protocol.messages import Assign

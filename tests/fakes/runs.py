@@ -23,7 +23,7 @@ from orchestrator.state import archive
 from orchestrator.state.archive import Archive
 from orchestrator.store import journal, run_files
 from orchestrator.store.journal import Journal, write_durably
-from orchestrator.store.records import (
+from orchestrator.store.journal_records import (
     Added,
     Dropped,
     End,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from orchestrator.plan.batch_scan import Figures
 from orchestrator.state import transitions
 from orchestrator.state.slots import Ended, Freed, NextLaunch, RunState, Started
-from orchestrator.store.records import Segment, Start
+from orchestrator.store.journal_records import Segment, Start
 from protocol.failure import Category, Failure, Phase
 
 Decide = Callable[[NextLaunch], Failure | None]

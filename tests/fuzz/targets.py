@@ -37,7 +37,7 @@ from orchestrator.report.files import render
 from orchestrator.state import archive
 from orchestrator.store import journal, lock, run_files
 from orchestrator.store.journal import MAGIC, Journal
-from orchestrator.store.records import Record
+from orchestrator.store.journal_records import Record
 from protocol import codec
 from protocol.cell import ModelSpec
 from protocol.errors import ProtocolError

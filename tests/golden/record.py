@@ -26,7 +26,7 @@ from orchestrator.config.run_configuration import Configuration
 from orchestrator.gpu.health.records import LOOK_NS, NOT_COUNTED, UNSUPPORTED, NodeVitals, Vitals, Watch, XidSeen
 from orchestrator.gpu.telemetry.frames import FrameFile
 from orchestrator.plan import load_windows
-from orchestrator.store.records import Beside, ClockSet, Foreign, Skipped, StopRequest, Suspension
+from orchestrator.store.journal_records import Beside, ClockSet, Foreign, Skipped, StopRequest, Suspension
 from protocol import codec
 from protocol.cell import AUTO, Cell, Mode, Workload
 from protocol.failure import Category, Phase

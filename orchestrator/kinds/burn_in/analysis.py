@@ -41,7 +41,7 @@ from orchestrator.kinds.burn_in.wrong_bits import Share, Uncounted
 from orchestrator.state.archive import Archive
 from orchestrator.state.attempts import Attempt
 from orchestrator.state.slots import scopes
-from orchestrator.store.records import Segment
+from orchestrator.store.journal_records import Segment
 from orchestrator.system.calendar_times import iso
 from protocol.cell import Cell, Device
 from protocol.verification import Verification

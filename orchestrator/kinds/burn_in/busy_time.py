@@ -16,7 +16,7 @@ from orchestrator.state.archive import Archive
 from orchestrator.state.attempts import Attempt
 from orchestrator.state.replay import staying_out
 from orchestrator.state.time_budget import closing_s
-from orchestrator.store.records import Segment
+from orchestrator.store.journal_records import Segment
 from orchestrator.system.calendar_times import iso
 from protocol.cell import Device
 

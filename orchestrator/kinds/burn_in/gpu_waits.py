@@ -17,7 +17,7 @@ from orchestrator.kinds.burn_in.served_time import Span
 from orchestrator.state.archive import Archive
 from orchestrator.state.attempts import Attempt
 from orchestrator.state.blocked_gpus import PATIENCE_S
-from orchestrator.store.records import Foreign, Segment
+from orchestrator.store.journal_records import Foreign, Segment
 
 _STEP_NS: Final = 1_000_000_000  # The longest time from one launch to the next without waiting
 _LONGEST_NS: Final = round((PATIENCE_S + TIMEOUT_S) * 1e9)

@@ -17,7 +17,7 @@ from orchestrator.kinds.burn_in.levels import HeatSoakRule
 from orchestrator.state.archive import Archive
 from orchestrator.state.attempts import Attempt
 from orchestrator.stats.windows import WINDOW_NS
-from orchestrator.store.records import Segment
+from orchestrator.store.journal_records import Segment
 from protocol.cell import Device, DeviceKind
 
 

@@ -23,7 +23,7 @@ from orchestrator.kinds.burn_in.served_time import AT_WORK, Span
 from orchestrator.state.archive import Archive
 from orchestrator.state.attempts import Attempt
 from orchestrator.state.failure_policy import BEFORE_DEVICE, Trait, has_trait
-from orchestrator.store.records import Segment
+from orchestrator.store.journal_records import Segment
 from orchestrator.system.calendar_times import iso
 from protocol.cell import Cell, Device
 from protocol.failure import Category, Failure, Phase

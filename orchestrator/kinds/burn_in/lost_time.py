@@ -12,7 +12,7 @@ from orchestrator.kinds.burn_in.lost_launches import Lost
 from orchestrator.kinds.burn_in.served_time import Load, Span
 from orchestrator.state.archive import Archive
 from orchestrator.state.attempts import Attempt
-from orchestrator.store.records import Segment
+from orchestrator.store.journal_records import Segment
 from orchestrator.system.calendar_times import iso
 from protocol.cell import Cell
 

@@ -24,7 +24,7 @@ from orchestrator.stats.drift import Drift
 from orchestrator.stats.slowdown_reasons import Reading, Reason, Why
 from orchestrator.stats.stragglers import Bound, Sibling, SiblingCell
 from orchestrator.stats.windows import WINDOW_NS, Window
-from orchestrator.store.records import Segment
+from orchestrator.store.journal_records import Segment
 from protocol.cell import Cell, Device, DeviceKind, Workload
 
 OVER_TIME: Final = "speed over time"

@@ -13,7 +13,7 @@ from orchestrator.figures.operators import Grade, OperatorRow, OperatorStatus, T
 from orchestrator.figures.report import Report
 from orchestrator.kinds.ops.analysis import place, roofs
 from orchestrator.kinds.ops.settings import EAGER
-from orchestrator.report.chart_types import Kind, Roof, Roofline, RoofPoint
+from orchestrator.report.charts.types import Kind, Roof, Roofline, RoofPoint
 from orchestrator.report.device_labels import label_of
 from orchestrator.report.layout import Answer
 from orchestrator.report.numbers import number, share, unit

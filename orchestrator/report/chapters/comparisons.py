@@ -9,7 +9,7 @@ from orchestrator.figures.comparisons import BaselineComparison, Cost, Met, Thre
 from orchestrator.figures.quality import LIMIT_PERCENT
 from orchestrator.figures.report import Report
 from orchestrator.report.chapters.models import reasons
-from orchestrator.report.chart_types import Bars, Kind, Series
+from orchestrator.report.charts.types import Bars, Kind, Series
 from orchestrator.report.device_labels import by_uuid
 from orchestrator.report.numbers import NOT_AVAILABLE, difference, number
 from orchestrator.report.sections import Badge, Chart, Column, Finding, Section, Table, Tone, numbers, table, texts

@@ -7,7 +7,7 @@ from orchestrator.figures.cells import CompilationFigures, PhaseMetrics
 from orchestrator.figures.report import Report
 from orchestrator.report.chapters import changing_shapes
 from orchestrator.report.chapters.changing_shapes import ShapeRow
-from orchestrator.report.chart_types import Bars, Kind, Series
+from orchestrator.report.charts.types import Bars, Kind, Series
 from orchestrator.report.device_labels import by_uuid
 from orchestrator.report.lines import Line, lines
 from orchestrator.report.numbers import NOT_AVAILABLE, number, share

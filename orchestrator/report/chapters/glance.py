@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from orchestrator.figures.report import Report
 from orchestrator.report.chapters.best import best
-from orchestrator.report.chapters.siblings import against_each_other
+from orchestrator.report.charts.siblings import against_each_other
 from orchestrator.report.sections import Section, drawn
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from orchestrator.figures.comparisons import SLOWED_DOWN, FullNode, SiblingEffect, Standing
 from orchestrator.figures.report import GpuInfo, Report
 from orchestrator.figures.table import UNITS
-from orchestrator.report.chapters.spread import cell_name
+from orchestrator.report.charts.spread import cell_name
 from orchestrator.report.device_labels import by_uuid, label, labels
 from orchestrator.report.numbers import NOT_AVAILABLE, number, share, unit
 from orchestrator.report.remarks import DOUBTS

@@ -10,8 +10,8 @@ from orchestrator.report.chapters.excluded import not_measured
 from orchestrator.report.chapters.failures import failures
 from orchestrator.report.chapters.findings import findings
 from orchestrator.report.chapters.glance import glance
-from orchestrator.report.chapters.time import time
-from orchestrator.report.chapters.timeline import course
+from orchestrator.report.charts.time import time
+from orchestrator.report.charts.timeline import course
 from orchestrator.report.default_layout import DEFAULT
 from orchestrator.report.html.render import Page
 from orchestrator.report.html.size_limit import fitted

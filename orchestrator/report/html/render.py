@@ -20,7 +20,7 @@ from orchestrator.report.sections import Badge, Card, Cells, Finding, Section
 ROOM: Final = Path(__file__).parent
 SCRIPTS: Final = (
     "vendor/echarts.min.js",
-    "static/charts.js",
+    "static/draw_charts.js",
     "static/over_time.js",
     "static/over_runs.js",
     "static/ratios.js",

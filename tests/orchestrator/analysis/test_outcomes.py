@@ -17,7 +17,7 @@ from orchestrator.state import slots, transitions
 from orchestrator.state.failure_policy import Reach
 from orchestrator.state.replay import BENCHMARK_RULES, replay
 from orchestrator.state.slots import SlotStatus
-from orchestrator.store.records import End, Record, Skipped
+from orchestrator.store.journal_records import End, Record, Skipped
 from protocol.cell import Cell, Workload
 from protocol.failure import Category, Failure, Phase
 from tests.fakes.configurations import configuration

@@ -13,7 +13,7 @@ from orchestrator.figures.report import Report
 from orchestrator.figures.timeline import NOTHING_KEPT
 from orchestrator.gpu.telemetry.clock_events import CLOCK_EVENT_REASONS
 from orchestrator.report.as_text import to_text
-from orchestrator.report.chart_types import Heat
+from orchestrator.report.charts.types import Heat
 from orchestrator.report.html.page import page
 from orchestrator.stats.slowdown_reasons import Reason
 from orchestrator.stats.stragglers import SiblingVerdict

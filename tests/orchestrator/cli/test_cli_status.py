@@ -23,7 +23,7 @@ from orchestrator.state.stopping import GENTLE_GRACE_S, GENTLE_S
 from orchestrator.state.time_budget import CLOSING_S, Budget, closing_s
 from orchestrator.store import run_files
 from orchestrator.store.journal import Journal
-from orchestrator.store.records import Dropped, Segment, Start, StopRequest, ZygoteStarted
+from orchestrator.store.journal_records import Dropped, Segment, Start, StopRequest, ZygoteStarted
 from orchestrator.system import host
 from protocol.cell import Cell, Workload
 from protocol.failure import Category

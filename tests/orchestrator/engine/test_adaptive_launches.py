@@ -34,7 +34,7 @@ from orchestrator.state.transitions import step
 from orchestrator.stats.stragglers import MOST_LAUNCHES, SiblingVerdict
 from orchestrator.store import journal, run_files
 from orchestrator.store.journal import Journal
-from orchestrator.store.records import Added
+from orchestrator.store.journal_records import Added
 from orchestrator.system.stop_signals import StopSignals
 from protocol.cell import Cell, Mode
 from protocol.exit_codes import ExitCode

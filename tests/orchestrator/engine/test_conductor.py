@@ -16,8 +16,9 @@ from orchestrator.engine.launches.link import Link
 from orchestrator.engine.launches.live import Concluded, Gone, Live
 from orchestrator.gpu.health.xids import XidKind
 from orchestrator.state.slots import SlotStatus
-from orchestrator.store import journal, records
-from orchestrator.store.records import End, Quarantine, Start
+from orchestrator.store import journal
+from orchestrator.store import journal_records as records
+from orchestrator.store.journal_records import End, Quarantine, Start
 from protocol.failure import Category, Failure, Phase
 from protocol.messages import Ack, GpuBroken, Hello, Outcome, TooHot, ToWorker, XidSeen
 from tests.fakes.conducting import Held, conducting

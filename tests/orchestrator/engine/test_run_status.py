@@ -18,7 +18,7 @@ from orchestrator.errors import RunFolderError
 from orchestrator.state.stopping import GENTLE_GRACE_S, GENTLE_S, OUT_OF_TIME
 from orchestrator.store import journal, lock, run_files
 from orchestrator.store.journal import Journal
-from orchestrator.store.records import Finished, Quarantine, Segment, Skipped, StopRequest
+from orchestrator.store.journal_records import Finished, Quarantine, Segment, Skipped, StopRequest
 from protocol.cell import Mode
 from protocol.failure import Category, Phase
 from tests.fakes.node import ROOT

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from orchestrator.gpu import environment
-from orchestrator.store.records import Segment
+from orchestrator.store.journal_records import Segment
 from tests.fakes.cuda import beside
 from tests.fakes.node import Node
 from tests.fakes.nvml import FakeNvml

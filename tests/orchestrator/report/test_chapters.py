@@ -14,8 +14,8 @@ from orchestrator.report.chapters.comparisons import costs
 from orchestrator.report.chapters.excluded import not_measured
 from orchestrator.report.chapters.model_overview import overview as at_a_glance
 from orchestrator.report.chapters.models import models, reasons
-from orchestrator.report.chapters.spread import spread
-from orchestrator.report.chart_types import Heat
+from orchestrator.report.charts.spread import spread
+from orchestrator.report.charts.types import Heat
 from orchestrator.report.default_layout import DEFAULT
 from orchestrator.report.sections import Section, Table
 from orchestrator.run_reports import report_reader

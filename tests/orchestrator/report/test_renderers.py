@@ -3,7 +3,7 @@
 import re
 
 from orchestrator.report import markdown, text
-from orchestrator.report.chart_types import Bars, Kind, Series
+from orchestrator.report.charts.types import Bars, Kind, Series
 from orchestrator.report.html.render import Page, bound
 from orchestrator.report.sections import (
     Badge,

@@ -24,7 +24,7 @@ from orchestrator.figures.launch_samples import LaunchSamples
 from orchestrator.run_reports import reporting
 from orchestrator.state import archive
 from orchestrator.state.archive import Archive
-from orchestrator.store.records import End
+from orchestrator.store.journal_records import End
 from protocol import floats
 from protocol.cell import AUTO, Workload
 from protocol.failure import Category, Failure, Phase

@@ -17,7 +17,7 @@ from orchestrator.state.attempts import Attempt
 from orchestrator.state.replay import ROUND_RULES, replay
 from orchestrator.store import journal
 from orchestrator.store.journal import Journal
-from orchestrator.store.records import End
+from orchestrator.store.journal_records import End
 from protocol.cell import Workload
 from protocol.exit_codes import ExitCode
 from protocol.failure import Category, Failure, Phase

@@ -16,7 +16,7 @@ from orchestrator.report import files
 from orchestrator.run_reports import reporting
 from orchestrator.store import report_places
 from orchestrator.store.journal import Journal
-from orchestrator.store.records import Finished, Segment
+from orchestrator.store.journal_records import Finished, Segment
 from protocol.paths import RunPaths
 from tests.fakes.runs import FakeRun
 

@@ -12,7 +12,7 @@ from orchestrator.state import fault_placement, transitions
 from orchestrator.state.fault_placement import Blame, Elsewhere
 from orchestrator.state.replay import BENCHMARK_RULES, replay
 from orchestrator.state.slots import SETTLED, Ended, NextLaunch, Quarantined, SlotStatus
-from orchestrator.store.records import End, Record, Start
+from orchestrator.store.journal_records import End, Record, Start
 from protocol.failure import Category, Phase
 from tests.fakes.placing import cell, plan, statuses
 from tests.fakes.steps import SEGMENT, begun, ended, failure, record, run

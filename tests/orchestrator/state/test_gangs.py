@@ -20,7 +20,7 @@ from orchestrator.state.slots import (
     RunState,
     SlotStatus,
 )
-from orchestrator.store.records import End, Start
+from orchestrator.store.journal_records import End, Start
 from protocol.cell import Cell, Mode, Precision, Workload
 from protocol.failure import Category, Failure
 from tests.fakes import steps

@@ -11,7 +11,7 @@ from orchestrator.state import transitions
 from orchestrator.state.failure_policy import POINTS_AT_DEVICE
 from orchestrator.state.replay import ReplayRules, replay
 from orchestrator.state.slots import Ended, NextLaunch, Quarantined, RunState, SlotStatus, with_device
-from orchestrator.store.records import End, Start
+from orchestrator.store.journal_records import End, Start
 from protocol.failure import Category, Failure, Phase
 from tests.fakes.placing import cell, plan, statuses
 from tests.fakes.steps import SEGMENT, begun, ended, failure, run

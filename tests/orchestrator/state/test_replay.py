@@ -10,7 +10,7 @@ from orchestrator.kinds.benchmark import BENCHMARK
 from orchestrator.state.replay import BENCHMARK_RULES, ROUND_RULES, Replay, replay
 from orchestrator.state.slots import SlotStatus
 from orchestrator.store import journal
-from orchestrator.store.records import Quarantine
+from orchestrator.store.journal_records import Quarantine
 from protocol.cell import Cell
 from protocol.failure import Category, Phase
 from tests.fakes.nights import Night

@@ -15,7 +15,7 @@ from orchestrator.state import transitions, turns
 from orchestrator.state.failure_policy import POLICY, Reaction
 from orchestrator.state.replay import ROUND_RULES, replay
 from orchestrator.state.slots import Ended, NextLaunch, Postponed, RunState, SlotStatus, Started, with_device
-from orchestrator.store.records import End, Record
+from orchestrator.store.journal_records import End, Record
 from protocol.cell import Mode
 from protocol.failure import Category, Failure, Phase
 from tests.fakes import placing, steps

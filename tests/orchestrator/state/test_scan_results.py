@@ -12,7 +12,7 @@ from orchestrator.plan.batch_scan import Figures
 from orchestrator.state import transitions
 from orchestrator.state.replay import BENCHMARK_RULES, Replay, replay
 from orchestrator.state.slots import SETTLED, NextLaunch, RunState, SlotStatus, Withdrawn
-from orchestrator.store.records import Dropped, End, Record, Start
+from orchestrator.store.journal_records import Dropped, End, Record, Start
 from protocol.cell import AUTO, Workload
 from protocol.failure import Category, Phase
 from tests.fakes.configurations import configuration, cpu

@@ -15,7 +15,7 @@ from orchestrator.state.slots import (
     Started,
     StopRequested,
 )
-from orchestrator.store.records import End, Quarantine, Record, Start
+from orchestrator.store.journal_records import End, Quarantine, Record, Start
 from protocol.cell import Cell, Mode, Precision, Workload
 from protocol.failure import Category, Phase
 from tests.fakes import steps

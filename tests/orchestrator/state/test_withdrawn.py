@@ -6,7 +6,7 @@ from orchestrator.config.run_configuration import Plan
 from orchestrator.state import contamination, transitions
 from orchestrator.state.replay import BENCHMARK_RULES, replay
 from orchestrator.state.slots import Ended, Freed, RunState, SlotStatus, Withdrawn
-from orchestrator.store.records import Beside, End, Foreign, Left, Record, Start
+from orchestrator.store.journal_records import Beside, End, Foreign, Left, Record, Start
 from protocol.cell import Cell, Precision, Workload
 from protocol.failure import Category, Failure, Phase
 from tests.fakes.steps import SEGMENT, begun

@@ -13,7 +13,7 @@ import pytest
 from orchestrator.errors import StorageError
 from orchestrator.store import journal
 from orchestrator.store.journal import MAGIC, Journal
-from orchestrator.store.records import Finished, Start
+from orchestrator.store.journal_records import Finished, Start
 from protocol import codec
 from tests.fakes.conducting import conducting
 from tests.fakes.results import result

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from orchestrator.errors import RunFolderError, StorageError
 from orchestrator.store import journal
 from orchestrator.store.journal import MAGIC, Journal
-from orchestrator.store.records import End, Record, Start
+from orchestrator.store.journal_records import End, Record, Start
 
 
 def start(launch: int) -> Start:

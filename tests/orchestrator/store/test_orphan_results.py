@@ -14,7 +14,7 @@ from orchestrator.engine import run_status
 from orchestrator.state import archive
 from orchestrator.store import journal, lock, run_files
 from orchestrator.store.journal import MAGIC
-from orchestrator.store.records import Record
+from orchestrator.store.journal_records import Record
 from protocol.exit_codes import ExitCode
 from tests.fakes.runs import FakeRun
 

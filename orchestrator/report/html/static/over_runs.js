@@ -1,5 +1,5 @@
 "use strict";
-/* The plot of a trend: a figure over the runs of a history, with the places where its level or the stack changed. See charts.js. */
+/* The plot of a trend: a figure over the runs of a history, with the places where its level or the stack changed. See draw_charts.js. */
 
 (() => {
   const { tip, tooltip, base, legend, valueAxis, categoryAxis } = Charts;

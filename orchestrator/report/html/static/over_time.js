@@ -1,5 +1,5 @@
 "use strict";
-/* The plots whose axis is the time of day: launches of all devices, and the readings of one of them. See charts.js. */
+/* The plots whose axis is the time of day: launches of all devices, and the readings of one of them. See draw_charts.js. */
 
 (() => {
   const { number, withUnit, tip, tooltip, base, legend, valueAxis, categoryAxis } = Charts;

@@ -1,5 +1,5 @@
 "use strict";
-/* The plot of a comparison: the speed of each cell with its interval, on the band of what counts as the same. See charts.js. */
+/* The plot of a comparison: the speed of each cell with its interval, on the band of what counts as the same. See draw_charts.js. */
 
 (() => {
   const { tip, tooltip, base, legend, valueAxis, rowAxis, besides } = Charts;

@@ -1,5 +1,5 @@
 "use strict";
-/* The plot of a roofline: measurements below what their GPU reaches without a model, both axes logarithmic. See charts.js. */
+/* The plot of a roofline: measurements below what their GPU reaches without a model, both axes logarithmic. See draw_charts.js. */
 
 (() => {
   const { withUnit, tip, tooltip, base, legend, valueAxis } = Charts;

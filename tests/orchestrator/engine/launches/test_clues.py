@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.engine.launches.live import Concluded
 from orchestrator.store import journal
-from orchestrator.store.records import End
+from orchestrator.store.journal_records import End
 from protocol.failure import Category, Failure, Phase
 from tests.fakes.conducting import conducting
 from tests.fakes.faults import cpu

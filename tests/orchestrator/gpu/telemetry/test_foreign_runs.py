@@ -19,7 +19,7 @@ from orchestrator.run_reports import reporting
 from orchestrator.state import coherence
 from orchestrator.state.archive import ResultFileError
 from orchestrator.store import journal, lock
-from orchestrator.store.records import (
+from orchestrator.store.journal_records import (
     Dropped,
     End,
     Finished,

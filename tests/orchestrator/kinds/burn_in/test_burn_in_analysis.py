@@ -16,7 +16,7 @@ from orchestrator.state.failure_policy import POLICY, Reach
 from orchestrator.state.slots import scopes
 from orchestrator.stats.slowdown_reasons import Reason
 from orchestrator.store.journal import read
-from orchestrator.store.records import Skipped, TooHot
+from orchestrator.store.journal_records import Skipped, TooHot
 from protocol.cell import Workload
 from protocol.failure import Category
 from tests.fakes.findings import mismatch

@@ -18,7 +18,7 @@ from orchestrator.state import stopping
 from orchestrator.state.archive import assemble
 from orchestrator.state.attempts import Attempt
 from orchestrator.store import journal
-from orchestrator.store.records import Beside, End, Foreign, Left, Segment, Start, Suspension
+from orchestrator.store.journal_records import Beside, End, Foreign, Left, Segment, Start, Suspension
 from orchestrator.system.calendar_times import iso
 from protocol.cell import Workload
 from protocol.failure import Category, Failure, Phase

@@ -16,8 +16,8 @@ from orchestrator.state import coherence, transitions
 from orchestrator.state.replay import another_chance
 from orchestrator.state.slots import Added, Dropped, Ended, Freed, NextLaunch, Quarantined, SlotStatus, Started
 from orchestrator.state.time_budget import Budget
-from orchestrator.store.records import Added as AddedRecord
-from orchestrator.store.records import Header, Record, Segment
+from orchestrator.store.journal_records import Added as AddedRecord
+from orchestrator.store.journal_records import Header, Record, Segment
 from protocol.cell import Cell, Device, Workload
 from protocol.failure import Category, Failure, Phase
 from tests.fakes.configurations import configuration, shipped_catalogue

@@ -24,7 +24,7 @@ from orchestrator.stats.drift import DriftVerdict as CourseVerdict
 from orchestrator.stats.slowdown_reasons import Reading, Reason
 from orchestrator.stats.stragglers import SiblingCell
 from orchestrator.stats.windows import Window
-from orchestrator.store.records import Segment, Start
+from orchestrator.store.journal_records import Segment, Start
 from protocol.cell import Cell, Device, Workload
 from tests.fakes.nights import Night
 from tests.fakes.runs import SECOND_NS, gpus

@@ -23,7 +23,7 @@ from orchestrator.state.slots import SlotStatus
 from orchestrator.state.time_budget import PATIENCE_S, Budget, closing_s
 from orchestrator.store import journal
 from orchestrator.store.journal import Journal
-from orchestrator.store.records import Added, Dropped, Segment
+from orchestrator.store.journal_records import Added, Dropped, Segment
 from orchestrator.system import host
 from orchestrator.system.stop_signals import StopSignals
 from protocol.cell import Workload

@@ -14,7 +14,7 @@ from orchestrator.figures.burn_in import BurnInReport, GpuBurnIn
 from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.gpu.telemetry import validity
-from orchestrator.store.records import End, Left
+from orchestrator.store.journal_records import End, Left
 from protocol.cell import Cell, Workload
 from protocol.exit_codes import ExitCode
 from protocol.failure import Category, Phase

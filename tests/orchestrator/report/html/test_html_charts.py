@@ -11,10 +11,10 @@ import msgspec
 
 from orchestrator.figures.report import Report
 from orchestrator.figures.timeline import NOTHING_KEPT, DeviceTimeline, Span, Timeline
-from orchestrator.report.chapters.performance import MOST_MODELS, performance
-from orchestrator.report.chapters.roofline import roofline
-from orchestrator.report.chapters.timeline import course
-from orchestrator.report.chart_types import Bars, Curves, Heat, Roofline
+from orchestrator.report.charts.performance import MOST_MODELS, performance
+from orchestrator.report.charts.roofline import roofline
+from orchestrator.report.charts.timeline import course
+from orchestrator.report.charts.types import Bars, Curves, Heat, Roofline
 from orchestrator.report.default_layout import DEFAULT
 from orchestrator.report.html import to_html
 from orchestrator.report.html.page import page

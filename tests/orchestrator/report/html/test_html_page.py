@@ -22,7 +22,7 @@ from orchestrator.kinds import registry
 from orchestrator.report import render
 from orchestrator.report.chapters.cells import cells
 from orchestrator.report.chapters.findings import findings
-from orchestrator.report.chart_types import Box, Heat, Kind
+from orchestrator.report.charts.types import Box, Heat, Kind
 from orchestrator.report.default_layout import DEFAULT
 from orchestrator.report.html import size_limit, to_html
 from orchestrator.report.html.page import page

@@ -13,7 +13,7 @@ from orchestrator.history import queries, store, trend
 from orchestrator.history.as_html import MOST_POINTS, MOST_SERIES, page, to_html
 from orchestrator.history.records import RunRecord
 from orchestrator.history.trend import Trend
-from orchestrator.report.chart_types import OverRuns
+from orchestrator.report.charts.types import OverRuns
 from orchestrator.report.sections import MOST_CELLS
 from tests.fakes import sides
 from tests.fakes.browser import SCROLLED_BY_KEYS, Browser

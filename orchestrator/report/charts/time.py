@@ -7,7 +7,7 @@ from orchestrator.config.naming import plural
 from orchestrator.figures import keys
 from orchestrator.figures.parts import LaunchLedger
 from orchestrator.figures.report import Report
-from orchestrator.report.chart_types import Bars, Kind, Series
+from orchestrator.report.charts.types import Bars, Kind, Series
 from orchestrator.report.numbers import number
 from orchestrator.report.sections import Chart, Section, numbers, table, texts
 from protocol.cell import Workload

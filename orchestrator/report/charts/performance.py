@@ -8,8 +8,8 @@ from orchestrator.figures.report import Report
 from orchestrator.figures.table import BY_FIELD, MAIN
 from orchestrator.report.chapters import model_figures as measured
 from orchestrator.report.chapters.probes import probes
-from orchestrator.report.chapters.roofline import roofline
-from orchestrator.report.chart_types import Bars, Box, Curves, Heat, Kind, Line, Series
+from orchestrator.report.charts.roofline import roofline
+from orchestrator.report.charts.types import Bars, Box, Curves, Heat, Kind, Line, Series
 from orchestrator.report.device_labels import groups, label
 from orchestrator.report.numbers import NOT_AVAILABLE, number, unit
 from orchestrator.report.remarks import SHORT

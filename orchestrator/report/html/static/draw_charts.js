@@ -1,5 +1,5 @@
 "use strict";
-/* How each kind of plot is drawn: from the types of report/chart_types.py to options of ECharts.
+/* How each kind of plot is drawn: from the types of report/charts/types.py to options of ECharts.
 
    A function for each kind takes (plot, look, width) and returns {height, option}. Nothing here touches the page: `look` has
    the colours of the moment, and tooltips are elements whose text is set as text, so that no name is ever markup. */

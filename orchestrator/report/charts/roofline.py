@@ -9,7 +9,7 @@ from orchestrator.figures.cells import Computed, ProbeMetrics
 from orchestrator.figures.report import Report
 from orchestrator.report.chapters import model_figures as measured
 from orchestrator.report.chapters.model_figures import Measurement
-from orchestrator.report.chart_types import Kind, Roof, Roofline, RoofPoint
+from orchestrator.report.charts.types import Kind, Roof, Roofline, RoofPoint
 from orchestrator.report.device_labels import groups, label_of
 from orchestrator.report.lines import time_ms
 from orchestrator.report.numbers import number, share, unit

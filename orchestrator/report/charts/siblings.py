@@ -9,7 +9,7 @@ from orchestrator.figures.report import Report
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.report.chapters import brief, health
 from orchestrator.report.chapters.stragglers import TONES
-from orchestrator.report.chart_types import Kind, Ratio, Ratios
+from orchestrator.report.charts.types import Kind, Ratio, Ratios
 from orchestrator.report.device_labels import label
 from orchestrator.report.gpu_differences import Differences, differences
 from orchestrator.report.numbers import NOT_AVAILABLE, difference

@@ -14,7 +14,7 @@ from orchestrator.figures.quality import Quality
 from orchestrator.figures.report import Report
 from orchestrator.figures.table import UNITS
 from orchestrator.gpu.health.verdict import HealthVerdict
-from orchestrator.report.chart_types import Box, Heat, Kind
+from orchestrator.report.charts.types import Box, Heat, Kind
 from orchestrator.report.device_labels import by_uuid
 from orchestrator.report.lines import lines
 from orchestrator.report.numbers import share, unit

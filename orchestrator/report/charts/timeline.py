@@ -6,7 +6,7 @@ from typing import Final
 
 from orchestrator.figures.report import Report
 from orchestrator.figures.timeline import DeviceTimeline, Stretch, Timeline
-from orchestrator.report.chart_types import Bar, Course, Kind, Reading, Spans
+from orchestrator.report.charts.types import Bar, Course, Kind, Reading, Spans
 from orchestrator.report.device_labels import by_uuid
 from orchestrator.report.layout import Layout
 from orchestrator.report.numbers import NOT_AVAILABLE, number
