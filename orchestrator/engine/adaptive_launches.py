@@ -1,6 +1,7 @@
-"""Add launches after all planned ones while the results leave doubts about a GPU; by default, one that is SUSPECT.
+"""Add launches (measurements in fresh processes) after the planned ones, while the results leave doubts about a GPU.
 
-Reading the results for added_launches.py takes 0.15 s on one core for 288 launches with their telemetry.
+By default such a GPU is SUSPECT: perhaps slower than identical ones. Reading the results takes 0.15 s on one core for
+288 launches with their telemetry.
 """
 
 import time
@@ -17,7 +18,7 @@ from protocol.paths import RunPaths
 
 
 class More(NamedTuple):
-    """Launches (slots) to add, possibly none. suspects: UUIDs of the GPUs that the results leave in doubt."""
+    """Launches to add, as (cell id, round); may be empty. suspects: UUIDs of the GPUs in doubt."""
 
     slots: tuple[Slot, ...]
     suspects: tuple[str, ...]
@@ -25,25 +26,25 @@ class More(NamedTuple):
 
 @evidence.collector_off()
 def look(paths: RunPaths, stored: StoredRun, kind: Kind) -> Look:
-    """Read all results, and return which GPUs they leave in doubt. Call while no launch runs. Raises RunFolderError."""
+    """Read all results, and return the doubts about GPUs. Call it while no launch runs. Raises RunFolderError."""
     loaded = archive.load(paths, stored, alive=True)
     return kind.look(loaded, evidence.gather(loaded, goes_on=True))
 
 
 class AdaptiveLaunches:
-    """Decides on the adaptive launches of one run."""
+    """Decides which launches to add to one run."""
 
     def __init__(self, around: RunContext) -> None:
         self._around = around
         self._applies = around.kind.adds_launches(around.stored.configuration, around.stored.devices)
 
     def look(self, state: RunState) -> Look:
-        """Return the GPUs in doubt; none if no launch may be added. Slow: merges all results. Raises RunFolderError."""
+        """Return the doubts about GPUs; none if no launch may be added. Reads all results. Raises RunFolderError."""
         around = self._around
         return look(around.paths, around.stored, around.kind) if self._may_add(state) else Look()
 
     def decide(self, state: RunState, look: Look) -> More:
-        """Choose launches to add for the doubts in `look`, none for quarantined GPUs. state: the newest state."""
+        """Choose launches to add for the doubts in `look`, except those about quarantined GPUs."""
         on_gpus = [doubt for doubt in look.doubts if not state.devices[doubt.gpu].quarantined]
         if not on_gpus or not self._may_add(state):
             return More((), ())

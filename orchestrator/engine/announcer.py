@@ -1,4 +1,4 @@
-"""Show events of the run on its display: launches that ended, notices, and snapshots of its progress (progress.py)."""
+"""Show events of a run on its display: ended launches (measurements), notices, and snapshots of its progress."""
 
 import time
 from collections import defaultdict
@@ -51,11 +51,11 @@ class Announcer:
         self._cells: Mapping[SlotStatus, int] = {}
 
     def tell(self, level: str, message: str, event: str = "notice", **fields: Any) -> None:  # noqa: ANN401 - JSON values of a notice
-        """Show a notice about the run. event, fields: as in display_events.Notice."""
+        """Show a notice. level: "info", "warning" or "error". event, fields: as in display_events.Notice."""
         self._display.tell(Notice(level=level, message=message, event=event, fields=fields))
 
     def ended(self, state: RunState, live: Live, outcome: Result | Failure, lasted_s: float) -> None:
-        """Show that a launch has ended after `lasted_s` seconds. state: of the run, after the end of the launch."""
+        """Show that a launch has ended after `lasted_s` seconds. state: of the run, once the launch has ended."""
         for uuid in live.next.cell.devices:
             number, total_s = self._durations.get(uuid, (0, 0.0))
             self._durations[uuid] = number + 1, total_s + lasted_s
@@ -77,7 +77,7 @@ class Announcer:
             self.tell("warning", ": ".join(filter(None, news)))
 
     def added(self, slots: Collection[Slot], suspects: Collection[str], look: Look) -> None:
-        """Show that launches (slots) were added, and about which devices (suspects) they should remove the doubts."""
+        """Show that launches were added because of doubts about the devices `suspects` (UUIDs)."""
         labels = ", ".join(self._devices[uuid].label for uuid in suspects)
         number, cells = len(slots), len({cell for cell, _ in slots})
         more = f"{plural(number, 'launch', 'launches')} of {plural(cells, 'cell')}"
@@ -93,7 +93,7 @@ class Announcer:
         )
 
     def _wrong(self, event: CellEnded, live: Live, mismatches: int) -> None:
-        """Show at once that a launch found wrong results: a long burn-in ends hours later."""
+        """Report wrong results of a launch at once, because a burn-in may end hours later."""
         more = f"More: `gpubench-orchestrate explain {self._stored.run_id}`"
         text = f"{event.label}, {event.cell}: {plural(mismatches, 'wrong result')}. {more}"
         self.tell("error", text, "wrong_results", device=live.device.uuid, cell=event.cell_id, wrong=mismatches)

@@ -1,9 +1,9 @@
-"""Make the launches that are due, and act on their events.
+"""Start the launches (measurements in fresh processes) that are due, and act on what happens to them.
 
     next_launches ─▶ journal Start ─▶ fork ─▶ … ─▶ Concluded ─▶ result file, journal, Ack    transitions.step(Ended)
                                                    Gone ──▶ gates ──▶ Passed ─▶ journal      transitions.step(Freed)
 
-orchestrator/state/ decides what is next and when to stop, lifecycle.py how one launch goes on.
+orchestrator/state/ decides which launch is next and when to stop; lifecycle.py decides what one launch does next.
 """
 
 import math
@@ -53,7 +53,7 @@ from protocol.result import Result
 
 
 class Conductor:
-    """Holds the run's state and its launches. Every method raises StorageError if the journal cannot be written."""
+    """Starts launches, and keeps the state of the run. Methods raise StorageError if the journal cannot be written."""
 
     def __init__(self, around: RunContext, begun: RunState, poller: zmq.Poller, clock: LoopClock) -> None:
         stored = around.stored
@@ -87,12 +87,12 @@ class Conductor:
 
     @property
     def busy(self) -> bool:
-        """Whether the loop must wait for a launch that is under way, or for a device that is not free yet."""
+        """Whether the loop must wait for a running launch, or for a device that is not free yet."""
         in_time = self._budget is None or not self._budget.awaits_nothing(time.monotonic())
         return in_time and any((self.fleet.live, self.gates, self._waiting))
 
     def launch_what_is_due(self) -> bool:
-        """Start every launch whose devices are free. Returns whether it started any."""
+        """Start every launch that is due and whose devices are free. Return True if any was started."""
         self._end_what_takes_too_long()
         self._keep_to_the_budget()
         self.state, following = transitions.next_launches(self.state)
@@ -103,7 +103,7 @@ class Conductor:
         return bool(following)
 
     def begin_rounds(self) -> bool:
-        """Add a round of launches where devices are idle and time is left. Returns whether any was added."""
+        """Add another round of launches if devices are idle and time is left. Return True if any was added."""
         if self._next_rounds is None or self._budget is None or self.state.stopping:
             return False
         budget, left_s = self._budget, self._budget.ends - time.monotonic()
@@ -114,11 +114,11 @@ class Conductor:
         return bool(slots)
 
     def in_doubt(self) -> Look:
-        """Return which GPUs the launches so far leave in doubt. Slow: merges their results."""
+        """Return the doubts about GPUs that the results so far leave. Slow: merges all results."""
         return self._adaptive.look(self.state)
 
     def add_launches(self, look: Look) -> bool:
-        """Add launches for the doubts in `look` if that is still possible. Returns whether it added any."""
+        """Add launches for the doubts in `look`, if that is still possible. Return True if any was added."""
         more = self._adaptive.decide(self.state, look)
         self._announcer.warned(look.warning, look.advice)
         if not more.slots:
@@ -129,7 +129,7 @@ class Conductor:
         return True
 
     def carry_out(self, happenings: Iterable[Happening]) -> None:
-        """Act on the fleet's reports, and record them. The loop watches new processes by pidfd to notice their end."""
+        """Act on what happened to the processes, and record it. Watch each new process by pidfd, to notice its end."""
         for happening in happenings:
             match happening:
                 case Concluded(live, outcome):
@@ -147,10 +147,7 @@ class Conductor:
                 self.recorder.spawned(live)
 
     def let_pass(self, passed: Passed | None) -> None:
-        """Free a device whose process is gone, or quarantine it. A launch is over with its last device.
-
-        passed: from Gates; None: do nothing.
-        """
+        """Free or quarantine a device whose process is gone; None: do nothing. A launch ends with its last device."""
         if passed is None:
             return
         uuid, launch = passed.device.uuid, passed.gone.live.spec.launch
@@ -171,7 +168,7 @@ class Conductor:
             self._step(Freed(uuid))
 
     def beware(self, message: XidSeen | GpuBroken | TooHot) -> None:
-        """Handle an error or overheating of a GPU. A grave error quarantines the GPU and ends the launches on it."""
+        """Handle an error or overheating of a GPU: warn, or quarantine the GPU and end the launches on it."""
         hazards = self.failure_context.hazards
         device, news = self._devices[message.uuid], hazards.is_news(message)
         failure = hazards.heard(message)
@@ -188,7 +185,7 @@ class Conductor:
             self.carry_out(self.fleet.end(live, failure, self._clock.now()))
 
     def look_after_the_waiting(self, now: float) -> None:
-        """Free waiting GPUs that are cool and idle again, quarantine those given up. now: the loop's clock, seconds."""
+        """Free waiting GPUs that are cool and idle again; quarantine those that waited too long. now: seconds."""
         context = self.failure_context
         released = self._waiting.released(now, context.samples, context.foreign.here, stopping=self.state.stopping)
         for uuid, given_up in released:
@@ -217,10 +214,7 @@ class Conductor:
                 self._keep_to_the_budget()
 
     def show(self, note: str, over_by: float = math.inf) -> None:
-        """Show the state of the run. note: why devices are idle.
-
-        over_by: monotonic time in seconds at which a requested stop is complete; inf without a request.
-        """
+        """Show the state of the run. note: why devices are idle. over_by: when a stop is complete, monotonic s."""
         now = time.monotonic()
         limited = None if self._budget is None else self._budget.time(now)
         stops_s = None if over_by == math.inf else over_by - now
@@ -242,7 +236,6 @@ class Conductor:
                 self.carry_out(self.fleet.end(live, stopping.out_of_time(), self._clock.now(), immediately=True))
 
     def _lasted_s(self, live: Live) -> float:
-        """Return the seconds since a launch was requested, without pauses of the orchestrator."""
         return self._clock.now() - live.begun
 
     def _keep_to_the_budget(self) -> None:
@@ -270,7 +263,7 @@ class Conductor:
         return end
 
     def _halted(self, live: Live, result: Result) -> Failure | None:
-        """Return a failure if the launch was paused while it was measured; None if its result is good."""
+        """Return a failure if the launch was paused during its measurement, which spoils the times; else None."""
         if self._works_around_pauses:
             return None
         stopped = [
@@ -285,10 +278,7 @@ class Conductor:
         return gang.halted([sibling.ending() for sibling in live.siblings], failure, stopped[0] if stopped else None)
 
     def _doubt(self, live: Live, device: Device, *, last: bool) -> None:
-        """Withdraw the result of a launch if `device` was throttled or used by other processes meanwhile.
-
-        last: `device` is the last one that the launch occupied.
-        """
+        """Withdraw the result of a launch if `device` was throttled or had other users. last: it is the last device."""
         result = self._results.get(live.spec.launch)
         if result is None:
             return

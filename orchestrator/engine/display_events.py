@@ -13,8 +13,8 @@ from protocol.messages import Sample
 class DeviceLine(msgspec.Struct, frozen=True, kw_only=True):
     """Current state of one device. Its readings are None without telemetry, its `cell` is None while it is idle.
 
-    label: "GPU 0". name: of the product. cell: name of the cell; cell_id: id of the planned cell. fraction: progress of
-    the phase, 0 to 1. note: the reason of the quarantine, else what an idle device waits for; may be empty.
+    label: "GPU 0". name: of the product. cell: what is measured, for people; cell_id: id of the planned cell. fraction:
+    progress of the phase, 0 to 1. note: the reason of the quarantine, else what an idle device waits for; may be empty.
     """
 
     uuid: str
@@ -35,10 +35,10 @@ class DeviceLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Current state of the whole run. cells: number of cells by status, counted some seconds ago.
+    """Current state of the whole run. cells: number of cells (things to measure) by status, counted some seconds ago.
 
-    done, total, failed: numbers of launches; total is None where rounds are added until the time is up. share: part of
-    the run that is over, 0 to 1. eta_s: seconds until the last measurement ends, None if unknown.
+    done, total, failed: numbers of launches (measurements); total is None where rounds are added until the time is up.
+    share: part of the run that is over, 0 to 1. eta_s: seconds until the last measurement ends, None if unknown.
     """
 
     devices: tuple[DeviceLine, ...]
@@ -52,10 +52,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CellEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """A launch is over. next_step: what gpubench does about its failure, may be empty.
+    """The end of a launch (one measurement of a cell). next_step: what gpubench does about a failure, may be empty.
 
-    cell: name of the cell. cell_id: id of the planned cell. again: the launch failed and is retried. repeated: an
-    earlier launch failed with the same message.
+    cell: what was measured, for people. cell_id: id of the planned cell. again: the launch failed and is retried.
+    repeated: an earlier launch failed with the same message.
     """
 
     label: str
@@ -73,7 +73,7 @@ class CellEnded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """A message about the run. event, fields: name and JSON values for programs that read logs."""
+    """A message about the run, with a name (event) and JSON values (fields) for programs that read logs."""
 
     level: str
     message: str
@@ -85,10 +85,10 @@ class Display(Protocol):
     """Shows a run. The loop calls it, so every method returns at once."""
 
     def show(self, snapshot: Snapshot) -> None:
-        """Show the new state. Called at least once a second."""
+        """Show the current state of the run. Called at least once a second."""
 
     def tell(self, event: CellEnded | Notice) -> None:
-        """Show an event."""
+        """Show that a launch has ended, or a notice."""
 
     def close(self) -> None:
-        """Restore the terminal: the run is over."""
+        """Restore the terminal after the run."""

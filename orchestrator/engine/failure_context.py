@@ -17,7 +17,7 @@ from protocol.messages import Sample
 
 
 class FailureContext:
-    """Events on each GPU of a run that may explain failures. shares: whether other processes may use the GPUs."""
+    """Collects events that may explain failures on each GPU. shares: whether other processes may use the GPUs."""
 
     def __init__(self, devices: Iterable[Device], *, shares: bool) -> None:
         self.samples: dict[str, Sample] = {}
@@ -27,7 +27,7 @@ class FailureContext:
         self.shares = shares
 
     def as_read(self, failure: Failure, live: Live) -> Failure:
-        """Return the failure of a launch with clues, and with its outside cause if there is one."""
+        """Return the failure of a launch with clues added, and recategorised if it has a cause outside the launch."""
         devices, own = live.next.cell.devices, live.device.uuid
         others = "" if self.shares else self.foreign.beside(devices, live.spec.requested_ns)
         broken = " and ".join(self._labels[other] for other in self.hazards.broken_beside(own))

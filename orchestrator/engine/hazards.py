@@ -1,9 +1,9 @@
-"""Faults of GPUs that the driver reports during the run, and their effect on launches on these GPUs.
+"""Errors of GPUs that the driver reports during the run, and their effect on launches (measurements) on these GPUs.
 
     sampler ── XidSeen, GpuBroken, TooHot ──▶ heard ──▶ a failure that quarantines the GPU, or nothing
 
-A grave failure of a GPU is the cause of any failure of a launch on it (process_failures.outside). An Xid that needs
-only a new process is kept as a clue.
+A GPU that became unusable is the cause of every failure of a launch on it (process_failures.outside). An Xid (error
+number of the driver) after which a new process can use the GPU is only kept as a clue.
 """
 
 from collections.abc import Collection
@@ -25,11 +25,11 @@ class Hazards:
         self._grave: dict[str, Failure] = {}
 
     def is_news(self, message: XidSeen | GpuBroken | TooHot) -> bool:
-        """Whether the message is not a repeated Xid. A GPU may report the same Xid a thousand times."""
+        """Whether the message is new: not an Xid that the GPU has reported before, perhaps a thousand times."""
         return not isinstance(message, XidSeen) or message.xid not in self._last_ns.get(message.uuid, {})
 
     def heard(self, message: XidSeen | GpuBroken | TooHot) -> Failure | None:
-        """Note a message about a GPU. Returns the failure of launches on this GPU if it is unusable now; else None."""
+        """Note a message about a GPU. Return the failure of launches on it if the GPU is now unusable; else None."""
         if isinstance(message, TooHot):  # heat does not cause failures of other GPUs
             hot = Failure(category=Category.TOO_HOT, message=message.reason, phase=Phase.MEASURE)
             return self._grave.setdefault(message.uuid, hot)
@@ -47,14 +47,14 @@ class Hazards:
         return failure
 
     def grave(self, uuids: Collection[str]) -> Failure | None:
-        """Return the first grave failure among the GPUs of a launch, naming its GPU; None without one."""
+        """Return the failure that made the first of these GPUs unusable, None if all are usable. It names the GPU."""
         for uuid, failure in self._grave.items():
             if uuid in uuids:
                 return failure if len(uuids) == 1 else structs.replace(failure, device=uuid)
         return None
 
     def ended(self, uuid: str, failure: Failure) -> None:
-        """Record that a launch on a GPU has failed, perhaps because of the GPU's hardware."""
+        """Note that a launch on a GPU has failed. If the failure is one of hardware, the GPU counts as broken."""
         if failure.category in HARDWARE:
             self._broken[uuid] = None
 
@@ -63,6 +63,6 @@ class Hazards:
         return tuple(other for other in self._broken if other != uuid)
 
     def since(self, uuid: str, at_ns: int) -> str:
-        """Describe the Xids of a GPU since a monotonic time, each number once; empty if there are none."""
+        """Describe the Xids that a GPU has reported since `at_ns` (monotonic), each number once; empty for none."""
         numbers = [xid for xid, last_ns in self._last_ns.get(uuid, {}).items() if last_ns >= at_ns]
         return ", ".join(f"{number} ({xids.kind(number)})" for number in xids.roots(numbers))

@@ -37,9 +37,9 @@ Advise = Callable[[StoredRun, Mapping[str, Sequence[float]]], str]
 
 @dataclass(frozen=True)
 class LaunchTerms:
-    """How a launch measures on one device. injection: fault to inject. steps: load and pause of a burn-in, in turn.
+    """How a launch (one measurement in fresh processes) measures on one device. injection: fault to simulate.
 
-    python: path of the interpreter, empty for ours.
+    steps: alternating load and pauses of a burn-in. python: path of the interpreter, empty for ours.
     """
 
     measurement: Measurement
@@ -51,17 +51,17 @@ class LaunchTerms:
 
 @dataclass(frozen=True)
 class TelemetryTerms:
-    """Terms of the sampler. stop: when a GPU is too hot, None for never. hot: simulated temperature in °C, by GPU."""
+    """Settings of telemetry. stop: when a GPU is too hot, None for never. hot: simulated temperature in °C, by GPU."""
 
     stop: TemperatureStop | None = None
     hot: Mapping[str, int] = field(default_factory=dict)
 
 
 class Remaining(NamedTuple):
-    """Served and remaining seconds of the device that has served least in a run.
+    """Seconds that count as measured, and seconds that remain, for the device of a run that has measured least.
 
-    left_s: seconds for launches of a resumed run. short: the device served too little, and another launch fits into the
-    remaining time.
+    left_s: seconds for launches of a resumed run. short: the device measured too little, and another launch fits into
+    the remaining time.
     """
 
     served_s: float
@@ -70,32 +70,32 @@ class Remaining(NamedTuple):
 
 
 def configured_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return the terms of a launch that the configuration sets. Only the load window differs between launches."""
+    """Return the configured terms of a launch. Some launches have a load window: extra time in which power is read."""
     load_s = load_windows.window_s(cell, configuration, device, slot[1])
     return LaunchTerms(replace(configuration.measurement, load_s=load_s), configuration.deadlines)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Answer that a command prints after a run. text: empty if the command prints the report instead."""
+    """What a command prints after a run. text: empty if the command prints the report instead."""
 
     text: str
 
 
 def suspects(archive: Archive, evidence: Evidence) -> Look:
-    """Return the cells by which a GPU is SUSPECT, as doubts about that GPU."""
+    """Return the doubts about GPUs that are SUSPECT (perhaps slower than identical GPUs), one for each such cell."""
     return Look(report_builder.in_doubt(archive, evidence))
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of run. Its functions are pure.
+    """The decisions of a kind of run. Its functions are pure.
 
     worker_environment: variables of processes that import torch, unless the user sets them. next_rounds: takes the
     state, the seed and whether there is time for a cell; returns launches to add once devices are idle. None: no rounds
-    are added. adds_launches: whether launches may be added after the plan. look: finds the GPUs in doubt, which these
-    launches should settle. advise: see Advise. remaining: returns the seconds that a device has worked and must still
-    work; None: the run ends with its plan. works_around_pauses: whether figures exclude pauses of a worker
+    are added. adds_launches: whether launches may be added after the plan. look: returns the doubts about GPUs, which
+    these launches should settle. advise: see Advise. remaining: returns the seconds that a device has measured and must
+    still measure; None: the run ends with its plan. works_around_pauses: whether figures exclude pauses of a worker
     (stats/stalls.py). outcome: returns the printed answer; None: the report is printed.
     """
 

@@ -40,7 +40,7 @@ IMPORTING: Final = Notice(
 
 
 class Loop:
-    """Works on a run until all launches are done or given up, or a stop is requested."""
+    """Works on a run until all launches (measurements) are done or given up, or a stop is requested."""
 
     def __init__(self, around: RunContext, begun: RunState) -> None:
         self._around = around
@@ -206,7 +206,7 @@ class Loop:
         return may_begin and self._conductor.launch_what_is_due()
 
     def _look_after_the_link(self) -> None:
-        """Make a deleted socket again. End processes that can connect neither to the old socket nor to the new one."""
+        """Make a deleted socket again. End processes that cannot connect to it."""
         if self._hopeless is not None:
             return
         link = self._around.link
@@ -244,7 +244,7 @@ class Loop:
             self._conductor.tell("warning", f"{module} cannot be imported, so its models will fail: {error}")
 
     def _replace_zygote(self) -> None:
-        """Start another zygote. Running workers go on; forks without an answer are requested again."""
+        """Start another zygote after one died. Running workers continue; unanswered forks are requested again."""
         try:
             end = self._nursery.bury()
         except ZygoteError as error:

@@ -22,7 +22,7 @@ class Pause(NamedTuple):
 
     @property
     def is_short(self) -> bool:
-        """Whether the pause may just be sleep of the loop or a slow disk. Deadlines do not exclude such a pause."""
+        """Whether the gap may just be the loop's own sleep or a slow disk. Such a gap extends no deadline."""
         return not self.asleep and self.end_ns - self.begin_ns < STILL_S * 1e9
 
 
@@ -33,7 +33,7 @@ def _asleep() -> float:
 class LoopClock:
     """Counts the seconds in which the loop was at work. read: returns monotonic seconds.
 
-    asleep: returns the seconds for which the machine was suspended since boot. pauses: those of SHORT_S or more.
+    asleep: returns the seconds for which the machine was suspended since boot. pauses: all pauses of SHORT_S or more.
     """
 
     def __init__(self, read: Callable[[], float] = time.monotonic, asleep: Callable[[], float] = _asleep) -> None:

@@ -1,4 +1,4 @@
-"""Hold a device back until its memory is free: between the end of a process and the next launch.
+"""Hold a device back until its memory is free: between the end of a process and the next launch (measurement).
 
     Gone ──admit──▶ AwaitFree ─▶ sampler ─▶ DeviceFree ──answered──▶ Passed
 
@@ -22,10 +22,9 @@ _PATIENCE_S: Final = 5.0
 
 @dataclass(frozen=True)
 class Passed:
-    """A device whose process is gone, at the end of its wait for free memory.
+    """A device whose process is gone, and which no longer waits for its memory to become free.
 
-    obstacle: why no launch may use it now; empty if one may. teardown_ms: from the outcome on disk to the end of that
-    wait.
+    obstacle: why no launch may use it now; empty if one may. teardown_ms: time since the outcome was on disk.
     """
 
     gone: Gone
@@ -35,7 +34,7 @@ class Passed:
 
 
 class Gates:
-    """The devices that wait until their memory is free."""
+    """Devices whose process is gone and that wait until their memory is free."""
 
     def __init__(self, devices: tuple[Device, ...]) -> None:
         self._devices = {device.uuid: device for device in devices}
@@ -47,12 +46,12 @@ class Gates:
         return bool(self._waiting)
 
     def limit_bytes(self, uuid: str) -> int | None:
-        """Return the used memory up to which a device is free; None if it was not read at the start of the run."""
+        """Return the used memory up to which a device counts as free; None if it was not read when the run began."""
         used = self._devices[uuid].memory_used_bytes
         return None if used is None else used + TOLERANCE_BYTES
 
     def admit(self, gone: Gone, telemetry: Telemetry | None, now: float) -> Passed | None:
-        """Return a device whose process is gone as Passed; None if its memory must become free first. now: seconds."""
+        """Return the device of a gone process as Passed; None if it must wait for its memory. now: seconds."""
         device = gone.live.device
         if gone.unkillable:
             return self._pass(gone, "a process on it cannot be killed")
@@ -68,7 +67,7 @@ class Gates:
         return None
 
     def answered(self, answer: DeviceFree) -> Passed | None:
-        """Return the device of the sampler's answer as Passed; None if this device does not wait any more."""
+        """Return the device that the sampler's answer is about as Passed; None if the device does not wait any more."""
         gone = self._waiting.pop(answer.uuid, None)
         if gone is None:
             return None
@@ -78,7 +77,7 @@ class Gates:
         return self._pass(gone, f"its memory was not freed within {TIMEOUT_S:.0f} s ({used} in use)")
 
     def overdue(self, now: float) -> list[Passed]:
-        """Return waiting devices without an answer in time as Passed: NVML hangs, which must not stop the run."""
+        """Return as Passed all devices that waited too long for an answer: a hanging NVML must not stop the run."""
         silent = [uuid for uuid in self._waiting if now > self._since[uuid] + TIMEOUT_S + _PATIENCE_S]
         self._deaf = self._deaf or bool(silent)  # do not ask again: every cell would wait as long
         return [self._pass(self._waiting.pop(uuid), "") for uuid in silent]

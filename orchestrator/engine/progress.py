@@ -1,4 +1,4 @@
-"""Describe the progress of a run for people: snapshot, remaining time, outcome of a launch. Pure."""
+"""Describe the progress of a run for people: snapshot, remaining time, outcome of a launch (measurement). Pure."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -30,7 +30,7 @@ _STANDS: Final = (
 
 
 class Alike(msgspec.Struct, frozen=True):
-    """Properties in which the cells of a plan differ. sizes: (model, workload) → input sizes. modes: of all cells."""
+    """Properties in which the cells (things to measure) of a plan differ. sizes: (model, workload) → input sizes."""
 
     sizes: Mapping[tuple[str, Workload], Collection[int | None]]
     modes: Collection[Mode]
@@ -44,7 +44,7 @@ class Alike(msgspec.Struct, frozen=True):
 
 
 def alike(cells: Iterable[Cell]) -> Alike:
-    """Collect the distinguishing properties of all cells of a plan."""
+    """Collect the properties in which the cells of a plan differ."""
     sizes: dict[tuple[str, Workload], set[int | None]] = {}
     modes: set[Mode] = set()
     for cell in cells:
@@ -75,8 +75,8 @@ def snapshot(
     live: process by token. samples: newest reading by UUID. named: describes cells. launch_s: device → mean seconds of
     its ended launches. expected_s: cell → estimated seconds of a launch. limited: time of the run, None without a time
     limit. stops_s: as in eta. rounds: launches are added until the time is up; dropped launches then do not count.
-    open_ended: any number of launches may be added. stands: number of cells by status, from cells(state), perhaps of an
-    older state. note: what idle devices wait for, which makes the remaining time unknown.
+    open_ended: any number of launches may be added. stands: number of cells by status, as last counted by `cells`.
+    note: what idle devices wait for, which makes the remaining time unknown.
     """
     by_device = {launch.device.uuid: launch for launch in live.values()}
     in_vain = sum(state.in_vain.values())
@@ -112,7 +112,7 @@ def through(launches_s: float | None, total: int | None, limited: Time | None) -
 
 
 def eta(through_s: float | None, stops_s: float | None) -> float | None:
-    """Return the remaining seconds of measurement, None if unknown. stops_s: seconds until a stop, may be below 0."""
+    """Return the remaining seconds of measurement, None if unknown. stops_s: seconds until a requested stop, if any."""
     if stops_s is None:
         return through_s
     return max(stops_s, 0.0) if through_s is None else min(through_s, max(stops_s, 0.0))
@@ -131,7 +131,7 @@ def share(done: int, total: int | None, limited: Time | None, through_s: float |
 
 
 def cells(state: RunState) -> dict[SlotStatus, int]:
-    """Count the planned cells by status: the first status in _STANDS that a launch of the cell has. Slow."""
+    """Count the planned cells by status; of a cell's launches the one with the status first in _STANDS counts. Slow."""
     places: dict[str, int] = {}
     for (cell_id, _), slot in state.slots.items():
         in_vain = slot.status is SlotStatus.WAITING and is_skipped(state, state.cells[cell_id])
@@ -142,7 +142,7 @@ def cells(state: RunState) -> dict[SlotStatus, int]:
 
 
 def ended(state: RunState, live: Live, device: Device, outcome: Result | Failure, named: Alike) -> CellEnded:
-    """Describe a launch that is over. state: of the run after the end of the launch. named: describes the cell."""
+    """Describe a launch that is over. state: of the run, once the launch is over. named: describes the cell."""
     event = CellEnded(
         label=device.label,
         cell=named.describe(live.next.cell),
@@ -172,7 +172,6 @@ def ended(state: RunState, live: Live, device: Device, outcome: Result | Failure
 
 
 def _device_rate(result: Result, mean_ms: float) -> str:
-    """Format the operations or bytes per second of a workload that measures the device; empty for others."""
     if not WORKLOADS[result.cell.workload].device_rate or mean_ms <= 0:
         return ""
     if result.flops_per_iteration:
@@ -182,7 +181,7 @@ def _device_rate(result: Result, mean_ms: float) -> str:
 
 
 def _again(state: RunState, live: Live, failure: Failure) -> bool:
-    """Whether a failed launch is retried in this run. False if a batch scan just continues with another size."""
+    """Whether a failed launch is retried in this run. False if a search for the batch size just tries another size."""
     if failure.category is Category.STOPPED or (live.next.scans and not POLICY[failure.category].retries):
         return False
     return state.slots[live.next.slot].status is SlotStatus.WAITING
@@ -248,7 +247,7 @@ def _line(
 def launches_s(
     state: RunState, launch_s: Mapping[str, float], expected_s: Mapping[str, float] | None = None
 ) -> float | None:
-    """Return the seconds until the slowest device has made its launches, None if unknown.
+    """Return the seconds until the slowest device has finished its launches, None if unknown.
 
     launch_s: mean duration of ended launches, by device. expected_s: estimated duration of a launch, by cell; used for
     devices without an ended launch.
@@ -266,7 +265,7 @@ def launches_s(
 
 
 def _alone(state: RunState, uuid: str) -> float:
-    """Return the share (0 to 1) of solo launches in a device's queue, during which all other devices wait."""
+    """Return the share (0 to 1) of launches in a device's queue during which all other devices wait."""
     queue = state.devices[uuid].queue
     if not turns.are_taken(state) or not queue:
         return 0.0
@@ -276,10 +275,7 @@ def _alone(state: RunState, uuid: str) -> float:
 def _left_s(
     state: RunState, uuid: str, device: DeviceState, launch_s: float | None, expected_s: Mapping[str, float] | None
 ) -> float | None:
-    """Return the seconds until the queue of a device is done, None if unknown.
-
-    launch_s: mean seconds of its ended launches, None without any. expected_s: as in launches_s.
-    """
+    """Return the seconds until a device's queue is done, None if unknown. launch_s, expected_s: as in launches_s."""
     now = None if device.running is None else state.launches[device.running]
     runs = now is not None and state.slots[now].status is SlotStatus.RUNNING
     number = len(device.queue) - state.in_vain.get(uuid, 0) + runs

@@ -15,7 +15,7 @@ from protocol.messages import GpuBroken
 def check(stored: StoredRun, display: Display, planned: Look | None) -> tuple[str | None, tuple[GpuBroken, ...]]:
     """Return the driver version (None where NVML is missing or broken) and the GPUs that are gone.
 
-    planned: NVML's view when the run was planned, if CUDA was tested then; None: this function reads and tests. Raises
+    planned: NVML's view when the run was planned, if CUDA was tested then; None: read NVML and test CUDA now. Raises
     DeviceError if the driver hangs, no device is left, foreign processes compute on the devices, or CUDA does not work.
     """
     gpus = [device for device in stored.devices if device.kind is DeviceKind.CUDA]
@@ -45,7 +45,7 @@ def check(stored: StoredRun, display: Display, planned: Look | None) -> tuple[st
 
 
 def _missing(devices: Sequence[Device], gpus: Sequence[Device], seen: Inventory) -> list[Device]:
-    """Return the missing `gpus`. Raises DeviceError if no device is left, or a slice is gone while its GPU is there."""
+    """Return the GPUs that are gone. Raises DeviceError if no device is left, or a slice of a present GPU is gone."""
     present = {gpu.uuid for gpu in (*seen.gpus, *seen.slices)}
     missing = [gpu for gpu in gpus if gpu.uuid not in present]
     recut = [gpu for gpu in missing if gpu.slice_of in present]

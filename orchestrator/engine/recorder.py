@@ -1,4 +1,4 @@
-"""Record what happens to each attempt, in an order that a crash cannot break.
+"""Record what happens to each attempt at a measurement, in an order that a crash cannot break.
 
     started ─▶ the process is made ─▶ spawned ─▶ ended: result file, synced, then the journal ─▶ Ack ─▶ left
 
@@ -35,7 +35,7 @@ class Recorder:
         self._append(records.ZygoteStarted(start_ms=start_ms, failed=failed))
 
     def started(self, following: NextLaunch) -> None:
-        """Record a launch before its process exists."""
+        """Record the start of a launch (measurement), before its process exists."""
         self._append(
             records.Start(
                 launch=following.launch,
@@ -49,11 +49,11 @@ class Recorder:
         )
 
     def added(self, slots: tuple[Slot, ...], suspects: tuple[str, ...] = ()) -> None:
-        """Record that launches of planned cells were added. suspects: UUIDs of the GPUs in doubt."""
+        """Record that launches of planned cells were added. suspects: UUIDs of the GPUs in doubt, the reason for it."""
         self._append(records.Added(slots=slots, suspects=suspects, at_ns=time.monotonic_ns()))
 
     def dropped(self, slot: Slot, reason: str) -> None:
-        """Record a launch that will not be made."""
+        """Record that a launch will not be made."""
         self._append(records.Dropped(cell=slot[0], round=slot[1], at_ns=time.monotonic_ns(), reason=reason))
 
     def spawned(self, live: Live) -> None:
@@ -63,7 +63,7 @@ class Recorder:
         self._append(records.Spawned(launch=live.spec.launch, pid=live.pid, start_ticks=ticks))
 
     def ended(self, live: Live, outcome: Result | Failure) -> records.End:
-        """Record the outcome of a launch, a result after writing its file. A failure withdraws an earlier result."""
+        """Record the outcome of a launch; first write a result to its file. A failure withdraws an earlier result."""
         if isinstance(outcome, Result):
             data = codec.encode(outcome)
             write_durably(live.paths.result, data)
@@ -120,7 +120,7 @@ class Recorder:
         self._append(records.TelemetryEnded(at_ns=time.monotonic_ns()))
 
     def quarantined(self, device: str, reason: str) -> None:
-        """Record the quarantine of a device for the rest of this session."""
+        """Record that a device is quarantined until the run is resumed."""
         self._append(records.Quarantine(device=device, at_ns=time.monotonic_ns(), reason=reason))
 
     def too_hot(self, message: TooHot) -> None:

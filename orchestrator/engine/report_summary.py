@@ -21,7 +21,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def outcome(run: Archive) -> Outcome | str:
-    """Read the outcome from the report in the run's folder, or say why that is not possible."""
+    """Read the outcome from the report in the run's folder, or explain why it cannot be read."""
     path = run.paths.report(ReportFormat.JSON)
     try:
         report = msgspec.json.decode(safe_read.read(path), type=ReportOutline)

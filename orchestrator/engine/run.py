@@ -58,10 +58,10 @@ def execute(
 ) -> Report:
     """Work on a run until it is done, write its report and return it.
 
-    look: NVML's view when the run was planned, if CUDA was tested then; None: this function reads and tests.
-    stop_signals: those of the command; None: this function catches them. write_report: called while the lock is held.
-    Raises UserError when the run cannot be worked on here, StorageError when files cannot be written, and what
-    `write_report` raises.
+    look: NVML's view when the run was planned, if CUDA was tested then; None: read NVML and test CUDA now.
+    stop_signals: those of the command; None: catch them here. write_report: called while the lock is held. Raises
+    UserError when the run cannot be worked on here, StorageError when files cannot be written, and what `write_report`
+    raises.
     """
     process_start.check_rooms()
     if paths.journal.exists():  # before the check of the GPUs, which leftover workers may use
@@ -107,7 +107,7 @@ def clear_up(stored: StoredRun, paths: RunPaths) -> None:
 
 
 def left_to_do(stored: StoredRun, paths: RunPaths, kind: Kind) -> tuple[int, int]:
-    """Count the remaining launches, including those whose result is lost, and all launches of the run.
+    """Return the numbers of remaining launches (measurements), lost results included, and of all launches of the run.
 
     In a run with a duration (burn-in), 0 remain once the duration is served. If the plan is done earlier, one more
     launch of each cell remains.
@@ -127,7 +127,7 @@ def left_to_do(stored: StoredRun, paths: RunPaths, kind: Kind) -> tuple[int, int
 
 @evidence.collector_off()
 def remaining(stored: StoredRun, paths: RunPaths, kind: Kind) -> Remaining | None:
-    """Return served and remaining time of a run with a duration (burn-in); None for others. Raises RunFolderError."""
+    """Return measured and remaining time of a run with a duration (burn-in); None for others. Raises RunFolderError."""
     if kind.remaining is None:
         return None
     loaded = archive.assemble(stored, paths, read(paths.journal))
@@ -135,12 +135,12 @@ def remaining(stored: StoredRun, paths: RunPaths, kind: Kind) -> Remaining | Non
 
 
 def came_to_its_end(records: Sequence[Record]) -> bool:
-    """Whether the last process that worked on the run finished it, neither stopped nor aborted."""
+    """Whether the last process that worked on the run finished it: it was neither stopped nor aborted."""
     return any(isinstance(record, Finished) and not record.interrupted and not record.broken for record in records[-1:])
 
 
 def is_over(paths: RunPaths) -> bool:
-    """Whether the end of the run is recorded, and nobody has resumed it since."""
+    """Whether the run has ended, finished or stopped, and nobody has resumed it since."""
     records = read(paths.journal) if paths.journal.exists() else ()
     return any(isinstance(record, Finished) for record in records[-1:])
 
@@ -197,7 +197,7 @@ def _state(stored: StoredRun, records: tuple[Record, ...]) -> RunState:
 
 
 def _budget(stored: StoredRun, kind: Kind, records: tuple[Record, ...]) -> Budget | None:
-    """Return the time limit of this session; None: no limit. A gate or resumed burn-in counts from its first launch."""
+    """Return the time limit, None without one. In a gate or a resumed burn-in it counts from the first launch."""
     configuration = stored.configuration
     if configuration.time_limit_s is None:
         return None
@@ -218,7 +218,7 @@ def _take_over(
     *,
     kind: Kind,
 ) -> None:
-    """Record the begin of a session: end the attempts of a dead process, withdraw results whose file is lost.
+    """Record that this process works on the run: end attempts of a dead process, withdraw results whose file is lost.
 
     driver: version of the driver. settings: environment variables that affect results, with their values.
     """
@@ -269,7 +269,7 @@ def _newest(records: tuple[Record, ...]) -> Segment:
 
 
 def _lost(stored: StoredRun, paths: RunPaths) -> list[tuple[int, Failure]]:
-    """Return (launch, failure) of each launch to measure again, because its result file does not match the journal."""
+    """Return (number of the launch, failure) of each result whose file does not match the journal."""
     run = archive.load(paths, stored)
     lost = []
     for attempt in run.attempts:
@@ -283,7 +283,6 @@ def _lost(stored: StoredRun, paths: RunPaths) -> list[tuple[int, Failure]]:
 
 
 def _half_written(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...]) -> Iterator[Path]:
-    """Yield temporary files of killed processes, in the run's folder and where the user wants the report."""
     yield from paths.folder.glob("*.tmp")
     yield from paths.of_processes("*.tmp")
     published = report_places.published(stored, paths)
@@ -293,7 +292,7 @@ def _half_written(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...
 
 
 def _end_leftovers(stored: StoredRun, paths: RunPaths) -> None:
-    """End workers that an earlier process of this run left in the same boot, and their children."""
+    """End workers that an earlier process of this run left since the machine booted, and their children."""
     records = read(paths.journal)
     if records and isinstance(records[0], Header):
         run_files.require_one_run(stored, records[0], paths)
@@ -308,7 +307,6 @@ def _end_leftovers(stored: StoredRun, paths: RunPaths) -> None:
 
 
 def _telemetry(stored: StoredRun, paths: RunPaths, kind: Kind) -> Telemetry | None:
-    """Start the sampler; None without a GPU, or if the user has switched it off."""
     gpus = [device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA]
     if not gpus or not stored.configuration.monitor:
         return None

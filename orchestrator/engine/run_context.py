@@ -17,10 +17,7 @@ from protocol.paths import RunPaths
 
 @dataclass(frozen=True)
 class RunContext:
-    """Resources of a run, closed by run.py. nursery: starts processes of launches. budget: None without a time limit.
-
-    gone: GPUs that were lost before the start.
-    """
+    """Resources of a run, closed by run.py. nursery: starts workers. gone: GPUs that were lost before the start."""
 
     stored: StoredRun
     kind: Kind

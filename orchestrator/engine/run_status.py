@@ -3,7 +3,7 @@
     run.yaml, journal, lock ──▶ look ─▶ Status ─▶ describe, or JSON
     report ─── its outcome ───┘  (report_summary.py)
 
-The process itself is not asked, so the phase of a cell is unknown.
+The process itself is not asked, so nobody knows whether it warms up or measures.
 """
 
 import time
@@ -36,7 +36,7 @@ _ENDED: Final = frozenset({Standing.OVER, Standing.INTERRUPTED, Standing.BROKEN}
 
 
 def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...]]:
-    """Return the status of the run, and all attempts. Raises RunFolderError for a run that cannot be read."""
+    """Return the status of the run, and all attempts at measurements. Raises RunFolderError for an unreadable run."""
     holder = lock.holder(paths)
     alive = None if holder is None else lock.life(holder)
     results = tuple(paths.results())
@@ -126,7 +126,6 @@ def _lost(run: Archive) -> Iterator[str]:
 
 
 def _spent_s(stored: StoredRun, holder: lock.Holder, records: Sequence[Record]) -> float:
-    """Return the seconds of the time limit that the run has spent; a resumed burn-in counts earlier sessions, too."""
     segments = [place for place, record in enumerate(records) if isinstance(record, Segment)]
     resumed = stored.configuration.cell_s is not None and len(segments) > 1
     if not segments or not (resumed or stored.configuration.least_launches):
@@ -139,7 +138,7 @@ def _spent_s(stored: StoredRun, holder: lock.Holder, records: Sequence[Record]) 
 
 
 def stop_requests_ns(records: Sequence[Record]) -> tuple[int, ...]:
-    """Return the times (monotonic ns of this boot) of the stop requests to the working process, at most two."""
+    """Return when the working process was asked to stop (monotonic ns of this boot), oldest first."""
     asked_ns: list[int] = []
     for record in reversed(records):
         match record:
@@ -200,10 +199,7 @@ def _is_running(attempt: Attempt, state: RunState) -> bool:
 
 
 def _is_failure(attempt: Attempt, state: RunState) -> bool:
-    """Whether to show an attempt as a failure: it failed, and no later attempt at the same launch succeeded.
-
-    An attempt that ended with the run only counts if no further attempt is planned.
-    """
+    """Whether to show an attempt as a failure: it failed by itself, and no later attempt at its launch succeeded."""
     slot = state.slots[attempt.slot]
     if attempt.failure is None or slot.status is SlotStatus.MEASURED:
         return False

@@ -39,7 +39,7 @@ STOPPING: Final = "`gpubench-orchestrate stop {folder}` again stops the run now"
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """The attempt that runs on a device. for_s: seconds since its start."""
+    """The attempt at a measurement that runs on a device. for_s: seconds since its start."""
 
     device: str
     cell: str
@@ -52,13 +52,12 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Current status of a run. planned, measured, failed, dropped, settled: numbers of launches, with added ones.
 
     planned: None for a run that adds rounds until its time is up. failed: failed and not retried. settled: need no more
-    work, for whatever reason.
-    importing_s: seconds that launches have waited for the zygote's import. skipped: model → reason. started: seconds
-    since the epoch. limit_left_s: seconds until the time limit ends the process, reports included. eta_s: seconds until
-    nothing is measured any more; None until every device has ended a launch. share: part of the run that is over, 0 to
-    1; None if unknown. stop_requested_s: seconds since the stop request. stops_now: a stop was requested twice.
-    quarantined: device → reason. no_outcome: why a run that has ended has no outcome. lost: missing result files, only
-    checked once no process works on the run.
+    work, for whatever reason. importing_s: seconds that launches have waited for the zygote's import. skipped: model →
+    reason. started: seconds since the epoch. limit_left_s: seconds until the time limit ends the process, reports
+    included. eta_s: seconds until the last measurement ends; None until every device has ended a launch. share: part of
+    the run that is over, 0 to 1; None if unknown. stop_requested_s: seconds since the stop request. stops_now: a stop
+    was requested twice. quarantined: device → reason. no_outcome: why a run that has ended has no outcome. lost:
+    missing result files, only checked once no process works on the run.
     """
 
     run_id: str

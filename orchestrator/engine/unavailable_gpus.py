@@ -1,6 +1,6 @@
 """GPUs that are not usable for a while: too hot, or used by other processes.
 
-conductor ── rest, block ──▶ Waiting ── released (asked once a tick) ──▶ may be used again, or is given up
+conductor ── rest, block ──▶ Waiting ── released (called regularly) ──▶ may be used again, or is given up
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,7 @@ AT_MOST_S: Final = 120.0
 
 @dataclass(frozen=True)
 class Rest:
-    """Time for a hot GPU to cool down: at most until `until` (seconds of the loop's clock).
+    """Pause in which a hot GPU cools down, until `until` (seconds of the loop's clock) at the latest.
 
     since_ns: monotonic time from which samples count. limit_c: temperature to reach; None where NVML has no sensor.
     """
@@ -30,7 +30,7 @@ class Rest:
 
 
 def begin_rest(hottest_c: int | None, now: float, now_ns: int) -> Rest:
-    """Start the rest of a hot GPU. hottest_c: its highest temperature during the launch that was slowed down."""
+    """Begin the pause of a hot GPU. hottest_c: its highest temperature during the launch that was slowed down."""
     return Rest(until=now + AT_MOST_S, since_ns=now_ns, limit_c=None if hottest_c is None else hottest_c - COOLER_BY)
 
 
@@ -47,7 +47,7 @@ def is_rested(resting: Rest, newest: Sample | None, now: float) -> bool:
 
 
 class Waiting:
-    """Waiting devices by UUID. A device may wait because it is too hot, because other processes use it, or both."""
+    """Devices that wait because they are too hot, because other processes use them, or both. By UUID."""
 
     def __init__(self) -> None:
         self._resting: dict[str, Rest] = {}
@@ -60,7 +60,7 @@ class Waiting:
         return uuid in self._resting or uuid in self._blocked
 
     def rest(self, uuid: str, hottest_c: int | None, now: float, now_ns: int) -> None:
-        """Let a device rest that is too hot. hottest_c: its highest temperature. now: seconds of the loop's clock."""
+        """Let a hot device cool down. hottest_c: its highest temperature. now: seconds of the loop's clock."""
         self._resting[uuid] = begin_rest(hottest_c, now, now_ns)
 
     def block(self, uuid: str, limit_bytes: int | None, now: float) -> None:
@@ -70,10 +70,10 @@ class Waiting:
     def released(
         self, now: float, samples: Mapping[str, Sample], foreign: Callable[[str], str], *, stopping: bool
     ) -> Iterator[tuple[str, str]]:
-        """Yield (UUID, reason) of devices that no longer wait. The reason to give a device up is empty if it is usable.
+        """Yield (UUID, reason) of each device that waits no longer; reason: why it is given up, empty if it is usable.
 
-        samples: newest sample of each device. foreign: returns the other process that computes on a device. stopping:
-        the run stops, so no device has to wait.
+        samples: newest sample of each device. foreign: returns the other process that computes on a device, or "".
+        stopping: the run stops, so no device has to wait.
         """
         for uuid in {*self._resting, *self._blocked}:
             sample, given_up = samples.get(uuid), ""

@@ -1,1 +1,1 @@
-"""The launches: how their processes start, report and end."""
+"""Launches (measurements in fresh processes, one for each device): how their processes start, report and end."""

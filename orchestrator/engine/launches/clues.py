@@ -1,8 +1,8 @@
-"""Collect evidence of a failed launch that only its parent has: for the journal, the report and `explain`.
+"""Collect evidence of a failed launch (one measurement) that only the parent of its process has.
 
 Keys: exit (in words), state (of the process, before it was ended), progress (phase and share), stderr and stacks (the
-ends of these files), available_bytes (of the host), device_used_bytes (last sample), xids (of its GPUs during the
-launch).
+ends of these files), available_bytes (of the host), device_used_bytes (last sample), xids (error numbers that the
+driver reported for its GPUs during the launch).
 """
 
 from pathlib import Path
@@ -23,9 +23,9 @@ _RAISED_FROM: Final = "\n\nThe above exception was the direct cause of the follo
 
 
 def with_clues(failure: Failure, live: Live, sample: Sample | None, xids: str) -> Failure:
-    """Return the failure with clues added to the worker's own evidence; unchanged for a requested stop.
+    """Return the failure with clues added to the worker's own evidence; unchanged if a stop was requested.
 
-    sample: newest reading of the GPU. xids: errors of its driver during the launch, as text.
+    sample: newest reading of the GPU. xids: the driver's error numbers during the launch, as text.
     """
     if failure.category is Category.STOPPED:
         return failure

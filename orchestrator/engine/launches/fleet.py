@@ -1,4 +1,4 @@
-"""The launches under way: the processes, their messages and their ends.
+"""The running launches (measurements): their processes, the messages and the ends of these processes.
 
 A launch has one process per device, and they end together: gang.py judges the outcome, lifecycle.py decides for each
 process. The loop gets each launch's outcome once, and the end of each process.
@@ -33,9 +33,10 @@ from protocol.paths import RunPaths
 
 
 class Fleet:
-    """The processes of all launches under way, by token. now: in seconds of the loop's clock (loop_clock.py).
+    """The processes of all running launches, by secret token. Methods yield outcomes of launches and ends of processes.
 
-    fork: makes a process, or raises OSError. Raises StorageError when a launch's folder cannot be made.
+    now: seconds of the loop's clock (loop_clock.py). fork: makes a process, or raises OSError. Raises StorageError when
+    a launch's folder cannot be made.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Fleet:
         self._anew = stored.configuration.isolation is Isolation.EXEC
 
     def request(self, following: NextLaunch, now: float) -> Iterator[Happening]:
-        """Request the processes of a launch whose start is in the journal."""
+        """Start the processes of a launch. The journal must have its start already."""
         siblings = tuple(self._prepare(following, rank, now) for rank in range(len(following.cell.devices)))
         for live in siblings:
             live.siblings = siblings
@@ -79,7 +80,7 @@ class Fleet:
         return process_start.start_launch(live.spec, {**self._environment, **rooms}, python)
 
     def born(self, token: str, pid: int, now: float) -> Iterator[Happening]:
-        """Note the PID of a process, reported by the zygote or the process itself."""
+        """Note the PID of a process, reported by the zygote that forked it or by the process itself."""
         live = self.live.get(token)
         if live is None or live.pid is not None:
             return
@@ -88,13 +89,13 @@ class Fleet:
         yield from self._apply(live, lifecycle.Born(), now)
 
     def not_born(self, token: str, category: Category, message: str, now: float) -> Iterator[Happening]:
-        """Give up a requested process that will never exist. category, message: those of the resulting failure."""
+        """Give up a requested process that will never exist. category, message: of the resulting failure."""
         if (live := self.live.get(token)) is not None:
             failure = Failure(category=category, message=message, phase=live.launch.phase)
             yield from self._apply(live, lifecycle.NotBorn(failure), now)
 
     def requested(self) -> tuple[str, ...]:
-        """Tokens of requested processes that do not exist yet."""
+        """Return the tokens of requested processes that do not exist yet."""
         return tuple(token for token, live in self.live.items() if live.pid is None)
 
     def hear(self, message: FromWorker, now: float) -> Iterator[Happening]:
@@ -134,11 +135,11 @@ class Fleet:
             yield from self._apply(live, lifecycle.TimePassed(), now)
 
     def end(self, live: Live, failure: Failure, now: float, *, immediately: bool = False) -> Iterator[Happening]:
-        """End one process, with SIGTERM first unless `immediately`."""
+        """End one process because of `failure`, with SIGTERM first unless `immediately`."""
         yield from self._apply(live, lifecycle.Stop(failure, immediately), now)
 
     def stop(self, failure: Failure, now: float, *, immediately: bool, grace_s: float) -> Iterator[Happening]:
-        """End all processes, with SIGTERM and `grace_s` seconds first unless `immediately`."""
+        """End all processes because of `failure`, with SIGTERM and `grace_s` seconds first unless `immediately`."""
         for live in tuple(self.live.values()):
             if (
                 immediately or not live.because_of_another
@@ -146,14 +147,14 @@ class Fleet:
                 yield from self._apply(live, lifecycle.Stop(failure, immediately, grace_s), now)
 
     def unreachable(self, reason: str, now: float) -> Iterator[Happening]:
-        """End processes that have not connected yet, because the socket is gone. reason: text of their failure."""
+        """End processes that have not connected yet, because the socket is gone. reason: message of their failure."""
         for live in tuple(self.live.values()):
             if live.launch.status in (lifecycle.Status.REQUESTED, lifecycle.Status.BORN):
                 failure = Failure(category=Category.START_FAILED, message=reason, phase=Phase.START)
                 yield from self._apply(live, lifecycle.Stop(failure, now=True), now)
 
     def oldest_request(self) -> float:
-        """Seconds at which the oldest process without a PID was requested; infinity without one."""
+        """Return when the oldest process without a PID was requested, in seconds; infinity without such a process."""
         return min((live.begun for live in self.live.values() if live.pid is None), default=float("inf"))
 
     def hold_logs(self) -> None:
@@ -163,14 +164,14 @@ class Fleet:
             log_files.hold_below_cap(live.paths.stderr)
 
     def acknowledge(self, live: Live, over_ns: int) -> None:
-        """Acknowledge the outcome of a launch, on disk since `over_ns` (monotonic), so that its processes may end."""
+        """Tell the processes of a launch that they may end. over_ns: monotonic time at which its outcome was saved."""
         for sibling in live.siblings:
             sibling.over_ns = over_ns
             if sibling.pidfd is not None:
                 self._link.send(sibling.spec.token, Ack(launch=sibling.spec.launch, token=sibling.spec.token))
 
     def next_deadline(self) -> float:
-        """Seconds of the earliest deadline; infinity without a launch."""
+        """Return the earliest deadline of a process, in seconds; infinity without a process."""
         return min((live.launch.deadline for live in self.live.values()), default=float("inf"))
 
     def _terms(self, following: NextLaunch, device: Device) -> LaunchTerms:
@@ -257,7 +258,7 @@ class Fleet:
             yield from self._end_siblings(live, event, now)
 
     def _end_siblings(self, live: Live, event: lifecycle.Event, now: float) -> Iterator[Happening]:
-        """Stop the other processes of the launch of `live`, which would hang. Their own failures are kept."""
+        """Stop the other processes of the launch of `live`, which would hang. Keep failures that they already have."""
         failure = live.outcome if isinstance(live.outcome, Failure) else live.launch.cause
         assert failure is not None
         stop = event if isinstance(event, lifecycle.Stop) else lifecycle.Stop(failure)

@@ -1,4 +1,4 @@
-"""The outcome of a launch on several devices, from those of its processes. Pure.
+"""The outcome of a launch (measurement) on several devices, from the outcomes of its processes. Pure.
 
     rank 0 ── result ──────────────────────┐                 all have a result: that of rank 0, with all verifications
     rank 1 ── killed by SIGKILL ◀── cause ─┼──▶ judged ──▶   one has none: its failure is that of the launch, and the
@@ -21,10 +21,10 @@ from protocol.result import Result
 
 @dataclass(frozen=True)
 class MemberEnd:
-    """End of one process. device: UUID. at: monotonic seconds of its death or last message.
+    """End of one process of the launch. device: UUID. at: monotonic seconds of its death or last message.
 
-    ended: whether the orchestrator ended the process because another one failed. steps: number of transfers begun, None
-    if unknown. stopped: whether it was in state T.
+    ended: whether the orchestrator ended it because another process of the launch failed. steps: number of transfers
+    begun, None if unknown. stopped: whether a signal had stopped it (state T).
     """
 
     device: str
@@ -37,7 +37,7 @@ class MemberEnd:
 
 
 def judged(members: Sequence[MemberEnd]) -> tuple[int, Result | Failure]:
-    """Return the rank that decides the outcome of the launch, and the outcome. members: ends of processes, by rank."""
+    """Return the rank that decides the outcome of the launch, and the outcome. members: by rank."""
     if len(members) == 1:
         return 0, members[0].outcome
     results = [member.outcome for member in members if isinstance(member.outcome, Result)]
@@ -54,10 +54,7 @@ def judged(members: Sequence[MemberEnd]) -> tuple[int, Result | Failure]:
 
 
 def halted(members: Sequence[MemberEnd], failure: Failure, rank: int | None) -> Failure:
-    """Return the failure of a launch that was paused, with evidence of its processes, which all have results.
-
-    rank: rank of the stopped process; None if all of them were stopped.
-    """
+    """Return the failure of a paused launch, with the ends of its other processes. rank: of the stopped one, if any."""
     if len(members) == 1:
         return failure
     return _with_the_others(members, rank or 0, failure, None if rank is None else members[rank].device)
@@ -73,10 +70,7 @@ def _merged(members: Sequence[MemberEnd], results: Sequence[Result]) -> Result:
 
 
 def _hung(members: Sequence[MemberEnd], rank: int, failure: Failure) -> tuple[int, Failure]:
-    """Return rank and failure of the process that made the others wait.
-
-    rank, failure: of the process that first failed by waiting in vain.
-    """
+    """Return rank and failure of the process that made others wait. rank, failure: of the first that waited in vain."""
     absent = _absent(members)
     if absent is None:
         failure = msgspec.structs.replace(failure, message=f"{failure.message}; not attributable to one device")

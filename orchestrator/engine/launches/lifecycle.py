@@ -1,4 +1,4 @@
-"""The life of one process of a launch, from the request to its end. Pure.
+"""The life of one process of a launch (measurement), from the request to its end. Pure.
 
     REQUESTED ──Born──▶ BORN ──Greeted──▶ WORKING ──Reported──▶ REPORTED ──Died──▶ OVER
         │                 │                  │  deadline, stop       │ deadline
@@ -7,7 +7,7 @@
       OVER             DRAINING ──1 s or Reported──▶ OVER
 
 A CUDA or connection failure is held back, WORKING ──Reported──▶ HELD ──1 s, stop──▶ REPORTED, because its cause (from
-the driver, or the death of a sibling) may be seen just after it. A launch has exactly one conclusion.
+the driver, or the death of another process of the launch) may be seen just after it.
 """
 
 import enum
@@ -44,7 +44,8 @@ class Status(enum.Enum):
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """One process of a launch. deadline: in seconds of the loop's clock. cause: why the orchestrator ends the process.
 
-    deadlines: seconds allowed for each phase. held: failure that is held back (see above). fraction: of the phase done.
+    deadlines: seconds allowed for each phase (start, warm-up, …). held: failure that is held back until its cause may
+    be known. fraction: part of the phase that is done, 0 to 1.
     """
 
     deadlines: Deadlines
@@ -77,7 +78,7 @@ class Greeted(msgspec.Struct, frozen=True):
 
 
 class Entered(msgspec.Struct, frozen=True):
-    """The worker began a phase."""
+    """The worker began a phase (start, warm-up, …)."""
 
     phase: Phase
 
@@ -105,7 +106,7 @@ class TimePassed(msgspec.Struct, frozen=True):
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """The launch is to be ended because of `failure`. now: send SIGKILL at once, without SIGTERM."""
+    """The process is to be ended because of `failure`. now: send SIGKILL at once, without SIGTERM."""
 
     failure: Failure
     now: bool = False
@@ -123,7 +124,7 @@ class Assign(msgspec.Struct, frozen=True):
 
 
 class Conclude(msgspec.Struct, frozen=True):
-    """Record the outcome, then acknowledge it. outcome: None if only the exit explains the end (process_failures)."""
+    """Record the outcome, then acknowledge it. outcome: None if only the exit of the process can explain its end."""
 
     outcome: Result | Failure | None
 
@@ -146,7 +147,7 @@ Action = Assign | Conclude | Terminate | Kill | Forget
 
 
 def requested(deadlines: Deadlines, measurement: Measurement, now: float) -> Launch:
-    """Return a launch whose process was just requested."""
+    """Return the first state of a process that was requested at `now`, in seconds of the loop's clock."""
     return Launch(
         deadlines=deadlines,
         measurement=measurement,
@@ -155,7 +156,7 @@ def requested(deadlines: Deadlines, measurement: Measurement, now: float) -> Lau
 
 
 def advance(launch: Launch, event: Event, now: float) -> tuple[Launch, tuple[Action, ...]]:
-    """Advance the launch by one event at `now`, seconds. An event that does not fit its status changes nothing."""
+    """Return the process after an event at `now` (seconds), and what to do. An impossible event changes nothing."""
     match event:
         case Born() if launch.status is Status.REQUESTED:
             return _with(launch, status=Status.BORN), ()
@@ -183,7 +184,7 @@ def advance(launch: Launch, event: Event, now: float) -> tuple[Launch, tuple[Act
 
 
 def _progressed(launch: Launch, fraction: float, now: float) -> tuple[Launch, tuple[Action, ...]]:
-    """Record progress. Extends the deadline if the number of iterations is fixed: their duration is unknown."""
+    """Record progress. Extend the deadline if the number of iterations is fixed: their duration is unknown."""
     deadline = launch.deadline
     if launch.measurement.fixed(launch.phase):
         deadline = now + launch.deadlines.allowance(launch.phase, launch.measurement)
@@ -191,7 +192,6 @@ def _progressed(launch: Launch, fraction: float, now: float) -> tuple[Launch, tu
 
 
 def _reported(launch: Launch, outcome: Result | Failure, now: float) -> tuple[Launch, tuple[Action, ...]]:
-    """Accept the outcome of a process that works or has just died; ignore it once the orchestrator ends the process."""
     doubtful = isinstance(outcome, Failure) and has_trait(outcome.category, Trait.HELD_BACK)
     match launch.status:
         case Status.WORKING if doubtful:
@@ -213,7 +213,6 @@ def _concluded_with(launch: Launch, outcome: Result | Failure | None, now: float
 
 
 def _died(launch: Launch, exit_: Exit, now: float) -> tuple[Launch, tuple[Action, ...]]:
-    """End the launch if it has an outcome or was ended by us; otherwise wait for the last message of the process."""
     launch = _with(launch, exit=exit_)
     match launch.status:
         case Status.REPORTED:

@@ -5,8 +5,8 @@
         link      the socket
         meeting…  where the processes of a launch on several devices find each other
 
-Cleaners of temporary files, and the end of a session, delete sockets: `restore` makes them again. A worker is addressed
-by the secret token of its launch, so no other process can take its place.
+Cleaners of temporary files, and the end of a login session, delete sockets: `restore` makes them again. A worker is
+addressed by the secret token of its launch (measurement), so no other process can take its place.
 """
 
 import fcntl
@@ -153,12 +153,11 @@ def _file(path: Path) -> _File | None:
 
 
 def socket_folder(name: str) -> Path:
-    """Return the folder of the socket of run `name`, driven by this process. Raises UserError as Link does."""
+    """Return the folder for the socket of run `name`, driven by this process. Raises UserError if none is private."""
     return _base() / f"{slug(name)[:_NAME_LENGTH]}-{os.getpid()}"
 
 
 def _base() -> Path:
-    """Return the private folder of this user, checked: owned, a real folder, closed to others, short enough."""
     name = f"gpubench-{os.getuid()}"
     longest = f"/{'n' * _NAME_LENGTH}-4194304/link"
     runtime = os.environ.get("XDG_RUNTIME_DIR")
@@ -185,7 +184,7 @@ def _base() -> Path:
 
 @contextmanager
 def _sweeping(base: Path) -> Iterator[None]:
-    """Remove folders of killed runs. Other processes cannot remove any while the body makes a new folder."""
+    """Remove folders of killed runs, and keep other processes from doing so while the body makes a new folder."""
     gate = os.open(base / ".gate", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(gate, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""A process of a launch under way, and what the loop learns about it."""
+"""A running process of a launch (measurement), and what the loop learns about it."""
 
 import time
 from dataclasses import dataclass, field
@@ -21,10 +21,10 @@ from protocol.result import Result
 
 @dataclass
 class Live:
-    """A process of a launch under way. Times are seconds of the loop's clock.
+    """A running process of a launch. Times are seconds of the loop's clock.
 
-    siblings: all processes of the launch by rank, this one included. begun: time of the request. oom_kills: kernel's
-    count of out-of-memory kills then, None if unknown. noted: whether the loop watches the pidfd.
+    siblings: all processes of the launch by rank, this one included. begun: time of the request. oom_kills: the
+    kernel's count of out-of-memory kills at that time, None if unknown. noted: whether the loop watches the pidfd.
     because_of_another: whether the process was ended because another one failed. over_ns: monotonic time at which the
     outcome was on disk. state: the kernel's state of the process before it was ended. entered: start of each phase in
     monotonic nanoseconds.
@@ -50,7 +50,7 @@ class Live:
 
     @property
     def paths(self) -> LaunchPaths:
-        """Paths of the files of the launch."""
+        """Paths of this process's files."""
         return LaunchPaths(Path(self.spec.folder))
 
     @property
@@ -69,7 +69,7 @@ class Live:
         return self.launch.status in {Status.DRAINING, Status.HELD}
 
     def assignment(self, configuration: Configuration, terms: LaunchTerms) -> Assign:
-        """Build the assignment of the process, to be sent after its Hello."""
+        """Build the message that gives the process its work, to be sent after its Hello."""
         model = configuration.by_name[self.next.cell.model]
         may_compile = self.next.cell.compiles or model.own is not None
         return Assign(
@@ -91,12 +91,12 @@ class Live:
 
     @property
     def measuring(self) -> tuple[int, int]:
-        """Begin of warm-up and end of measurement (now, if it is not over), in monotonic nanoseconds."""
+        """Begin of warm-up (or request) and end of measurement (or now), in monotonic nanoseconds."""
         begin_ns = self.entered.get(Phase.WARM_UP, self.spec.requested_ns)
         return begin_ns, self.entered.get(Phase.FINISH, time.monotonic_ns())
 
     def ending(self) -> MemberEnd:
-        """Describe how the process ended, once it has an outcome."""
+        """Return how the process ended. It must have an outcome."""
         assert self.outcome is not None
         return MemberEnd(
             device=self.device.uuid,
@@ -112,7 +112,7 @@ class Live:
 
 @dataclass(frozen=True)
 class Concluded:
-    """A launch has an outcome: record it, then call `acknowledge`. live: the process that decides the outcome."""
+    """A launch has an outcome: record it, then call Fleet.acknowledge. live: the process that decides the outcome."""
 
     live: Live
     outcome: Result | Failure
@@ -120,7 +120,10 @@ class Concluded:
 
 @dataclass(frozen=True)
 class Gone:
-    """The process is gone, or unkillable: then its pidfd stays open. exit: None if unkillable or never born."""
+    """A process is gone, or SIGKILL cannot end it (unkillable: its pidfd stays open).
+
+    exit: None if the process is unkillable or was never made.
+    """
 
     live: Live
     exit: Exit | None

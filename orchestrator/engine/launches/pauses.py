@@ -1,9 +1,9 @@
-"""Detect launches that were paused while they were measured: their times include the pause. Pure.
+"""Detect launches (measurements) that were paused: their times include the pause. Pure.
 
 its process was stopped      the kernel reports every SIGSTOP to the parent, however short (process_end.was_stopped)
 the machine was asleep       its boot time went on without its monotonic clock
-the orchestrator was paused  everything was frozen (a container), unless the worker's blocks show that it went on.
-                             Below 2 s, they must show that it did not
+the orchestrator was paused  the worker was paused, too (a frozen container), unless the times of its blocks (groups of
+                             iterations) show that it continued. Below 2 s, they must show that it was paused
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ Span = tuple[int, int]
 def describe(pauses: Iterable[Pause], measuring: Span, blocks: Sequence[Block]) -> str:
     """Explain which pause affected a launch; "" if none did. measuring: from warm-up to the end of the measurement.
 
-    pauses: of the orchestrator. blocks: of the launch.
+    pauses: of the orchestrator. blocks: timed groups of iterations of the launch.
     """
     for pause in pauses:
         if pause.end_ns <= measuring[0] or measuring[1] <= pause.begin_ns:
@@ -35,7 +35,7 @@ def _spans(pause: Pause, measuring: Span, blocks: Sequence[Block]) -> bool:
     """Whether the worker paused, too: a block or the time between two blocks is longer than usual by half of the pause.
 
     A slow disk may pause the orchestrator alone, for a short time. After a short pause, a block therefore only counts
-    if it is longer than all others.
+    if it is longer than all other blocks.
     """
     middle, half = (pause.begin_ns + pause.end_ns) // 2, (pause.end_ns - pause.begin_ns) // 2
     if not measuring[0] <= middle < measuring[1]:

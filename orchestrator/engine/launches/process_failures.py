@@ -29,7 +29,7 @@ _EXITS: Final = {
 
 
 def ended(exit_: Exit | None, phase: Phase, *, host_oom_kills: bool, memory_limited: bool, stderr_tail: str) -> Failure:
-    """Build the failure of a launch that ended in `phase` by itself, without an outcome.
+    """Build the failure of a process that ended in `phase` by itself, without reporting an outcome.
 
     exit_: None if nobody saw the process end. host_oom_kills: whether the kernel's count of out-of-memory kills rose.
     memory_limited: RLIMIT_DATA or RLIMIT_AS applies, so OpenMP ends the process when a thread gets no memory.
@@ -54,9 +54,9 @@ def ended(exit_: Exit | None, phase: Phase, *, host_oom_kills: bool, memory_limi
 
 
 def outside(failure: Failure, hazard: Failure | None, broken: str) -> Failure:
-    """Return the failure of a launch with its outside cause, if it has one.
+    """Return the failure of a process with the category of its outside cause; unchanged if it has none.
 
-    hazard: a grave failure of its GPU, which becomes the cause; None if there is none. broken: as in `collateral`.
+    hazard: a reported fault of its GPU, which becomes the cause; None if there is none. broken: as in `collateral`.
     """
     if hazard is None or POLICY[failure.category].hardware not in (Hardware.POINTS, Hardware.MAY):
         return collateral(failure, broken)
@@ -71,10 +71,7 @@ def outside(failure: Failure, hazard: Failure | None, broken: str) -> Failure:
 
 
 def beside(failure: Failure, others: str) -> Failure:
-    """Return the failure as CONTAMINATED if other processes on the GPU may have caused it; else unchanged.
-
-    others: description of these processes, empty if there are none.
-    """
+    """Return the failure as CONTAMINATED if `others` (processes on the GPU) may have caused it; else unchanged."""
     words = POLICY[failure.category].beside_others
     if not others or not words:
         return failure
@@ -83,10 +80,7 @@ def beside(failure: Failure, others: str) -> Failure:
 
 
 def collateral(failure: Failure, broken: str) -> Failure:
-    """Return the failure as DEVICE_UNAVAILABLE if CUDA may not have started because of other GPUs; else unchanged.
-
-    broken: labels of GPUs that had failed before, as text; empty without any.
-    """
+    """Return the failure as DEVICE_UNAVAILABLE if the GPUs `broken` (labels) may be the cause; else unchanged."""
     if not broken or not has_trait(failure.category, Trait.CUDA_START) or failure.phase not in BEFORE_FIRST_FORWARD:
         return failure
     message = f"{failure.message} (perhaps a consequence: {broken} failed before)"

@@ -1,4 +1,4 @@
-"""Rendezvous of the processes of a launch on several devices, and the count of their transfers.
+"""Where the processes of a launch (measurement) on several devices find each other, and how many transfers they began.
 
 <private folder of the link>/meeting-<launch>   made by torch, gone with the link, always on a local disk
 launches/<cell>/<n>/steps                       transfers that each rank has begun, kept as evidence
@@ -13,7 +13,7 @@ from protocol.paths import LaunchPaths
 
 
 def place(folder: Path, paths: LaunchPaths, following: NextLaunch, rank: int) -> Gang:
-    """Prepare where one rank meets the others. The folder of the launch must exist. Raises OSError if unwritable."""
+    """Return where process `rank` finds the others. The launch's folder must exist. Raises OSError if unwritable."""
     if rank == 0:
         paths.steps.write_bytes(bytes(STEP.size * len(following.cell.devices)))
     steps = str(paths.steps.resolve())

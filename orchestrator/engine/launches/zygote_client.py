@@ -22,7 +22,7 @@ class ZygoteError(Exception):
 
 
 class ZygoteClient:
-    """Keeps one zygote. preload: modules that it imports within patience_s. environment: variables to add to ours."""
+    """Keeps one zygote. preload: modules to import within patience_s. environment: variables to add to ours."""
 
     def __init__(self, preload: tuple[str, ...], log: Path, patience_s: float, environment: dict[str, str]) -> None:
         self.ready = False
@@ -39,7 +39,7 @@ class ZygoteClient:
 
     @property
     def pid(self) -> int | None:
-        """PID of the zygote, None without one."""
+        """PID of the zygote; None if none runs."""
         return None if self._zygote is None else self._zygote.pid
 
     def fileno(self) -> int:
@@ -56,13 +56,13 @@ class ZygoteClient:
         self._zygote = Zygote(self._preload, self._log, self._environment)
 
     def fork(self, spec: LaunchSpec) -> None:
-        """Request the process of a launch. Raises OSError if there is no zygote."""
+        """Request the process of a launch (measurement). Raises OSError if there is no zygote."""
         if self._zygote is None:
             raise OSError("there is no zygote")
         self._zygote.fork(spec)
 
     def receive(self) -> Iterator[FromZygote]:
-        """Yield the zygote's messages. Raises EOFError when it is gone: then call `bury`."""
+        """Yield the zygote's messages. Raises EOFError when the zygote is gone: then call `bury`."""
         while self._zygote is not None and (answer := self._zygote.receive()) is not None:
             if isinstance(answer, Ready):
                 self.ready = True
@@ -70,7 +70,7 @@ class ZygoteClient:
             yield answer
 
     def kill_if_stuck(self, now: float, oldest_request: float) -> None:
-        """Kill a zygote that imports or forks for too long. oldest_request: second of the oldest unanswered fork."""
+        """Kill a zygote that imports or forks for too long. oldest_request: time (s) of the oldest unanswered fork."""
         imports_too_long = not self.ready and now > self._asked + self._patience_s
         if self._zygote is None or not (imports_too_long or now > oldest_request + FORK_S):
             return
