@@ -1,4 +1,4 @@
-"""Choose launches to add while results leave a GPU SUSPECT. Pure.
+"""Choose launches (measurements in fresh processes) to add while results leave a GPU SUSPECT: perhaps too slow. Pure.
 
     all planned launches are done ──▶ which GPUs are SUSPECT, in which cells? (analysis/standings.py)
               ▲                          │ none: stop                          │ some
@@ -35,7 +35,7 @@ class Doubt:
 class Look:
     """Doubts that the results so far leave. most: maximum launches of a cell. word: what messages call GPUs in doubt.
 
-    warning: names doubts that more launches will not settle. advice: what to do about those doubts.
+    warning: text about doubts that more launches will not settle. advice: what to do about those doubts.
     """
 
     doubts: tuple[Doubt, ...] = ()
@@ -46,19 +46,19 @@ class Look:
 
 
 def applies(configuration: Configuration, devices: Iterable[Device]) -> bool:
-    """Whether this run may add launches to settle doubts. It may not if its cells have a fixed duration."""
+    """Whether this run may add launches to settle doubts: some GPU can become SUSPECT, no cell has a fixed duration."""
     return configuration.cell_s is None and configuration.adds_launches and bool(judged(devices))
 
 
 def judged(devices: Iterable[Device]) -> tuple[Device, ...]:
-    """Return the GPUs that may become SUSPECT: whole GPUs with enough identical siblings."""
+    """Return the GPUs that can become SUSPECT: whole GPUs, of which the run has enough identical ones."""
     whole = [device for device in devices if device.kind is DeviceKind.CUDA and device.slice_of is None]
     kinds = Counter((device.name, device.memory_total_bytes) for device in whole)
     return tuple(device for device in whole if kinds[device.name, device.memory_total_bytes] >= LEAST_GPUS)
 
 
 def at_most(cells: Iterable[Cell], launches: int, devices: Sequence[Device]) -> int:
-    """Return the largest number of launches that may be added for these cells, each planned `launches` times."""
+    """Return the largest number of launches that may be added for `cells`, each planned `launches` times."""
     among = {device.uuid for device in judged(devices)}
     several = [cell for cell in cells if cell.devices[0] in among and WORKLOADS[cell.workload].sibling_verdict]
     return sum(cell.batch_size != AUTO for cell in several) * max(MOST_LAUNCHES - launches, 0)
@@ -73,9 +73,10 @@ def decide(
     left_s: float = math.inf,
     expected_s: Callable[[Cell], float] = lambda _: 0.0,
 ) -> tuple[Slot, ...]:
-    """Choose launches to add, in the order of each device. most: maximum launches of a cell.
+    """Choose launches to add that settle `doubts`, as (cell id, round), in the order of each device.
 
-    left_s: seconds left for launches. expected_s: returns the estimated seconds of a launch.
+    most: maximum launches of a cell. left_s: seconds left for launches. expected_s: returns the estimated seconds of
+    one.
     """
     several = sorted({doubt.cells for doubt in doubts})
     chosen: list[Slot] = []
@@ -103,7 +104,6 @@ def added(state: RunState, slots: Iterable[Slot]) -> RunState:
 
 
 def _round(state: RunState, several: Iterable[tuple[str, ...]], seed: int, limit: int) -> list[Slot]:
-    """Return one more round of the cells with fewer than `limit` launches. several: per cell its ids on all GPUs."""
     made: list[tuple[int, list[str]]] = []
     for ids in several:
         useful = [cell for cell in ids if _is_useful(state, state.cells[cell])]

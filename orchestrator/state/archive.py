@@ -1,4 +1,4 @@
-"""Read a stored run back from disk: configuration, attempts and results."""
+"""Read a stored run back from disk: configuration, attempts at measurements, and results."""
 
 import dataclasses
 import functools
@@ -44,7 +44,7 @@ class ResultFileError(Exception):
 
 @dataclass(frozen=True)
 class Archive:
-    """One stored run. segments: records that begin its sessions. durations_s, suspended: one entry for each session.
+    """One stored run. A session is the work of one process on it. segments, durations_s, suspended: by session.
 
     too_hot: GPU → (reason, seconds since the epoch). dropped_ns: session → launch → monotonic time at which it was
     dropped. foreign: session → processes of others that came or left. telemetry_ended: session → monotonic ns.
@@ -66,22 +66,22 @@ class Archive:
 
     @property
     def quarantined(self) -> Mapping[str, str]:
-        """The quarantined devices by UUID, with the reason."""
+        """The devices in quarantine, UUID → reason."""
         return self.replay.quarantined
 
     @property
     def skipped(self) -> Mapping[str, str]:
-        """What is skipped, by its name (see `slots.scopes`), with the reason."""
+        """The skipped models, or parts of models, by name (as in `slots.scopes`), with the reason."""
         return self.replay.skipped
 
     @property
     def added(self) -> tuple[tuple[str, int], ...]:
-        """The launches added to the plan, as (cell, round)."""
+        """The launches (measurements) added to the plan, as (cell id, round)."""
         return self.replay.added
 
     @property
     def dropped(self) -> Mapping[tuple[str, int], str]:
-        """The launches that were dropped for lack of time, as (cell, round), with the reason."""
+        """The launches that were dropped for lack of time: (cell id, round) → reason."""
         return self.replay.dropped
 
     @property
@@ -101,7 +101,7 @@ class Archive:
 
     @functools.cached_property
     def tries(self) -> Mapping[str, Sequence[Attempt]]:
-        """The attempts by cell id, without cells that have no attempt."""
+        """The attempts by cell id; a cell without attempts has no entry."""
         attempts: dict[str, list[Attempt]] = {}
         for attempt in self.attempts:
             attempts.setdefault(attempt.start.cell, []).append(attempt)
@@ -124,7 +124,7 @@ class Archive:
         return self._read(attempt, attempt.promised)
 
     def withdrawn_result(self, attempt: Attempt) -> Result:
-        """Read the withdrawn result of an attempt. Raises the same errors as `result`."""
+        """Read a result that an attempt had before it was withdrawn. Raises as `result` does."""
         return self._read(attempt, attempt.withdrawn)
 
     def _read(self, attempt: Attempt, promised: str | None) -> Result:
@@ -134,7 +134,7 @@ class Archive:
 
 
 def read_result(folder: LaunchPaths, promised: str, devices: Collection[str]) -> Result:
-    """Read and check a result file. promised: its SHA-256. devices: UUIDs of the run. Raises ResultFileError."""
+    """Read and check a result file. promised: its SHA-256 in the journal. devices: UUIDs. Raises ResultFileError."""
     path = folder.result
     try:
         with path.open("rb") as file:
@@ -157,7 +157,7 @@ def read_result(folder: LaunchPaths, promised: str, devices: Collection[str]) ->
 
 
 def load(paths: RunPaths, stored: StoredRun | None = None, *, alive: bool = False) -> Archive:
-    """Read the run in a folder. alive: a process works on it. Raises RunFolderError for a missing or damaged run."""
+    """Read the run in a folder. alive: whether a process works on it. Raises RunFolderError for an unreadable run."""
     stored = stored or run_files.load(paths)
     results = tuple(paths.results())
     begun = paths.journal.exists() or paths.launches.is_dir()
@@ -168,7 +168,7 @@ def load(paths: RunPaths, stored: StoredRun | None = None, *, alive: bool = Fals
 
 
 def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...], *, alive: bool = False) -> Archive:
-    """Build the archive from the stored run and its journal's records. alive: a process still works on the run."""
+    """Build the archive from the stored run and its journal's records. alive: whether a process works on the run."""
     header = require_coherent(stored, paths, records)
     replayed = replay(stored.plan, rules_of(stored), records, alive=alive)
     segments: list[Segment] = []
@@ -217,7 +217,7 @@ def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...], *,
 
 
 def require_coherent(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...]) -> Header:
-    """Return the header of a journal that belongs to this run. Raises RunFolderError for the journal of another run."""
+    """Return the header of the journal. Raises RunFolderError if the journal belongs to another run."""
     header = records[0] if records else None
     if header is None and not paths.launches.is_dir():
         raise RunFolderError(
@@ -232,7 +232,7 @@ def require_coherent(stored: StoredRun, paths: RunPaths, records: tuple[Record, 
 
 
 def require_own_journal(stored: StoredRun, paths: RunPaths) -> None:
-    """Check that a run may be resumed from its folder, before anything is written there. Raises RunFolderError.
+    """Check, before anything is written, that a run may be resumed from its folder. Raises RunFolderError.
 
     It may not if the journal lacks the start of a launch that has a result: `resume` would overwrite the result.
     """

@@ -1,4 +1,4 @@
-"""Attempts at cells, built from the records of a journal. Pure."""
+"""Attempts at cells (things to measure), built from the records of a journal. Pure."""
 
 import msgspec
 
@@ -9,7 +9,7 @@ from protocol.failure import Failure
 class Attempt(msgspec.Struct, frozen=True):
     """One attempt at a cell. end: None if interrupted or running. left: None if nobody saw its process exit.
 
-    segment: record of the session in which it began. lasted_ms: None if another session wrote the end. beside: name of
+    segment: of the process that began it. lasted_ms: None if another orchestrator recorded the end. beside: name of
     another process on its GPU. withdrawn: SHA-256 of its withdrawn result.
     """
 
@@ -23,17 +23,17 @@ class Attempt(msgspec.Struct, frozen=True):
 
     @property
     def slot(self) -> tuple[str, int]:
-        """The planned launch, as (cell id, round)."""
+        """The planned measurement, as (cell id, round)."""
         return self.start.cell, self.start.round
 
     @property
     def promised(self) -> str | None:
-        """The SHA-256 of the result file; None without a result."""
+        """The expected SHA-256 of the result file; None without a result."""
         return self.end.result_sha256 if self.end else None
 
     @property
     def failure(self) -> Failure | None:
-        """The reason why there is no result; None for an attempt with a result or without a recorded end."""
+        """The reason why there is no result; None if there is one, or if no end was recorded."""
         return self.end.failure if self.end else None
 
     @property
@@ -47,7 +47,7 @@ class Attempt(msgspec.Struct, frozen=True):
         return self.segment.at(self.start.at_ns)
 
     def after(self, record: End | Left | Beside, segment: Segment) -> "Attempt":
-        """Return the attempt updated by a later record, which was written in the session `segment`."""
+        """Return the attempt updated by a later record. segment: of the process that wrote the record."""
         match record:
             case End():
                 lasted_ms = (record.at_ns - self.start.at_ns) / 1e6 if segment == self.segment else None

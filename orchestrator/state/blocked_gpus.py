@@ -1,4 +1,4 @@
-"""Decide how long to wait for a busy GPU before it is quarantined. Pure."""
+"""Decide how long to wait for a GPU that is busy with other processes before it is quarantined. Pure."""
 
 import enum
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ PATIENCE_S: Final = 600.0
 
 @dataclass(frozen=True)
 class Block:
-    """A busy GPU that launches wait for. until: monotonic seconds. limit_bytes: with less memory in use it is free."""
+    """A busy GPU that launches wait for. until: monotonic seconds. limit_bytes: free with at most this used memory."""
 
     until: float
     limit_bytes: int | None
 
 
 class BlockOutcome(enum.Enum):
-    """The decision about a busy GPU: launches wait for it, it is free, or it is quarantined (GIVEN_UP)."""
+    """The decision about a busy GPU: wait on, it is free, or it is quarantined (GIVEN_UP)."""
 
     WAITS = enum.auto()
     FREE = enum.auto()
@@ -26,7 +26,7 @@ class BlockOutcome(enum.Enum):
 
 
 def block(limit_bytes: int | None, now: float) -> Block:
-    """Begin to wait for a busy GPU. limit_bytes: see Block; None if memory in use does not show whether it is free."""
+    """Begin to wait for a busy GPU at `now` (seconds). limit_bytes: see Block; None: memory in use is not looked at."""
     return Block(until=now + PATIENCE_S, limit_bytes=limit_bytes)
 
 

@@ -1,4 +1,4 @@
-"""Find contaminated results that the journal does not mark, because the orchestrator was killed. Pure."""
+"""Find results measured beside other processes that the journal does not mark, as the orchestrator was killed. Pure."""
 
 from collections.abc import Iterable
 
@@ -8,10 +8,7 @@ from orchestrator.store.journal_records import Beside, End, Foreign, Left, Recor
 
 
 def unmarked(plan: Plan, records: Iterable[Record]) -> dict[int, str]:
-    """Return launch with an unmarked contaminated result → other process on its GPU.
-
-    A launch is checked up to its Left record or the end of its session.
-    """
+    """Return launch number → other process on its GPU, of unmarked results that other processes may have affected."""
     devices = {cell.id: cell.devices for cell in plan.cells}
     use, running = ForeignUse(), dict[int, Start]()
 

@@ -9,7 +9,7 @@ from protocol.failure import Category, Phase
 
 
 class Reaction(enum.StrEnum):
-    """The next step after a failure. Each value is the text of reports."""
+    """The next step after a failure. Each value is the text in reports."""
 
     RETRY = "the cell runs again in a fresh process"
     RETRY_SMALLER = "the cell runs again in a fresh process, with half the batch"
@@ -66,8 +66,8 @@ class Trait(enum.Flag):
     """More properties of a category of failure. Members combine with |.
 
     HELD_BACK: wait 1 s for the driver to name the cause. CUDA_START: a healthy GPU may fail like this after the
-    hardware of another GPU has failed. FROM_OUTSIDE: it happens on healthy devices too. WITH_RUN: the launch ended
-    because the run did. REPEATED: the launch is measured again; if no attempt follows, the run had ended. ROOT_CAUSE:
+    hardware of another GPU has failed. FROM_OUTSIDE: it happens on healthy devices too. WITH_RUN: the process ended
+    because the run did. REPEATED: the cell is measured again; if no attempt follows, the run had ended. ROOT_CAUSE:
     explains other failures of the run.
     """
 
@@ -85,7 +85,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is known about a category of failure.
 
     retries: fresh processes on the same device before the failure is final. why: reason for the reaction. seen: how the
-    failure is recognised. beside_others: what the launch did, if another process on its GPU may be the cause.
+    failure is recognised. beside_others: what the measurement did, in words, if another process on its GPU may be the
+    cause.
     """
 
     reaction: Reaction
@@ -465,7 +466,7 @@ POINTS_AT_DEVICE: Final = frozenset(category for category, rule in POLICY.items(
 
 
 def has_trait(category: str | None, trait: Trait) -> bool:
-    """Whether a category, given by its value, has any of these traits. None has no trait."""
+    """Whether a category (its text) has any of these traits. False for None."""
     return category is not None and bool(POLICY[Category(category)].traits & trait)
 
 

@@ -7,7 +7,8 @@
     no other device ──▶ another model is next on d0 ─┬─ is measured ──▶ d0 works: probably the model is at fault
                                                      └─ fails too ────▶ d0 is quarantined, if it is a GPU
 
-Only devices of one product are compared, because a library may fail on one product alone.
+Only devices of one product are compared, because a library may fail on one product alone. A slot is a planned
+measurement: (cell id, round).
 """
 
 import enum
@@ -33,7 +34,7 @@ class Blame(enum.StrEnum):
 
 
 class Elsewhere(NamedTuple):
-    """The outcome of the same cell on another device. pending: the cell will still be tried on that device."""
+    """Outcome of a failed cell on another device. pending: the cell will still be tried there."""
 
     measured: bool
     failures: tuple[Category, ...]
@@ -41,12 +42,12 @@ class Elsewhere(NamedTuple):
 
     @property
     def tells(self) -> bool:
-        """Whether the cell was or will be tried on the other device."""
+        """Whether the cell was tried on the other device, or will be."""
         return self.measured or self.pending or bool(self.failures)
 
 
 def blame(category: Category, others: Iterable[Elsewhere]) -> Blame:
-    """Attribute a failure by the same cell on other devices. If one of them failed alike, the model is at fault."""
+    """Attribute a failure by the outcomes of the same cell on other devices. If one failed alike, blame the model."""
     others = tuple(others)
     if any(category in other.failures and not other.measured for other in others):
         return Blame.MODEL
@@ -102,7 +103,7 @@ def conclude(state: RunState) -> RunState:
 
 
 def skip_model(state: RunState, slot: Slot) -> RunState:
-    """Skip the faulty model of `slot`, as much of it as its failure requires. No device is blamed."""
+    """Skip the faulty model of `slot`, or the part of it that its failure concerns. No device is blamed."""
     if not state.skips:
         return _without(state, slot)
     cell, failed = state.cells[slot[0]], state.slots[slot]
@@ -147,7 +148,7 @@ def _strike(state: RunState, slot: Slot) -> RunState:
 
 
 def _doubt(state: RunState, slot: Slot) -> RunState:
-    """Doubt a GPU of which there is no second one: run another model next. If that has failed, too, quarantine it."""
+    """Run another model next on a GPU without a second one to compare with. If that failed too, quarantine the GPU."""
     uuid, failed = _device(state, slot), state.slots[slot]
     if uuid not in state.gpus or failed.failures[-1] not in POINTS_AT_DEVICE or failed.failed_in in BEFORE_DEVICE:
         return state

@@ -1,11 +1,11 @@
-"""Launches on several devices at once (gangs): when they start, and when their devices are free again. Pure.
+"""Launches (measurements) on several devices at once (gangs): when they start, when their devices are free again. Pure.
 
     d0:  soak  links  memory         links is a gang. It waits in the queue of each of its devices, at the same place
     d1:  truth links  memory         among gangs. A device that reaches it stays idle until the others reach it too.
     d2:  soak  links  memory
 
 No deadlock: whatever moves a gang moves it in all queues to the same place among the gangs there (turns.ends). A gang
-with a quarantined device waits for `resume`: fewer links would be another test.
+with a quarantined device waits for `resume`: fewer links would be another test. A slot is a planned launch.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,7 +16,7 @@ from orchestrator.state.slots import RunState, SlotStatus, with_device
 
 
 def first(state: RunState, uuid: str) -> Slot | None:
-    """Return the first slot in a device's queue that can be launched; None if there is none. Gangs may have to wait."""
+    """Return the first slot in a device's queue whose devices are not quarantined; None if there is none."""
     return next((slot for slot in state.devices[uuid].queue if not _is_short(state, slot, uuid)), None)
 
 
@@ -31,7 +31,7 @@ def assembled(state: RunState, slot: Slot, taken: Collection[str]) -> bool:
 
 
 def left(state: RunState, uuid: str) -> RunState:
-    """Record that the process on one device is gone. Processes of the same launch on other devices may still run."""
+    """Note that the process of a launch on one device is gone; its processes on other devices may still run."""
     launch = state.devices[uuid].running
     if launch is not None and state.slots[state.launches[launch]].status is SlotStatus.RUNNING:
         return with_device(state, uuid, clean=True)
@@ -39,7 +39,7 @@ def left(state: RunState, uuid: str) -> RunState:
 
 
 def let_go(state: RunState, slot: Slot) -> RunState:
-    """Free those devices of an ended launch whose processes were gone before the launch ended."""
+    """Free the devices whose process was gone before the launch of `slot` ended."""
     for uuid in state.cells[slot[0]].devices:
         if state.devices[uuid].clean:
             state = with_device(state, uuid, running=None, clean=False)
@@ -47,7 +47,7 @@ def let_go(state: RunState, slot: Slot) -> RunState:
 
 
 def without(state: RunState, slot: Slot) -> RunState:
-    """Remove a slot from all queues."""
+    """Remove a slot from the queues of its devices."""
     for uuid in state.cells[slot[0]].devices:
         if slot in (queue := state.devices[uuid].queue):
             state = with_device(state, uuid, queue=queues.without(queue, slot))
@@ -55,7 +55,7 @@ def without(state: RunState, slot: Slot) -> RunState:
 
 
 def into(state: RunState, slot: Slot, places: Mapping[str, int]) -> RunState:
-    """Insert a slot into queues of devices. places: device → index at which its queue gets the slot."""
+    """Insert a slot into queues. places: device → index in the queue."""
     for uuid, at in places.items():
         queue = state.devices[uuid].queue
         state = with_device(state, uuid, queue=(*queue[:at], slot, *queue[at:]))

@@ -1,4 +1,4 @@
-"""A mapping for states that never change. A changed copy is cheap: it shares a base and copies only the changes.
+"""An immutable mapping. A changed copy is cheap: it shares a base and copies only the changes.
 
 Copying a plain dict for each change costs the square of its size over a run.
 """
@@ -19,7 +19,7 @@ class Layered(Mapping[K, V]):
     __slots__ = ("_base", "_changes", "_length")
 
     def __init__(self, base: Mapping[K, V], changes: Mapping[K, V] | None = None, added: int = 0) -> None:
-        """Build the mapping. changes: override and extend `base`. added: number of their keys that `base` lacks."""
+        """Build the mapping. changes: override and extend `base`. added: number of keys of changes that base lacks."""
         self._base = base
         self._changes = changes or {}
         self._length = len(base) + added
@@ -37,7 +37,7 @@ class Layered(Mapping[K, V]):
         return _Thawed(dict(self))
 
     def frozen(self) -> "Layered[K, V]":
-        """Return an immutable mapping again, after `thawed`. Do not change the thawed copy after that."""
+        """Return an immutable mapping again, after `thawed`. Do not change the thawed copy afterwards."""
         return Layered(self._base, self._changes, len(self) - len(self._base))
 
     def __getitem__(self, key: K) -> V:

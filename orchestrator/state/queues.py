@@ -1,4 +1,4 @@
-"""Views of the rest of a long queue. Pure. Copying a queue of 12,600 launches each time would be slow."""
+"""The rest of a long queue, without a copy. Pure. Copying a queue of 12,600 launches each time would be slow."""
 
 from collections.abc import Iterator, Sequence
 from operator import eq

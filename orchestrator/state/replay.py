@@ -44,7 +44,7 @@ class ReplayRules(msgspec.Struct, frozen=True, kw_only=True):
     """How a kind of run reads its journal.
 
     products: device → product name; empty if all are alike. accusable: GPUs that are quarantined if two models in a row
-    fail there. skips: a faulty model is skipped. repeats: each session repeats launches that were dropped or did not
+    fail there. skips: a faulty model is skipped. repeats: each resume repeats launches that were dropped or did not
     fit. keeps_quarantines: a resume keeps devices in quarantine, unless all devices are.
     """
 
@@ -63,7 +63,7 @@ a device that returns many rounds behind.
 
 
 def rules_of(stored: StoredRun) -> ReplayRules:
-    """Return the rules for a stored run. In a run that injects faults, none of them quarantines a GPU."""
+    """Return the rules for a stored run. In a run that simulates faults, failures quarantine no GPU."""
     gpus = frozenset(device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA)
     return msgspec.structs.replace(
         ROUND_RULES if stored.configuration.until_limit else BENCHMARK_RULES,
@@ -76,7 +76,7 @@ def rules_of(stored: StoredRun) -> ReplayRules:
 class Replay:
     """What a journal says about a run, with all attempts in the order of their starts. Values of mappings are reasons.
 
-    quarantined: devices in quarantine now. quarantines: those of all sessions. skipped: scopes (slots.scopes). added:
+    quarantined: devices in quarantine now. quarantines: devices that ever were. skipped: scopes (slots.scopes). added:
     launches beyond the plan. lost: launches whose result file is missing or damaged. finished: None without an end.
     """
 
@@ -92,7 +92,7 @@ class Replay:
     finished: Finished | None = None
 
     def without(self, lost: Collection[int]) -> "Replay":
-        """Return the run as `resume` sees it if the result files of the launches `lost` are lost."""
+        """Return the run as `resume` sees it without the results of the launches `lost`."""
         if not lost:
             return self
         state = self.state
@@ -111,7 +111,8 @@ def replay(
 ) -> Replay:
     """Replay records that coherence.py has accepted. damaged: launches whose result file is damaged or missing.
 
-    A Start without an End is interrupted, unless `alive` and of the newest session. A second End withdraws a result.
+    An attempt without an end counts as interrupted, unless the newest orchestrator began it and is `alive`. A second
+    end withdraws a result.
     """
     reader = _Reader(plan, rules)
     for record in records:
@@ -120,12 +121,12 @@ def replay(
 
 
 def staying_out(devices: Collection[str], out: Mapping[str, str]) -> dict[str, str]:
-    """Return the quarantines that a resume keeps; none if all devices are quarantined. out: device → reason."""
+    """Return the quarantines (device → reason) of `out` that a resume keeps; none if all devices are quarantined."""
     return {} if out.keys() >= {*devices} else dict(out)
 
 
 def another_chance(state: RunState, kept: Mapping[str, str]) -> RunState:
-    """Forget failures counted against devices, and end all quarantines except those in `kept` (device → reason)."""
+    """Forget failures counted against devices, and end all quarantines except `kept` (device → reason)."""
     devices = {
         uuid: msgspec.structs.replace(device, quarantined=kept.get(uuid, ""), strikes=(), doubts=())
         for uuid, device in state.devices.items()
@@ -134,7 +135,7 @@ def another_chance(state: RunState, kept: Mapping[str, str]) -> RunState:
 
 
 def interrupted(phase: Phase = Phase.START) -> Failure:
-    """Build the failure of an attempt whose orchestrator died in `phase`."""
+    """Build the failure of an attempt whose orchestrator died while the attempt was in `phase`."""
     return Failure(
         category=Category.INTERRUPTED,
         message="the orchestrator ended while this attempt was running",

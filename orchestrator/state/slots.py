@@ -1,6 +1,6 @@
 """The state of a run, and the events that can happen to it. transitions.py decides what an event changes.
 
-    RunState ─┬─ slots     each planned launch: waiting, running, or how it was settled
+    RunState ─┬─ slots     each planned launch (measurement): waiting, running, or how it was settled
               ├─ devices   each device: its queue, what it runs, its quarantine
               └─ lessons   batch sizes that do not fit, faulty models, launches and attempts made
 
@@ -42,11 +42,11 @@ SETTLED: Final = frozenset(SlotStatus) - {SlotStatus.WAITING, SlotStatus.RUNNING
 
 
 class SlotState(msgspec.Struct, frozen=True, kw_only=True):
-    """State of one planned launch, or of one scan for the batch size, which takes many launches.
+    """State of one planned launch, or of one search for the batch size (scan), which takes many launches.
 
-    launch, batch_size: those of the last attempt. failed_in: phase of the last failure. stopped: the launch was ended
-    from outside before it failed. refers_to: the planned cell with a smaller batch that replaces this one, or None.
-    tried: batch sizes that a scan has tried.
+    launch, batch_size: of the last attempt. failed_in: phase of the last failure. stopped: the launch was ended from
+    outside before it failed. refers_to: the planned cell with a smaller batch that replaces this one, or None. tried:
+    batch sizes that a scan has tried.
     """
 
     status: SlotStatus = SlotStatus.WAITING
@@ -61,11 +61,11 @@ class SlotState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
-    """State of one device. running: launch on it, until its process is gone and the memory free.
+    """State of one device. running: number of the launch on it, until its process is gone and the memory free.
 
-    clean: the device is free, but its launch still runs on others (gangs.py). quarantined: the reason. strikes: slots
-    that failed here and work on another device. doubts: slots that failed since the last result here and whose failure
-    cannot be attributed, because no other device can run them.
+    clean: its process is gone, but its launch still runs on other devices. quarantined: the reason, or "". strikes:
+    slots that failed here and work on another device. doubts: slots that failed since the last result here and whose
+    failure cannot be attributed, because no other device can run them.
     """
 
     queue: Sequence[Slot]
@@ -89,10 +89,10 @@ class Skip(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunState(msgspec.Struct, frozen=True, kw_only=True):
-    """State of the whole run.
+    """State of the whole run. A slot is a planned launch: (cell id, round).
 
-    tally: status → number of slots. kinds: device → product name. gpus: devices that are quarantined if two models in
-    a row fail there. too_large: smallest batch known not to fit. launches: number of a launch → slot. attempts: cell →
+    tally: status → number of slots. kinds: device → product name. gpus: devices that are quarantined if two models in a
+    row fail there. too_large: smallest batch known not to fit. launches: number of a launch → slot. attempts: cell →
     number of attempts in all rounds; it names the folders. rooms: device → limits of batch scans. unattributed: failed
     slots to try on another device. skipped: by scope. in_vain: device → number of its waiting slots that are skipped.
     skips: a faulty model is skipped. at_once: maximum concurrent launches, None for one per device. modes: in their
@@ -129,12 +129,12 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def busy(self) -> int:
-        """Number of launches that hold a device."""
+        """Number of launches that hold a device: it is not free for another launch."""
         return len({device.running for device in self.devices.values()} - {None})
 
 
 class NextLaunch(msgspec.Struct, frozen=True, kw_only=True):
-    """A launch to start. cell: with the batch size to run. scans: whether it is a step of a scan for the batch size."""
+    """A launch to start. cell: with the batch size to run. scans: whether it is part of a search for the batch size."""
 
     slot: Slot
     cell: Cell
@@ -144,12 +144,12 @@ class NextLaunch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def planned(self) -> str:
-        """The id of the planned cell."""
+        """The id of the planned cell, which may have another batch size."""
         return self.slot[0]
 
     @property
     def device(self) -> str:
-        """The UUID of the device; for a launch on several devices, of the first."""
+        """The UUID of the device; of the first, if there are several."""
         return self.cell.devices[0]
 
 
@@ -165,7 +165,7 @@ class Started(msgspec.Struct, frozen=True):
 class Ended(msgspec.Struct, frozen=True):
     """Event: a launch gave a result (failure is None) or failed. Its devices are not free yet.
 
-    figures: memory and throughput of a step of a batch scan.
+    figures: memory and throughput, in a search for the batch size.
     """
 
     launch: int
@@ -174,7 +174,7 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class Freed(msgspec.Struct, frozen=True):
-    """Event: the process of a launch is gone and its device is free."""
+    """Event: a device is free again, because the process on it is gone."""
 
     device: str
 
@@ -193,13 +193,13 @@ class Dropped(msgspec.Struct, frozen=True):
 
 
 class Postponed(msgspec.Struct, frozen=True):
-    """Event: a waiting launch moves behind all others."""
+    """Event: a waiting launch was moved behind all others."""
 
     slot: Slot
 
 
 class Withdrawn(msgspec.Struct, frozen=True):
-    """Event: a recorded result does not count, because its file is lost or it is not credible."""
+    """Event: a recorded result no longer counts, because its file is lost or it is not credible."""
 
     launch: int
     failure: Failure
@@ -219,7 +219,7 @@ Event = Started | Ended | Freed | Quarantined | Dropped | Postponed | Withdrawn 
 
 
 def scopes(cell: Cell) -> tuple[str, str, str]:
-    """Return the names under which a cell may be skipped, in the order of Reach: model, work at an input size, cell."""
+    """Return the names under which a cell may be skipped, widest first: model, work at an input size, cell."""
     work = f"{cell.model} {cell.workload} {cell.precision}"
     batch = f"batch size {cell.batch_size or 'auto'}"
     if cell.input_size is None:
@@ -229,17 +229,17 @@ def scopes(cell: Cell) -> tuple[str, str, str]:
 
 
 def skipped_as(state: RunState, cell: Cell) -> str:
-    """Return the scope (see `scopes`) under which a cell is skipped; empty if it is not skipped."""
+    """Return the name (as in `scopes`) under which a cell is skipped; empty if it is not skipped."""
     return next((scope for scope in scopes(cell) if scope in state.skipped), "") if state.skipped else ""
 
 
 def is_skipped(state: RunState, cell: Cell) -> bool:
-    """Whether a planned cell is skipped."""
+    """Whether a planned cell is skipped because its model is faulty."""
     return bool(skipped_as(state, cell))
 
 
 def wait_in_vain(state: RunState) -> dict[str, int]:
-    """Return the number of skipped slots that wait, by device (`RunState.in_vain`). Slow: looks at every slot."""
+    """Return device → number of waiting slots that are skipped. Slow: looks at every slot."""
     in_vain = dict.fromkeys(state.devices, 0)
     for (cell_id, _), slot in state.slots.items():
         cell = state.cells[cell_id]
@@ -249,7 +249,7 @@ def wait_in_vain(state: RunState) -> dict[str, int]:
 
 
 def rounds(state: RunState, cell: str) -> int:
-    """Return the number of rounds of a cell, planned and added. A GPU may have missed some of them."""
+    """Return the number of rounds of a cell, planned and added, even if a GPU missed some of them."""
     number = 0
     while (cell, number) in state.slots:
         number += 1
@@ -262,7 +262,7 @@ def settled(state: RunState, slot: Slot, status: SlotStatus, *, refers_to: str |
 
 
 def with_slot(state: RunState, slot: Slot, **changes: object) -> RunState:
-    """Return the state with these fields of a slot changed."""
+    """Return the state with some fields of a slot changed."""
     before = state.slots[slot]
     after = msgspec.structs.replace(before, **changes)
     tally, in_vain = state.tally, state.in_vain
@@ -276,6 +276,6 @@ def with_slot(state: RunState, slot: Slot, **changes: object) -> RunState:
 
 
 def with_device(state: RunState, uuid: str, **changes: object) -> RunState:
-    """Return the state with these fields of a device changed."""
+    """Return the state with some fields of a device changed."""
     device = msgspec.structs.replace(state.devices[uuid], **changes)
     return msgspec.structs.replace(state, devices={**state.devices, uuid: device})

@@ -1,4 +1,4 @@
-"""Warn if a resumed run has other software than that with which its first result was measured."""
+"""Warn if a resumed run has other software than the one with which it began to measure."""
 
 import platform
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ def warnings(run: Archive, driver: str | None) -> Iterator[str]:
 
 
 def describe(changed: Mapping[str, tuple[str, str]]) -> str:
-    """Describe changed versions. changed: name → (version at the start, current version)."""
+    """Describe changed versions in a sentence. changed: name → (version at the start, current version)."""
     begun = listed([f"{name} {was}" for name, (was, _) in changed.items()], "and")
     goes_on = listed([f"{name} {now}" for name, (_, now) in changed.items()], "and")
     return (

@@ -1,4 +1,4 @@
-"""Turn stop requests and the time limit into orders for the running launches. Pure.
+"""Turn stop requests and the time limit into orders for the running launches (measurements). Pure.
 
 first request    no new launches; running ones may finish within GENTLE_S and are ended after that
 second request   running launches are killed at once
@@ -19,7 +19,7 @@ OUT_OF_TIME: Final = "the time limit of the run was reached"
 
 
 class Order(enum.Enum):
-    """An order that concerns the running launches."""
+    """What to do with the running launches."""
 
     BEGIN_NOTHING = enum.auto()
     END_GENTLY = enum.auto()
@@ -42,7 +42,7 @@ class Stopping:
         self._ends += by_s
 
     def heed(self, requests: int, now: float) -> tuple[Order, ...]:
-        """Return the orders not returned before, given the total number of stop requests."""
+        """Return the new orders that follow from `requests`, the number of stop requests so far."""
         orders: list[Order] = []
         if self._heeded < 1 <= requests:
             self._gentle_until = now + GENTLE_S
@@ -68,7 +68,7 @@ class Stopping:
 
 
 def how_it_ended(category: str, message: str) -> str:
-    """Return the category of a failure, but "ended by the time limit" for a launch that the time limit ended."""
+    """Return the category of a failure in words: "ended by the time limit" for a launch that the time limit ended."""
     limited = category == Category.STOPPED and message == OUT_OF_TIME
     return "ended by the time limit" if limited else str(category)
 

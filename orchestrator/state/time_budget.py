@@ -1,11 +1,11 @@
-"""Decide what still fits into a run's time limit. Times are arguments; only measured speeds are kept.
+"""Decide which launches (measurements) still fit into a run's time limit.
 
     estimate ──▶ expected ──▶ fits into the remaining time?  yes: launch      no: drop it, look at the next
                    ▲
        measured, finished: how long launches really took, device by device
 
 While shorter launches wait, no launch gets more than a quarter of the limit: it is postponed, or ended. Cells of fixed
-length and the first launches of a gate are exempt.
+length and the first launches of a gate (comparison until a verdict) are exempt.
 """
 
 import math
@@ -49,7 +49,7 @@ class Time(NamedTuple):
 
 
 def time_after(configuration: Configuration, limit_s: float, spent_s: float) -> Time:
-    """Return the run's time once `spent_s` are spent. left_s is without the time kept for reports, maybe negative."""
+    """Return the run's time once `spent_s` are spent. left_s excludes the time kept for reports; may be negative."""
     return Time(spent_s, limit_s - _kept_s(configuration) - spent_s)
 
 
@@ -57,8 +57,7 @@ class Budget:
     """The time limit of one run. Times are monotonic seconds. began: start of the process.
 
     ends: from then on no launch starts, and running launches are ended. latest: from then on the run does not wait for
-    launches that it has ended. starts: when a gate or a resumed burn-in began its imports; its limit counts from
-    `first_launch_can_begin`.
+    launches that it has ended. starts: when imports began, if the limit counts from the first launch; else None.
     """
 
     def __init__(
@@ -86,11 +85,11 @@ class Budget:
 
     @property
     def is_starting(self) -> bool:
-        """Whether the run still imports modules, which will postpone the end."""
+        """Whether modules are still imported, so that the time does not count yet."""
         return self._starts is not None
 
     def first_launch_can_begin(self, now: float) -> float:
-        """Record that imports are done. Return the seconds by which this postpones the end; 0 after the first call."""
+        """Record that imports are done. Return the seconds by which the limit moves; 0 after the first call."""
         by_s = 0.0 if self._starts is None else max(now - self._starts, 0.0)
         self._starts = None
         self._began += by_s
@@ -99,13 +98,13 @@ class Budget:
         return by_s
 
     def expected_s(self, cell: Cell) -> float:
-        """Return the expected seconds of a launch: the estimate, corrected by measured times."""
+        """Return the expected seconds of a launch of `cell`: the estimate, corrected by measured times."""
         device = self._devices[cell.devices[0]]
         overhead = median([1.0, *self._costs[device.uuid]])
         return overhead * estimate.launch_s(cell, self._configuration, device, self._scale(cell))
 
     def time(self, now: float) -> Time:
-        """Return the spent and remaining time. Neither changes while the run still imports modules."""
+        """Return the spent and the remaining time at `now`."""
         counted = now if self._starts is None else min(self._starts, now)
         return time_after(self._configuration, self.limit_s, counted - self._began)
 
@@ -152,7 +151,7 @@ class Budget:
                     break
 
     def takes_too_long(self, state: RunState, slot: Slot, began: float, now: float) -> bool:
-        """Whether to end a running launch for good: it has used its share of the time, and others wait."""
+        """Whether to end a running launch for good: it used a quarter of the limit, and shorter launches wait."""
         uuid = state.cells[slot[0]].devices[0]
         queue = state.devices[uuid].queue
         running = state.slots[slot].status is SlotStatus.RUNNING
@@ -163,12 +162,12 @@ class Budget:
         return True
 
     def ran_out(self, now: float) -> None:
-        """Record that running launches are ended now. Their processes get PATIENCE_S, even beyond the limit."""
+        """Record that running launches are ended at `now`. Their processes get PATIENCE_S, even beyond the limit."""
         self.latest = max(self.latest, now + PATIENCE_S)
         self._ran_out = True
 
     def awaits_nothing(self, now: float) -> bool:
-        """Whether the processes of ended launches had their time. False before `ran_out`."""
+        """Whether to stop waiting for the processes of launches that the time limit ended."""
         return self._ran_out and now >= self.latest
 
     def forecast(self, plan: Plan, device: Device) -> tuple[Slot, ...]:
@@ -184,11 +183,11 @@ class Budget:
         return tuple(fitting)
 
     def for_launches_s(self, device: Device) -> float:
-        """Return the seconds of the limit that a device has for launches, without start-up and reports."""
+        """Return the seconds of the limit that are left for launches after start-up and reports."""
         return self.limit_s - self._closing_s - estimate.shared_start_s(self._configuration, [device])
 
     def _scale(self, cell: Cell) -> float:
-        """Return the ratio to expect of measured to estimated iteration time. Few times of other cells count less."""
+        """Return the expected ratio of measured to estimated iteration time. Few times of other cells count less."""
         own, *others = _keys(cell)
         if own in self._speeds:
             return median(self._speeds[own])
@@ -228,7 +227,6 @@ def _kept_s(configuration: Configuration) -> float:
 
 
 def _keys(cell: Cell) -> tuple[tuple[str, ...], ...]:
-    """Return keys of groups of similarly fast cells, the most similar first. Replays have none with other work."""
     device = cell.devices[0]
     closest = (device, cell.workload, cell.precision, cell.model), (device, cell.workload, cell.precision)
     return closest if cell.workload is Workload.REPLAY else (*closest, (device,))

@@ -4,8 +4,8 @@
                        ▲  └── Ended, Freed, Dropped, StopRequested, … ── step ─┐
                        └───────────────────────────────────────────────────┘
 
-A slot is one launch of a cell: (cell id, round). A scan takes many launches. A gang (a launch on several devices) waits
-for all its devices.
+A slot is one planned launch (measurement) of a cell: (cell id, round). A search for the batch size (scan) takes many
+launches. A gang (a launch on several devices) waits for all its devices.
 """
 
 from collections.abc import Collection, Mapping
@@ -50,8 +50,7 @@ def begin(
 ) -> RunState:
     """Build the state before the first launch. kinds: device → product name, None if all are alike.
 
-    gpus: devices that are quarantined if two models in a row fail there. skips: False for a burn-in, which repeats what
-    failed.
+    gpus: devices that are quarantined if two models in a row fail there. skips: whether a faulty model is skipped.
     """
     cells = {cell.id: cell for cell in plan.cells}
     uuids = dict.fromkeys([*plan.order, *(uuid for cell in plan.cells for uuid in cell.devices)])
@@ -70,10 +69,7 @@ def begin(
 
 
 def worth_repeating(state: RunState, launch: int, category: Category) -> bool:
-    """Whether to measure again, because the result of a launch is doubtful for the reason `category`.
-
-    False once the retries of this category are used up, for a scan for the batch size, and for a skipped model.
-    """
+    """Whether to measure again, as a result is doubtful for the reason `category` and retries for it are left."""
     of = state.launches[launch]
     slot, scans = state.slots[of], state.cells[of[0]].batch_size == AUTO
     enough = slot.failures.count(category) >= POLICY[category].retries
@@ -82,7 +78,7 @@ def worth_repeating(state: RunState, launch: int, category: Category) -> bool:
 
 
 def next_launches(state: RunState) -> tuple[RunState, tuple[NextLaunch, ...]]:
-    """Return the state and the launches to start, one per idle device. Report Started for each before the next call."""
+    """Return the state and the launches to start, at most one per device. Pass Started to `step` for each of them."""
     if state.stopping:
         return state, ()
     launches: list[NextLaunch] = []
@@ -152,7 +148,7 @@ def _next_on(
 
 
 def settle(state: RunState) -> RunState:
-    """Settle every slot that needs no launch, dropped slots included. Slow: looks at every slot."""
+    """Settle every waiting or dropped slot that needs no launch any more. Slow: looks at every slot."""
     if not state.too_large and not state.skipped:
         return state
     for slot, current in state.slots.items():
@@ -303,7 +299,6 @@ def _shrink(state: RunState, slot: Slot, phase: Phase) -> RunState:
 
 
 def _unsupported(state: RunState, slot: Slot) -> RunState:
-    """Settle a launch and all waiting launches of its cell as unsupported."""
     state = settled(state, slot, SlotStatus.UNSUPPORTED)
     for other in ((slot[0], round_) for round_ in range(rounds(state, slot[0]))):
         if other in state.slots and state.slots[other].status is SlotStatus.WAITING:

@@ -1,4 +1,4 @@
-"""When a launch may start in a run with solo and loaded launches. Pure.
+"""When a launch (measurement) may start in a run that measures both solo (one device at a time) and loaded. Pure.
 
     round 0                            round 1
     loaded: d0 d1 d2 side by side  ──▶ …         a turn (one mode in one round) starts when all devices have finished
@@ -20,7 +20,7 @@ Turn = tuple[int, int]
 
 
 def are_taken(state: RunState) -> bool:
-    """Whether the devices of this run wait for each other, because it has solo and loaded launches."""
+    """Whether devices take turns: the run measures both solo and loaded."""
     return len(state.modes) > 1
 
 
@@ -38,8 +38,8 @@ def of_device(state: RunState, uuid: str) -> Turn | None:
 def ends(state: RunState, slot: Slot) -> Mapping[str, int]:
     """Return device → index in its queue at which the turn of a slot ends. The slot must be in no queue.
 
-    The index is behind every gang of that turn or an earlier one, so gangs have the same order on all devices. Where a
-    gang was postponed behind a gang of a later turn, gangs go to the end of their queues.
+    The index is behind every gang (launch on several devices) of this turn or an earlier one, so gangs have the same
+    order on all devices. If a gang was postponed behind later turns, it is the end of the queue.
     """
     devices = state.cells[slot[0]].devices
     if len(devices) > 1 and not all(_in_order(state, uuid) for uuid in state.devices):
@@ -64,7 +64,7 @@ def _is_gang(state: RunState, slot: Slot) -> bool:
 
 
 def may_begin(state: RunState, slot: Slot, starting: Iterable[Slot]) -> bool:
-    """Whether a launch may start now. starting: launches that will start at the same time."""
+    """Whether a launch may start now. starting: slots of launches that will start at the same time."""
     if not are_taken(state):
         return True
     at_work = [

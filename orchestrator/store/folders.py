@@ -27,7 +27,7 @@ _SECOND: Final = len("20260401-213000")
 
 
 def default_cache(environment: Mapping[str, str], uid: int) -> Path:
-    """Return the folder for weights: below XDG_CACHE_HOME, else below HOME, else below the temporary folder."""
+    """Return the folder for model weights: below XDG_CACHE_HOME, else HOME, else the temporary folder."""
     cache_home = Path(environment.get("XDG_CACHE_HOME", ""))
     if cache_home.is_absolute():
         return cache_home / "gpubench"
@@ -40,7 +40,7 @@ def default_cache(environment: Mapping[str, str], uid: int) -> Path:
 def require_writable(configuration: Configuration, settings: LayeredSettings, *, make: bool) -> None:
     """Check that reports, runs, weights and temporary files can be written. Raises ConfigError.
 
-    make: make missing folders. settings: tell which option set a folder, for errors.
+    make: make missing folders. settings: show which option set a folder, for errors.
     """
     temporary_files.require()
     origin = settings.origin("output.path", "-o/--output")
@@ -55,7 +55,7 @@ def require_writable(configuration: Configuration, settings: LayeredSettings, *,
 
 
 def require_place(output: Path, formats: Iterable[ReportFormat], origin: str, *, make: bool) -> None:
-    """Check that a report can be written to `output`. make: make its folder. Raises ConfigError, naming `origin`."""
+    """Check that reports can be written to `output`. make: make its folder. Raises ConfigError, naming `origin`."""
     for place in (output, *(target(output, kind) for kind in formats)):
         require_name(place, origin)
         if safe_read.is_folder(place):
@@ -64,7 +64,7 @@ def require_place(output: Path, formats: Iterable[ReportFormat], origin: str, *,
 
 
 def require_file(path: Path, origin: str) -> None:
-    """Check that a file can be written to `path`, in an existing folder. Raises ConfigError, naming option `origin`."""
+    """Check that a file can be written to `path`, in an existing folder. Raises ConfigError, naming `origin`."""
     require_name(path, origin)
     if path.is_dir() or not path.parent.is_dir():
         raise ConfigError(f"{origin}: {path} cannot be written: {'a folder' if path.is_dir() else 'no such folder'}")
@@ -72,7 +72,7 @@ def require_file(path: Path, origin: str) -> None:
 
 
 def require_name(path: Path, origin: str) -> None:
-    """Check that `path` may be the name of a file. Raises ConfigError, which names the option `origin`.
+    """Check that `path` may be the name of a file. Raises ConfigError, naming the option `origin`.
 
     Its longer temporary name must be valid, too. Devices are refused, because as root a report would replace /dev/null.
     """
@@ -137,9 +137,9 @@ def current() -> Path:
 
 @contextmanager
 def new_run(runs: Path, origin: str, now: datetime) -> Iterator[RunPaths]:
-    """Make a folder for a run, with room for its first files. The body of the `with` statement writes these files.
+    """Make a folder for a run, in which the body of the `with` statement writes the first files.
 
-    If the disk refuses, removes the folder and raises ConfigError, which names the option `origin`.
+    If the disk refuses them, remove the folder and raise ConfigError, naming option `origin`.
     """
     begun: list[RunPaths] = []
     try:
@@ -167,7 +167,7 @@ def make_run(runs: Path, now: datetime) -> RunPaths:
 
 
 def existing_run(name: str | None, runs: str) -> RunPaths:
-    """Return the run in the folder `name`, or if None the newest run in the folder `runs`. Raises RunFolderError."""
+    """Return the paths of the run in the folder `name`; if None, of the newest run in `runs`. Raises RunFolderError."""
     try:
         return RunPaths(_newest(runs) if name is None else _path_of(name))
     except OSError as error:
@@ -221,6 +221,5 @@ def _newest(runs: str) -> Path:
 
 
 def _begun(config: Path) -> tuple[str, int, str]:
-    """Return a sort key by start time: the second in the run's name, then the time of run.yaml (written only once)."""
     name = config.parent.name
     return name[:_SECOND], config.stat().st_mtime_ns, name

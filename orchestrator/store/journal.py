@@ -1,4 +1,4 @@
-"""The journal: an append-only file of everything that must survive the end of the process.
+"""The journal: an append-only file of everything about a run that must survive the end of the process.
 
     file    MAGIC, then records
     record  length (u32)  CRC of the body (u32)  sequence number (u64)  CRC of these three (u32)  │  body, MessagePack
@@ -34,7 +34,7 @@ class Journal:
     """The only writer of a journal. recovered: records found on opening, without an incomplete last one."""
 
     def __init__(self, path: Path) -> None:
-        """Open or make the journal. Raises RunFolderError for a damaged or foreign file, else StorageError."""
+        """Open or make the journal. Raises RunFolderError for a damaged or wrong file, else StorageError."""
         fresh = not path.exists()
         self._path = path
         try:
@@ -68,7 +68,7 @@ class Journal:
             raise StorageError(f"{self._path.parent}: cannot be written: {error.strerror}") from error
 
     def last_word(self, record: Record) -> bool:
-        """Write a record into the reserved space, unless a sync failed. Return whether it is on disk."""
+        """Write a record into the reserved space, unless a sync has failed. Return True if it is on disk."""
         self._reserve.give_up()
         if not self._synced:
             return False
@@ -82,7 +82,7 @@ class Journal:
         return True
 
     def close(self) -> None:
-        """Release the file and its reserve."""
+        """Close the file and remove its reserved space."""
         self._reserve.give_up()
         os.close(self._fd)
 
@@ -135,7 +135,7 @@ def _framed(record: Record, sequence: int) -> bytes:
 
 
 def read(path: Path) -> tuple[Record, ...]:
-    """Read the records of a journal, even while a run writes to it. Raises RunFolderError."""
+    """Read the records of a journal, even while a run appends to it. Raises RunFolderError."""
     return _scan(_contents(path), path)[0]
 
 
@@ -170,7 +170,7 @@ def write_durably(path: Path, data: bytes, move: Callable[[Path, Path], object] 
 
 
 def write_parts_durably(path: Path, parts: Iterable[bytes], move: Callable[[Path, Path], object] = Path.rename) -> None:
-    """Write `parts` to `path` as `write_durably` does, each as it is generated. After a failure no file is left."""
+    """Write the joined `parts` as `write_durably` does, each as it is generated. After a failure no file is left."""
     unfinished = temporary(path, os.getpid())
     try:
         with unfinished.open("wb") as file:
@@ -188,7 +188,7 @@ def write_parts_durably(path: Path, parts: Iterable[bytes], move: Callable[[Path
 
 
 def temporary(path: Path, pid: int) -> Path:
-    """Return the temporary name of the file that the process `pid` writes before it renames it to `path`."""
+    """Return the name under which the process `pid` writes the file before it renames it to `path`."""
     return path.with_name(f".{path.name}.{pid}.tmp")
 
 
@@ -240,7 +240,7 @@ def _body_at(data: bytes, offset: int, sequence: int) -> bytes | None:
 
 
 def _later_record(data: bytes, start: int, sequence: int) -> bool:
-    """Whether a later record's intact header follows `start`: then damage is not just an incomplete last record."""
+    """Whether an intact record header follows `start`, so that the damage is not just an incomplete last record."""
     for offset in range(start, len(data) - _PREFIX + 1):
         header = data[offset : offset + _HEADER.size]
         (check,) = _HEADER_CRC.unpack_from(data, offset + _HEADER.size)

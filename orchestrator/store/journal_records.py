@@ -1,9 +1,9 @@
 """Records of the journal, in the order in which they happen.
 
     Header                          once, when the run is made
-    Segment                         a process starts to work on the run (at first, and at each resume)
+    Segment                         a session: a process starts to work on the run (at first, and at each resume)
     ZygoteStarted                   the cost of the shared start-up
-    Start  Spawned  End  Left       an attempt (launch): intended, running, over, its process gone
+    Start  Spawned  End  Left       an attempt (launch, one measurement): intended, running, over, its process gone
     Beside                          another process computed on the GPU of an attempt, which was allowed
     Foreign                         another process came to a GPU, or left it
     ClockSet                        the host's time of day jumped
@@ -17,8 +17,8 @@
     StopRequest                     a person requested a stop
     Finished                        no more work, or stopped on request
 
-An End with a result follows that result's sync. A Start without an End is an interrupted attempt. On disk each record
-has the frame of journal.py.
+An End with a result follows the sync of the result's file. A Start without an End is an interrupted attempt. On disk
+each record has the frame of journal.py.
 """
 
 import msgspec
@@ -28,7 +28,7 @@ from protocol.failure import Failure
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True):
-    """A record: a map whose "type" is the name of the class. Wall times are seconds since the epoch."""
+    """A record, stored as a map whose "type" is the name of the class. Wall times are seconds since the epoch."""
 
 
 class Header(_Record, frozen=True, kw_only=True):
@@ -47,9 +47,10 @@ class Header(_Record, frozen=True, kw_only=True):
 
 
 class Segment(_Record, frozen=True, kw_only=True):
-    """A session begins. wall and monotonic_ns are read at the same moment; with them monotonic times can be converted.
+    """A process starts to work on the run. wall and monotonic_ns are read together, to convert monotonic times.
 
-    settings: environment variables that affect results (gpu/environment.py). served_s: seconds that a burn-in served.
+    settings: environment variables that affect results (gpu/environment.py). served_s: seconds that a burn-in has
+    measured.
     """
 
     boot_id: str
@@ -62,19 +63,19 @@ class Segment(_Record, frozen=True, kw_only=True):
     served_s: float = 0.0
 
     def at(self, monotonic_ns: int) -> float:
-        """Convert a monotonic time to seconds since the epoch."""
+        """Convert a monotonic time of this process to seconds since the epoch."""
         return self.wall + (monotonic_ns - self.monotonic_ns) / 1e9
 
 
 class ZygoteStarted(_Record, frozen=True, kw_only=True):
-    """The zygote is ready. start_ms: from its start to its Ready message. failed: module → error of its import."""
+    """The process that forks workers is ready. start_ms: time that took. failed: module → error of its import."""
 
     start_ms: float
     failed: dict[str, str]
 
 
 class Start(_Record, frozen=True, kw_only=True):
-    """An attempt begins. launch: its number in the run. attempt: its number, from 1, among all attempts at the cell."""
+    """An attempt begins. launch: its number in the run. attempt: its number, from 1, among attempts at this cell."""
 
     launch: int
     cell: str
@@ -86,7 +87,7 @@ class Start(_Record, frozen=True, kw_only=True):
 
 
 class Spawned(_Record, frozen=True, kw_only=True):
-    """The attempt's process exists. start_ticks: field 22 of /proc/PID/stat."""
+    """The attempt's process exists. start_ticks: its start time in clock ticks (/proc/PID/stat)."""
 
     launch: int
     pid: int
@@ -94,7 +95,7 @@ class Spawned(_Record, frozen=True, kw_only=True):
 
 
 class End(_Record, frozen=True, kw_only=True):
-    """An attempt is over. result_sha256: of result.msgpack, which is on disk by at_ns. figures: of a batch scan."""
+    """An attempt is over. result_sha256: of result.msgpack, on disk by at_ns. figures: of a batch size search."""
 
     launch: int
     at_ns: int
@@ -106,7 +107,7 @@ class End(_Record, frozen=True, kw_only=True):
 class Left(_Record, frozen=True, kw_only=True):
     """The process of an attempt is gone and its device free. Follows End; may be missing.
 
-    Exactly one of exit_code and signal is set; neither if the process cannot be killed. teardown_ms: since the End.
+    exit_code, signal: one of them is set, or none if the process cannot be killed. teardown_ms: since the End.
     """
 
     launch: int
@@ -116,7 +117,7 @@ class Left(_Record, frozen=True, kw_only=True):
 
 
 class Beside(_Record, frozen=True, kw_only=True):
-    """The result of an attempt counts although the process `by` computed on the GPU, because of --allow-busy."""
+    """The result of an attempt counts although the process `by` used its GPU, because --allow-busy was given."""
 
     launch: int
     at_ns: int
@@ -147,7 +148,7 @@ class Suspension(_Record, frozen=True, kw_only=True):
 
 
 class TelemetryEnded(_Record, frozen=True, kw_only=True):
-    """The telemetry process is gone or does not answer. It stays so for the rest of this session."""
+    """The telemetry process is gone or does not answer, until the next resume."""
 
     at_ns: int
 
@@ -181,7 +182,7 @@ class Skipped(_Record, frozen=True, kw_only=True):
 
 
 class Added(_Record, frozen=True, kw_only=True):
-    """More launches of planned cells are added, each as (cell id, round), in the order of each device.
+    """More measurements of planned cells are added, each as (cell id, round), in the order of each device.
 
     The reason is a SUSPECT GPU (state/added_launches.py) or another round of a burn-in (kinds/burn_in/more_rounds.py).
     """
@@ -192,7 +193,7 @@ class Added(_Record, frozen=True, kw_only=True):
 
 
 class Dropped(_Record, frozen=True, kw_only=True):
-    """A launch is not made for lack of time."""
+    """A measurement is not made for lack of time."""
 
     cell: str
     round: int
@@ -201,13 +202,13 @@ class Dropped(_Record, frozen=True, kw_only=True):
 
 
 class StopRequest(_Record, frozen=True, kw_only=True):
-    """A stop was requested: `stop`, Ctrl-C or SIGTERM. No launch begins; a second request ends running launches."""
+    """`stop`, Ctrl-C or SIGTERM. Nothing new begins; a second request also ends running measurements."""
 
     at_ns: int
 
 
 class Finished(_Record, frozen=True, kw_only=True):
-    """A session ends. interrupted: launches remain, for the given `reason`. broken: gpubench itself failed."""
+    """The process ends its work. interrupted: work remains, for the given `reason`. broken: gpubench itself failed."""
 
     at_ns: int
     interrupted: bool

@@ -26,7 +26,7 @@ _MAX_BYTES: Final = 4096
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The process that works on a run. start_ticks: field 22 of /proc/PID/stat.
+    """The process that works on a run. start_ticks: its start time in clock ticks (/proc/PID/stat).
 
     boot_id, hostname, namespace: the boot, host and PID namespace in which the PID is valid.
     """
@@ -39,7 +39,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Life(enum.StrEnum):
-    """Whether a holder of the lock lives, as seen from this process."""
+    """Whether the process that holds the lock lives, as seen from this process."""
 
     ALIVE = "alive"
     ENDED = "ended"
@@ -48,7 +48,7 @@ class Life(enum.StrEnum):
 
 @contextmanager
 def held(paths: RunPaths) -> Iterator[None]:
-    """Keep other processes from working on the run, within `with`. Raises RunFolderError if one works on it."""
+    """Within `with`, keep other processes from working on the run. Raises RunFolderError if one already does."""
     try:
         lock = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
@@ -84,7 +84,7 @@ def holder(paths: RunPaths) -> Holder | None:
 
 
 def life(of: Holder) -> Life:
-    """Return whether the process `of` lives; ELSEWHERE if it is on another host or in another container, unseen."""
+    """Return whether the process `of` lives; ELSEWHERE if it is on another host or in another container."""
     here = myself()
     if of.hostname != here.hostname and of.boot_id != here.boot_id:
         return Life.ELSEWHERE
@@ -96,7 +96,7 @@ def life(of: Holder) -> Life:
 
 
 def myself() -> Holder:
-    """Return the identity of this process."""
+    """Return this process as the holder of a lock."""
     return Holder(
         pid=os.getpid(),
         start_ticks=host.start_ticks(os.getpid()) or 0,
@@ -124,7 +124,7 @@ def _take(lock: int, paths: RunPaths) -> None:
 
 
 def _write(lock: int, data: bytes) -> None:
-    """Replace the contents of the lock file. On a full disk it stays without contents, and the run goes on."""
+    """Replace the contents of the lock file. On a full disk it stays empty, and the run continues."""
     try:
         os.ftruncate(lock, 0)
         os.pwrite(lock, data, 0)

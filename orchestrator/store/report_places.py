@@ -21,13 +21,13 @@ def published(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
 
 
 def unwritten(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
-    """Return the report files of a finished run that do not exist, in its folder and at -o."""
+    """Return the paths of missing report files of a finished run, in its folder and at -o."""
     own = (paths.report(kind) for kind in dict.fromkeys((*ALWAYS, *stored.configuration.formats)))
     return tuple(path for path in (*own, *published(stored, paths)) if _is_missing(path))
 
 
 def shown(stored: StoredRun, paths: RunPaths, fresh: Collection[Path] = ()) -> tuple[Path, ...]:
-    """Return a report file for each format: the one at -o, or if another run replaced it, the one in the run's folder.
+    """Return one report file for each format: at -o, or in the run's folder if another run replaced the one at -o.
 
     fresh: files at -o that were just written.
     """
@@ -37,12 +37,12 @@ def shown(stored: StoredRun, paths: RunPaths, fresh: Collection[Path] = ()) -> t
 
 
 def home(stored: StoredRun) -> Path:
-    """Return the folder in which the run was made; it may have been moved since."""
+    """Return the path at which the folder of the run was made."""
     return Path(stored.configuration.runs_folder) / stored.run_id
 
 
 def is_copy(stored: StoredRun, paths: RunPaths) -> bool:
-    """Whether this folder is a copy of the run: the folder in which the run was made exists elsewhere."""
+    """Whether this folder is a copy of the run: the original folder still exists elsewhere."""
     original = RunPaths(home(stored)).config
     try:
         return original.exists() and not original.samefile(paths.config)

@@ -1,6 +1,6 @@
 """Reserved disk space, so that a run can record on a full disk why it stopped.
 
-After each failed launch the run requests a little more space. If it gets none, the full disk made the launch fail.
+After each failed measurement the run requests a little more space. If it gets none, the full disk was the cause.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ class Reserve:
         _take(path, SIZE_BYTES)
 
     def require_more(self) -> None:
-        """Check that the disk has a little free space besides the reserve. Raises OSError if it has not."""
+        """Check that the disk has a little more free space than the reserve. Raises OSError if it has not."""
         asked = self._path.with_suffix(".asked")
         _take(asked, _ASKED_BYTES)
         asked.unlink()
@@ -42,7 +42,7 @@ def require_first(folder: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove the file of reserved space, also one that a killed process left."""
+    """Remove the file of reserved space, even if another process left it."""
     for file in (path, path.with_suffix(".asked")):
         with contextlib.suppress(OSError):  # whatever keeps it, nobody needs the file any more
             file.unlink()

@@ -1,7 +1,7 @@
 """The configuration and plan of a run as files in its folder: run.yaml for people, plan.json for cells and order.
 
 StoredRun ── store ──▶ plan.json, then run.yaml ── load ──▶ StoredRun
-journal.gpj begins with the hashes of both files ── require_one_run compares them
+the journal begins with the hashes of both files ── require_one_run compares them
 """
 
 import hashlib
@@ -28,7 +28,7 @@ MAX_PLAN_BYTES: Final = 128 * 1024 * 1024
 
 
 def store(stored: StoredRun, paths: RunPaths) -> None:
-    """Write plan.json, then run.yaml. A folder with run.yaml is the folder of a run. Raises StorageError."""
+    """Write plan.json, then run.yaml, which marks a folder as that of a run. Raises StorageError."""
     contents = msgspec.to_builtins(stored, builtin_types=())
     del contents["plan"]
     text = yaml.dump(contents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
@@ -51,7 +51,7 @@ def load(paths: RunPaths) -> StoredRun:
 
 
 def config_hash(paths: RunPaths) -> str:
-    """Return the beginning of the SHA-256 of run.yaml. Raises RunFolderError."""
+    """Return the beginning of the SHA-256 of run.yaml, as the journal's header has it. Raises RunFolderError."""
     return hashlib.sha256(_config(paths)).hexdigest()[:_HASH_DIGITS]
 
 
@@ -93,7 +93,7 @@ def _of_another_version(version: str) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """A YAML dumper that writes tuples as lists and repeats values instead of using aliases."""
+    """Writes YAML: tuples as lists, and repeated values without aliases."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
@@ -103,7 +103,7 @@ _Dumper.add_representer(tuple, _Dumper.represent_list)
 
 
 def require_one_run(stored: StoredRun, header: Header, paths: RunPaths) -> None:
-    """Check that the journal belongs to run.yaml and plan.json. Raises RunFolderError."""
+    """Check that the journal's `header` belongs to run.yaml and plan.json. Raises RunFolderError."""
     if (header.run_id, header.plan_hash, header.config_hash) == (stored.run_id, stored.plan.hash, config_hash(paths)):
         return
     if header.run_id == stored.run_id and header.tool_version != TOOL_VERSION:
