@@ -47,7 +47,7 @@ class Exporters:
             threading.Thread(target=server.serve_forever, args=(0.1,), name="metrics port", daemon=True).start()
 
     def follow(self, stored: StoredRun, display: Display) -> Follower:
-        """Export the metrics of this run. Returns a display that collects them and forwards events to `display`."""
+        """Export the metrics of this run. Return a display that collects them and passes events on to `display`."""
         self._follower = Follower(stored, display)
         if self._path is not None:
             self._writer = threading.Thread(target=self._write_on, args=(self._path,), name="metrics file", daemon=True)
@@ -60,7 +60,7 @@ class Exporters:
             self._follower.judged(report)
 
     def view(self) -> View | None:
-        """Return the view of the run; None before it starts."""
+        """Return the state of the run for the metrics; None before it starts."""
         return None if self._follower is None else self._follower.view()
 
     def close(self) -> None:
@@ -96,7 +96,7 @@ def opened(file: str | None, port: int | None) -> Exporters:
 
 
 def require(file: str | None, port: int | None) -> None:
-    """Check that `opened` would accept file and port, and leave nothing behind. Raises ConfigError."""
+    """Check that `opened` would accept file and port; leave nothing open or on disk. Raises ConfigError."""
     if file is not None:
         _path(file)
     if port is not None:
@@ -171,7 +171,7 @@ class _Collected(Collector):
 
 
 def converted(family: Family, view: View) -> GaugeMetricFamily | CounterMetricFamily:
-    """Convert a metric (Family) and its samples to the type of prometheus_client. The first label is the run's id."""
+    """Convert a metric and its samples to the type of prometheus_client. The first label is the run's id."""
     make = GaugeMetricFamily if family.kind is Kind.GAUGE else CounterMetricFamily
     made = make(family.name, family.help, labels=(RUN, *family.labels))
     run = plain(view.run_id)

@@ -35,7 +35,7 @@ class Kind(enum.StrEnum):
 
 
 class Family(NamedTuple):
-    """A metric. rows: computes its samples from a View. labels: names of the labels besides the run's id."""
+    """A metric. rows: computes its samples from the run's state. labels: names of labels besides the run's id."""
 
     name: str
     help: str

@@ -18,7 +18,7 @@ _KEPT: Final = 8  # figures of a cell: the newest counts, older ones replace a w
 
 
 class Follower:
-    """Follows one run: the engine's loop calls it, exporters' threads read its view. cells: planned cells by id."""
+    """Keeps the events of one run: the engine's loop calls it, exporters' threads read its view. cells: by id."""
 
     def __init__(self, stored: StoredRun, display: Display) -> None:
         self._display = display
@@ -39,7 +39,7 @@ class Follower:
         )
 
     def view(self) -> View:
-        """Return the state of the run now. Collections that grow are copied, so that the loop may continue."""
+        """Return the state of the run now. Collections that grow are copied, so that the loop may go on."""
         with self._lock:
             newest = {cell: good[-1] for cell, good in self._figures.items() if good}
             return msgspec.structs.replace(
@@ -47,12 +47,12 @@ class Follower:
             )
 
     def show(self, snapshot: Snapshot) -> None:
-        """Store the snapshot for the metrics, and forward it to the user's display."""
+        """Store the snapshot for the metrics, and pass it on to the user's display."""
         self._know(snapshot=snapshot)
         self._display.show(snapshot)
 
     def tell(self, event: CellEnded | Notice) -> None:
-        """Count ended launches, remove withdrawn results, note the end of the run, and forward the event."""
+        """Count ended measurements, remove withdrawn results, note the end of the run, and pass the event on."""
         with self._lock:
             if isinstance(event, CellEnded):
                 self._ended(event)

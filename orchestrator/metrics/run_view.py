@@ -20,7 +20,7 @@ class RunState(enum.StrEnum):
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of a cell on one device, from its last good launch."""
+    """Figures of a cell (one thing to measure) on one device, from its last good measurement."""
 
     label: str  # of its device
     uuid: str
@@ -34,7 +34,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """State of one run at the moment at which it is viewed."""
+    """State of one run at the moment `at`."""
 
     run_id: str
     tool_version: str

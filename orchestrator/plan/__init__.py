@@ -1,1 +1,1 @@
-"""Plans: the cells of a run, their order, and an estimate of its duration. Pure."""
+"""Plans: the cells (things to measure) of a run, their order, and an estimate of its duration. Pure."""

@@ -1,4 +1,4 @@
-"""Search for the best batch size (`-b auto`): the next size to try, and the result. Pure.
+"""Search for the best batch size, called a scan (`-b auto`): the next size to try, and the result. Pure.
 
     1, 8 ──▶ memory per item ──▶ the largest that should fit ──▶ a fresh process verifies it
                    ▲                                                │ fits: is more possible?
@@ -30,14 +30,14 @@ _ROUND_FROM: Final = 64
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Figures of one launch. peak_bytes: allocated on a GPU, resident on a CPU device."""
+    """Figures of one batch size. peak_bytes: allocated on a GPU, resident on a CPU device."""
 
     peak_bytes: int
     items_per_second: float
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch size and what its launch gave: figures, or the category of the failure."""
+    """A batch size and the result of trying it: figures, or the category of the failure."""
 
     launch: int
     batch_size: int
@@ -46,7 +46,7 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def figures(result: Result) -> Figures:
-    """Return the figures of a launch: items over the whole time of its measured blocks."""
+    """Return the memory and throughput of a result; throughput over the whole time of its measured blocks."""
     seconds = sum(block.end_ns - block.start_ns for block in result.blocks) / 1e9
     iterations = sum(block.iterations for block in result.blocks)
     memory = result.memory
@@ -57,7 +57,7 @@ def figures(result: Result) -> Figures:
 
 
 def next_batch(tried: Sequence[Tried], room: Room) -> int | None:
-    """Return the batch size to try next, None if the scan has ended. No size is tried twice."""
+    """Return the batch size to try next; None once the scan has ended. No size is tried twice."""
     if not tried:
         return 1
     working, unfit = _apart(tried)
@@ -67,7 +67,7 @@ def next_batch(tried: Sequence[Tried], room: Room) -> int | None:
 
 
 def largest(tried: Iterable[Tried]) -> Tried | None:
-    """Return the largest batch size that worked, among those below the smallest one that failed; None without one."""
+    """Return the largest batch size that worked below the smallest one that failed; None if none worked."""
     working, _ = _apart(tried)
     return working[-1] if working else None
 
@@ -79,7 +79,7 @@ def best(tried: Iterable[Tried]) -> Tried | None:
 
 
 def bound(tried: Iterable[Tried], room: Room) -> str:
-    """Return what limits the largest batch: "memory", "time", "cap", or "failure: ...".
+    """Return what limits the largest batch: "memory", "time", "cap" (fixed maximum), or "failure: <category>".
 
     Empty if nothing worked, and until the scan has ended.
     """
@@ -94,12 +94,12 @@ def bound(tried: Iterable[Tried], room: Room) -> str:
 
 
 def is_an_answer(tried: Sequence[Tried], category: Category) -> bool:
-    """Whether a failure shows a limit of the batch size, not that the model fails at every size."""
+    """Whether a failure shows a limit of the batch size: it ran out of memory, or a smaller size worked."""
     return category is Category.OUT_OF_MEMORY or largest(tried) is not None
 
 
 def _apart(tried: Iterable[Tried]) -> tuple[list[Tried], int | None]:
-    """Return the sizes that worked, ascending, and the smallest size that failed. Sizes above it are ignored."""
+    """Return the sizes that worked, ascending, and the smallest size that failed. Ignore sizes above it."""
     unfit = min((one.batch_size for one in tried if one.figures is None), default=None)
     working = [one for one in tried if one.figures is not None and (unfit is None or one.batch_size < unfit)]
     return sorted(working, key=lambda one: one.batch_size), unfit
@@ -140,7 +140,7 @@ def _predicted(working: Sequence[Tried], room: Room) -> int:
 
 
 def _rounded(size: int, above: int) -> int:
-    """Return `size` rounded down to a multiple of eight (faster matrices); `size` if that is not above `above`."""
+    """Return `size` rounded down to a multiple of eight (faster matrices), unless that is not above `above`."""
     rounded = size - size % _ROUND if size >= _ROUND_FROM else size
     return rounded if rounded > above else size
 

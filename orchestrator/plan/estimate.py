@@ -1,7 +1,7 @@
 """Rough estimate of a plan's duration. Pure.
 
-A launch costs its start, the model's construction, warm-up and measurement. Rates are those of an average device.
-Constants that depend on no model are means of a default run on one H200.
+A launch (measurement in a fresh process) costs its start, the model's construction, warm-up and measurement. Rates are
+those of an average device. Constants that depend on no model are means of a default run on one H200.
 """
 
 import math
@@ -87,7 +87,7 @@ YEAR_S: Final = 365 * 24 * 3600.0
 
 
 def total_s(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> float:
-    """Return the seconds of the whole plan: devices in parallel, but solo cells one after the other."""
+    """Return the seconds of the whole plan. Devices work in parallel, except on cells that run solo."""
     cells = {cell.id: cell for cell in plan.cells}
 
     def sums(mode: Mode) -> list[float]:
@@ -104,16 +104,16 @@ def total_s(plan: Plan, configuration: Configuration, devices: Sequence[Device])
 
 
 def shared_start_s(configuration: Configuration, devices: Sequence[Device]) -> float:
-    """Return the seconds until the first launch: the start of the zygote."""
+    """Return the seconds until the first launch: the start of the process that forks workers."""
     zygote = max((ZYGOTE_S[device.kind] for device in devices), default=0.0)
     return zygote if configuration.isolation is Isolation.FORK else 0.0
 
 
 def launch_s(cell: Cell, configuration: Configuration, device: Device, scale: float = 1.0, *, round_: int = 0) -> float:
-    """Return the seconds of one launch of `cell` on `device`, or of its whole batch scan.
+    """Return the seconds of one launch of `cell` on `device`, or of its whole search for the batch size.
 
-    scale: factor on iteration_s; if cells have a fixed length, it only affects replays. round_: number of the round;
-    only round 0 has load windows.
+    scale: factor on iteration_s; if cells have a fixed length, it only affects replays (repeated training steps).
+    round_: number of the round; only in round 0 power is read for some time.
     """
     if cell.batch_size == AUTO:
         step = msgspec.structs.replace(cell, batch_size=SCAN_BATCH)
@@ -138,19 +138,19 @@ def launch_s(cell: Cell, configuration: Configuration, device: Device, scale: fl
 
 
 def timed_start_s(cell: Cell, configuration: Configuration, device: Device) -> float:
-    """Return the seconds from the start of a launch to the work of its cell, where cells have a fixed length."""
+    """Return the seconds from the start of a launch to its work, in a run whose cells have a fixed length."""
     return _start_s(configuration.by_name[cell.model], configuration, device) + FIRST_S[device.kind]
 
 
 def timed_work_s(cell: Cell, model: ModelSpec, device: Device, cell_s: float, scale: float = 1.0) -> float:
-    """Return the seconds of work of a cell of `cell_s` seconds. A replay takes longer if REPLAY_LEAST steps do."""
+    """Return the seconds that a cell of length `cell_s` works; more for a replay if REPLAY_LEAST steps take longer."""
     if cell.workload is not Workload.REPLAY:
         return cell_s
     return max(cell_s, REPLAY_LEAST * scale * iteration_s(cell, model, device))
 
 
 def scale(configuration: Configuration, device: Device, devices: Sequence[Device]) -> float:
-    """Return the initial factor on iteration_s: above 1 if cells have a fixed length and devices share cores."""
+    """Return the initial factor on iteration_s, above 1 if cells have a fixed length and devices share cores."""
     return 1.0 if configuration.cell_s is None else BUSY[device.kind] * sharing(device, devices)
 
 
@@ -163,7 +163,7 @@ def sharing(device: Device, devices: Sequence[Device]) -> int:
 
 
 def iteration_s(cell: Cell, model: ModelSpec, device: Device) -> float:
-    """Return the seconds of an iteration: a load, a forward pass, a training step (three passes), or a text."""
+    """Return the seconds of an iteration: loading, a forward pass, a training step (three passes), or a text."""
     if cell.workload is Workload.LOAD:
         return BUILD_S + _weights_bytes(cell, model) / READ_BYTES_S
     passes = WORKLOADS[cell.workload].forward_passes
@@ -185,7 +185,7 @@ def _weights_bytes(cell: Cell, model: ModelSpec) -> int:
 
 
 def _relative_size(cell: Cell, model: ModelSpec) -> float:
-    """Return how much work an input is relative to one of the default size; images grow in two dimensions."""
+    """Return the work for an input relative to one of the default size; images grow in two dimensions."""
     if cell.input_size is None or model.sizes is None:
         return 1.0
     relative = cell.input_size / model.sizes.default

@@ -1,6 +1,6 @@
-"""Default number of launches of each cell. Pure.
+"""Default number of launches of each cell: how often a fresh process measures it. Pure.
 
-It is as many as fit into FITTING_S by the plan's estimate, at most MOST, at least as many as the profile says: small
+As many as fit into FITTING_S by the plan's estimate, at most MOST, at least as many as the profile says: small
 runs can then be compared, and large ones stay short.
 """
 
@@ -19,7 +19,7 @@ MOST: Final = 5
 
 
 def fitted(configuration: Configuration, devices: Sequence[Device]) -> Configuration:
-    """Return the configuration with the default number of launches. Raises ConfigError as planner.make does."""
+    """Return the configuration with the default number of launches. Raises ConfigError if nothing can be measured."""
     least = configuration.launches
 
     def total_s(launches: int) -> float:
@@ -33,7 +33,7 @@ def fitted(configuration: Configuration, devices: Sequence[Device]) -> Configura
 
 
 def reason(configuration: Configuration) -> str:
-    """Explain how `fitted` chose the number."""
+    """Explain in a sentence why each cell has that number of launches."""
     number = "One launch" if configuration.launches == 1 else f"{configuration.launches} launches"
     bounds = f"the number of the profile, or as many as fit into {FITTING_S / 60:g} min, at most {MOST}"
     return f"{number} of each cell: {bounds}."

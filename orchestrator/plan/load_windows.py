@@ -1,6 +1,6 @@
-"""Launches with a load window: a time of steady work over which power and utilisation are read (ADR 30). Pure.
+"""Launches (measurements) with a load window: steady work over which power and utilisation are read (ADR 30). Pure.
 
-These are the first launches of each model, phase and precision at its largest batch, on GPUs with telemetry.
+These are the first launches of each model, workload and precision at its largest batch, on GPUs with telemetry.
 """
 
 from orchestrator.config.run_configuration import Configuration
@@ -9,7 +9,7 @@ from protocol.cell import AUTO, Cell, Device, DeviceKind
 
 
 def window_s(cell: Cell, configuration: Configuration, device: Device, round_: int) -> float:
-    """Return the seconds of the load window of one launch, 0 for none.
+    """Return the seconds of the load window of a launch in round `round_`; 0 for none.
 
     cell: with its actual batch size, which may be smaller than requested after an out-of-memory error.
     """

@@ -1,4 +1,4 @@
-"""Cells of operators, in random order for each device. Pure."""
+"""Cells (things to measure) of operators such as softmax, in random order for each device. Pure."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from protocol.cell import Cell, CompileMode, Device, Mode, ModelSpec, OperatorSp
 
 
 class Place(NamedTuple):
-    """Where cells are measured: a device and a mode of a run, and the configuration of the run."""
+    """Where cells are measured: a device, a mode (solo or loaded), and the configuration of the run."""
 
     configuration: Configuration
     device: Device
@@ -21,10 +21,7 @@ class Place(NamedTuple):
 def planned(
     configuration: Configuration, devices: Sequence[Device], cells_of: Callable[[Place], Iterator[Cell]]
 ) -> Plan:
-    """Return the plan of a run of operators. cells_of: returns the cells of a device in a mode.
-
-    Raises ConfigError if no operator has a requested precision.
-    """
+    """Plan a run of operators from the cells of each place. Raises ConfigError if none has a requested precision."""
     mode = modes_of(configuration, devices)[0]
     cells: dict[str, Cell] = {}
     order: dict[str, tuple[tuple[str, int], ...]] = {}
@@ -39,7 +36,7 @@ def planned(
 
 
 def cell(place: Place, model: ModelSpec, workload: Workload, precision: Precision, *, compiled: bool = False) -> Cell:
-    """Return the cell of an operator at a place. All implementations of one operator get the same inputs."""
+    """Return the cell that measures an operator at a place. All implementations of an operator get the same inputs."""
     name = model.operator.name if model.operator else model.name
     return Cell(
         devices=(place.device.uuid,),
@@ -54,7 +51,7 @@ def cell(place: Place, model: ModelSpec, workload: Workload, precision: Precisio
 
 
 def operator_of(model: ModelSpec) -> OperatorSpec:
-    """Return the operator that `model`, an entry of the model list, stands for."""
+    """Return the operator that `model`, an entry in the list of models, stands for."""
     assert model.operator is not None
     return model.operator
 

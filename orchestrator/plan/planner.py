@@ -1,4 +1,4 @@
-"""Plan the cells of a configuration, and their order on each device. Pure.
+"""Plan the cells (things to measure) of a configuration, and their order on each device. Pure.
 
     round 0:  every cell once, in random order      round 1:  every cell once, in another random order      …
     of two modes:  loaded, in random order; solo, in random order                                           …
@@ -28,7 +28,7 @@ HOST_SHARE: Final = 0.5
 
 
 def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
-    """Return the plan for these devices. Raises ConfigError if nothing requested applies to a device."""
+    """Return the plan for these devices. Raises ConfigError if there is nothing to measure on one of them."""
     modes = modes_of(configuration, devices)
     cells: list[Cell] = []
     order: dict[str, tuple[tuple[str, int], ...]] = {}
@@ -56,7 +56,7 @@ def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
 
 
 def room(device: Device, devices: Sequence[Device]) -> Room:
-    """Return the limits of a batch scan on `device`: free memory at the start of the run, and time."""
+    """Return the limits of a search for the batch size on `device`: free memory when the run began, and time."""
     free = None
     if device.memory_total_bytes is not None:
         free = device.memory_total_bytes - (device.memory_used_bytes or 0)
@@ -68,7 +68,7 @@ def room(device: Device, devices: Sequence[Device]) -> Room:
 
 
 def modes_of(configuration: Configuration, devices: Sequence[Device]) -> tuple[Mode, ...]:
-    """Return the modes of a run: those requested; a single device is always solo."""
+    """Return the modes of a run (solo: one device at a time; loaded: all at once); a single device is always solo."""
     return (Mode.SOLO,) if len(devices) == 1 else configuration.modes
 
 
@@ -107,15 +107,15 @@ def _cell(shape: Shape, device: Device, mode: Mode, seed: int) -> Cell:
 
 
 def cell_seed(seed: int, model: str, workload: Workload) -> int:
-    """Return the seed of weights and inputs, 32 bits, equal for all devices, precisions, modes and batch sizes."""
+    """Return the seed of weights and inputs, 32 bits; equal for all devices, precisions, modes and batch sizes."""
     words = f"{seed}/{model}/{workload}"
     return int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "big")
 
 
 def rounds_of(cells: int, launches: int, seed: int, *, first: int | None = None) -> list[list[int]]:
-    """Return one random order of cells for each launch, none beginning with the last cell of the order before it.
+    """Return `launches` random orders of the numbers below `cells`. None begins with the last number of the one before.
 
-    cells: number of cells; an order has their indices. first: cell that begins the first order, None for a random one.
+    first: number that begins the first order, None for a random one.
     """
     chance = random.Random(seed)
     rounds: list[list[int]] = []

@@ -1,4 +1,4 @@
-"""Modules imported before a launch: by the zygote for a run, by a new interpreter for a cell.
+"""Modules to import before a measurement: by the process that forks workers, or by a new interpreter for each cell.
 
 The process imports them before it connects. Imports after its first thread change memory addresses, which changed the
 times of launch-bound cells by some percent (docs/measurements-reference.md).
@@ -16,7 +16,7 @@ _FOR_COMPILING: Final = "worker.inductor_ahead"
 
 
 def modules(stored: StoredRun, cells: Iterable[Cell]) -> tuple[str, ...]:
-    """Return modules of workloads, families and model classes, each once, in a fixed order."""
+    """Return the modules that measuring these cells needs, each once, in a fixed order."""
     measured = tuple(cells)
     by_name = stored.configuration.by_name
     named = [f"worker.workloads.{cell.workload}" for cell in measured]

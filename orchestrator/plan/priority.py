@@ -1,4 +1,4 @@
-"""Priorities of launches under a time limit. Pure.
+"""Priorities of launches (measurements) under a time limit. Pure.
 
     0  inference of every model, at the smallest batch      4  load
     1  probes: references for other figures                 5  generation

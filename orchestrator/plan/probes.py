@@ -1,4 +1,4 @@
-"""Probes of a device. Pure.
+"""Probes: measurements of a device itself, without a model. Pure.
 
 A GPU that measures models also gets gemm, in each precision, and hbm as references.
 """
@@ -18,9 +18,9 @@ from protocol.cell import Device, DeviceKind, ModelSpec, Precision
 class Probe:
     """Facts about a probe besides configs/models.yaml.
 
-    work: resource that limits the probe. figure: name of its main figure. each_precision: whether it is measured in
-    each precision, otherwise once in fp32. reference: whether figures of models are compared with it. gpu_only: why the
-    probe means nothing on a CPU device, else empty.
+    work: resource that limits the probe. figure: name of its main figure. each_precision: measured in each precision,
+    otherwise once in fp32. reference: figures of models are compared with it. gpu_only: why it means nothing on a CPU
+    device, else empty.
     """
 
     work: Work
@@ -46,7 +46,7 @@ PROBES: Final[dict[str, Probe]] = {
 
 
 def on(configuration: Configuration, device: Device) -> Iterator[tuple[ModelSpec, Precision]]:
-    """Yield (probe, precision) of each probe to run on `device`, in the configured order."""
+    """Yield (probe, precision) for each probe to run on `device`, in the configured order."""
     for spec in (*_requested(configuration), *_added(configuration, device)):
         probe = PROBES[spec.name]
         if _applicable(probe, device):
@@ -55,7 +55,7 @@ def on(configuration: Configuration, device: Device) -> Iterator[tuple[ModelSpec
 
 
 def exclusions(configuration: Configuration, device: Device) -> Iterator[Exclusion]:
-    """Yield the requested probes that are not applicable to `device`."""
+    """Yield the requested probes that are not applicable to `device`, with the reason."""
     for spec in _requested(configuration):
         probe = PROBES[spec.name]
         if not _applicable(probe, device):

@@ -1,4 +1,4 @@
-"""What is measured of each model: phases, precisions, batch sizes, input sizes, memory formats. Pure.
+"""What is measured of each model: workloads, precisions, batch sizes, input sizes, memory formats. Pure.
 
     load         once for each precision, at the first input size
     inference    at every batch size and every input size
@@ -24,7 +24,7 @@ IMAGE_DIMENSIONS: Final = 4
 
 @dataclass(frozen=True)
 class Shape:
-    """A cell without a device, a mode and a seed."""
+    """What to measure of a model: a cell without its device, mode and seed."""
 
     model: ModelSpec
     workload: Workload
@@ -38,7 +38,7 @@ class Shape:
 
 
 def of(model: ModelSpec, configuration: Configuration) -> Iterator[Shape]:
-    """Yield the shapes of all cells of `model`."""
+    """Yield all shapes that are measured of `model`."""
     for workload in configuration.workloads:
         writes = model.generation if WORKLOADS[workload].generates else None
         for precision in configuration.precisions:
@@ -86,7 +86,7 @@ def exclusions(model: ModelSpec, configuration: Configuration) -> Iterator[str]:
 
 
 def counts_in(model: ModelSpec, unit: SizeUnit) -> bool:
-    """Whether the input size of the model can be chosen, and is in this unit."""
+    """Whether the model has a selectable input size, in this unit."""
     return model.sizes is not None and model.sizes.unit is unit
 
 
@@ -119,7 +119,7 @@ def _written(model: ModelSpec, configuration: Configuration) -> tuple[int, ...]:
 
 
 def memory_format(model: ModelSpec, wanted: MemoryFormat | None) -> MemoryFormat:
-    """Return the requested memory format, else channels_last for convolutional models, which is faster with cuDNN.
+    """Return the requested memory format; else channels_last for convolutional models, which is faster with cuDNN.
 
     CONTIGUOUS for a model without images. A model is convolutional if its type is "cnn", or if it takes pixels and is
     no transformer.

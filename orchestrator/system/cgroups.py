@@ -19,7 +19,7 @@ _UNLIMITED_BYTES: Final = 1 << 60
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The tightest limit of each kind; None without a limit. cores: CPU seconds per second. processes: and threads."""
+    """The tightest limits; None without a limit. cores: CPU seconds per second. processes: includes threads."""
 
     memory_bytes: int | None = None
     cores: float | None = None
@@ -27,7 +27,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def limits(root: Path = _ROOT, own: Path = _OWN) -> Limits:
-    """Read the limits of this process. root: the kernel's control groups. own: the file that names our groups."""
+    """Read the limits of this process. root: folder of control groups. own: the file that names our groups."""
     return Limits(
         memory_bytes=_tightest(root, own, "memory", _memory),
         cores=_tightest(root, own, "cpu", _cores),
@@ -36,14 +36,14 @@ def limits(root: Path = _ROOT, own: Path = _OWN) -> Limits:
 
 
 def oom_kills(root: Path = _ROOT, own: Path = _OWN, host_file: Path = _VMSTAT) -> int | None:
-    """Count processes that the kernel killed for lack of memory, in our group or else on the host; None if unknown."""
+    """Count the processes that the kernel killed for lack of memory, in our group or else the host; None if unknown."""
     counter = _oom_counter(root, own, host_file)
     return None if counter is None else _kills_in(counter)
 
 
 @functools.cache
 def _oom_counter(root: Path, own: Path, host_file: Path) -> Path | None:
-    """Find the file that counts out-of-memory kills; None if there is none. Cached, because each launch needs it."""
+    """Find the file that counts out-of-memory kills; None without one. Cached, because each launch reads it."""
     groups = [
         group / name for group in _folders(root, own, "memory") for name in ("memory.events", "memory.oom_control")
     ]

@@ -10,7 +10,7 @@ _PROC: Final = Path("/proc")
 
 
 def boot_id() -> str:
-    """Return the kernel's id of this boot; empty if unknown."""
+    """Return the kernel's id of the current boot; empty if unknown."""
     return text(_BOOT_ID).strip()
 
 
@@ -21,7 +21,7 @@ def start_ticks(pid: int) -> int | None:
 
 
 def parent(pid: int) -> int | None:
-    """Return the PID of a process's parent; 0 for the first of all processes, None if there is no such process."""
+    """Return the PID of a process's parent; 0 for PID 1, None if there is no such process."""
     fields = _fields(pid)
     return int(fields[1]) if fields else None
 
@@ -37,7 +37,6 @@ def process_state(pid: int) -> str:
 
 
 def _fields(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat after the name, which may contain spaces; empty if there is no process."""
     return text(_PROC / str(pid) / "stat").rpartition(")")[2].split()
 
 
@@ -55,7 +54,7 @@ def age_s(pid: int | None = None) -> float:
 
 
 def text(path: Path) -> str:
-    """Return the text of a file of the kernel; empty if it cannot be read."""
+    """Return the text of a kernel file (/proc, /sys); empty if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -63,6 +62,6 @@ def text(path: Path) -> str:
 
 
 def number(path: Path) -> int | None:
-    """Read the whole number in a file of the kernel; None if it is missing or has other contents ("max")."""
+    """Read the whole number in a kernel file; None if it is missing or has other contents ("max")."""
     content = text(path).strip()
     return int(content) if content.isdigit() else None

@@ -1,4 +1,4 @@
-"""Log files of launches, kept below a size limit without blocking the process that prints.
+"""Log files of worker processes, kept below a size limit without blocking the process that prints.
 
 The middle of a file above the limit is given back to the file system. Once all logs of a run take ALL_BYTES together,
 only a few kilobytes of each further log are kept.
@@ -25,7 +25,7 @@ _FALLOC_FL_PUNCH_HOLE: Final = 2
 
 
 def hold_below_cap(path: Path) -> None:
-    """If a file exceeds CAP_BYTES, free the disk space of its middle, while a process may be writing to the file."""
+    """Free the middle of a file above CAP_BYTES, while a process may be writing to it."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -48,7 +48,7 @@ class RunLogs:
         self.bytes = sum(path.stat().st_size for path in paths.of_processes("std*.log"))
 
     def compact(self, path: Path) -> None:
-        """Shorten the log of an ended process; to a few kilobytes if the other logs take ALL_BYTES together."""
+        """Shorten the log of an ended process; to a few kilobytes if the run's logs take ALL_BYTES together."""
         if self.bytes < ALL_BYTES:
             compact(path, CAP_BYTES, _HEAD_BYTES, _TAIL_BYTES)
         else:
@@ -57,7 +57,7 @@ class RunLogs:
 
 
 def compact(path: Path, cap: int = CAP_BYTES, head: int = _HEAD_BYTES, tail: int = _TAIL_BYTES) -> None:
-    """Cut the middle out of a file above `cap` whose process has ended, and note how many bytes are missing."""
+    """Cut the middle out of a file above `cap` whose process has ended, and write how many bytes are missing."""
     try:
         size = path.stat().st_size
     except FileNotFoundError:
@@ -78,7 +78,7 @@ def compact(path: Path, cap: int = CAP_BYTES, head: int = _HEAD_BYTES, tail: int
 
 
 def phase_reached(path: Path, otherwise: Phase) -> Phase:
-    """Return the phase that a worker wrote to the file at `path`; `otherwise` if there is no such file."""
+    """Return the phase (start, warm-up, …) that a worker wrote to the file at `path`; `otherwise` if unreadable."""
     try:
         return Phase(path.read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -97,7 +97,6 @@ def tail(path: Path, length: int = TAIL_TEXT_BYTES) -> str:
 
 
 def _punch(fd: int, offset: int, length: int) -> bool:
-    """Give a range of bytes back to the file system; the file keeps its length. Return False if that is impossible."""
     fallocate = ctypes.CDLL(None, use_errno=True).fallocate64
     mode = ctypes.c_int(_FALLOC_FL_PUNCH_HOLE | _FALLOC_FL_KEEP_SIZE)
     return bool(fallocate(ctypes.c_int(fd), mode, ctypes.c_int64(offset), ctypes.c_int64(length)) == 0)

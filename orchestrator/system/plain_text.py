@@ -28,7 +28,7 @@ def is_utf_8(word: str) -> bool:
 
 
 def escaped(path: str | Path) -> str:
-    """Format a path as a Python string, with bytes that are not UTF-8 in hexadecimal."""
+    """Format a path as a Python string literal; bytes that are not UTF-8 appear in hexadecimal."""
     return re.sub(r"\\udc([89a-f][0-9a-f])", r"\\x\1", repr(str(path)))
 
 
@@ -38,12 +38,12 @@ def plain(text: str) -> str:
 
 
 def aligned(line: str) -> str:
-    """Clean a line of output like `plain`, but keep its spaces."""
+    """Clean a line of output as `plain` does, but keep its spaces."""
     return _printable(_ESCAPE.sub("", line).expandtabs()).rstrip()
 
 
 def plain_lines(text: str) -> str:
-    """Clean text of several lines like `plain`, but keep the lines and their spaces."""
+    """Clean text of several lines as `plain` does, but keep the lines and their spaces."""
     return "\n".join(map(aligned, text.splitlines()))
 
 

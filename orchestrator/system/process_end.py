@@ -38,12 +38,12 @@ class Exit:
 
 
 def reap(pid: int) -> Exit | None:
-    """Wait until a child process ends. Return None if it is not a child of this process."""
+    """Wait until a child process ends, and return how. Return None if it is not a child of this process."""
     return _reap(pid, os.WEXITED)
 
 
 def reap_now(pid: int) -> Exit | None:
-    """Collect an ended child process without waiting. Return None if it still lives or is not our child."""
+    """Return how a child process ended; None if it still lives or is not our child. Does not wait."""
     return _reap(pid, os.WEXITED | os.WNOHANG)
 
 
@@ -72,7 +72,7 @@ def reap_orphan(known_pids: Collection[int | None]) -> int | None:
 
 
 def was_stopped(pid: int) -> bool:
-    """Whether a signal has stopped or continued a child since the last call."""
+    """Whether a signal has stopped or continued a child process since the last call."""
     changed = False
     with contextlib.suppress(ChildProcessError):  # it was reaped before
         while os.waitid(os.P_PID, pid, os.WSTOPPED | os.WCONTINUED | os.WNOHANG) is not None:
@@ -81,14 +81,14 @@ def was_stopped(pid: int) -> bool:
 
 
 def ends_within(pidfd: int, patience_s: float) -> bool:
-    """Wait for the end of a process, at most `patience_s`. Return whether it has ended."""
+    """Wait at most `patience_s` seconds for a process to end. Return True if it has ended."""
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
     return bool(poller.poll(patience_s * 1000))
 
 
 def signal_quietly(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a child that may have ended already."""
+    """Send a signal to a child that may already have ended."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
 
@@ -102,10 +102,7 @@ def signal_group(pid: int, number: signal.Signals) -> None:
 
 
 def end_leftovers(processes: Iterable[Identity]) -> None:
-    """Kill processes of an earlier session of this run, if PID and start time are the same, and wait for their end.
-
-    This process and its ancestors are spared. The wait is 5 s at most, because a process may hang in a driver.
-    """
+    """Kill processes with these PIDs and start times, sparing our ancestors. Wait at most 5 s for their end."""
     spared = _lineage()
     others = [identity for identity in processes if identity[0] not in spared]
     killed = [pidfd for pid, ticks in others if (pidfd := _opened(pid, ticks)) is not None]
@@ -119,7 +116,7 @@ def end_leftovers(processes: Iterable[Identity]) -> None:
 
 
 def orphans(workers: Collection[Identity], folder: Path) -> list[Identity]:
-    """Find processes that an earlier session's workers left: in a worker's session, with an open file of `folder`.
+    """Find processes that workers of a dead orchestrator left: in a worker's session, with an open file of `folder`.
 
     Excluded: processes older than the worker, sessions led by another process, and this process's ancestors.
     """
@@ -148,7 +145,7 @@ def holds(pid: int, folder: Path) -> bool:
 
 
 def signal_same(pid: int, ticks: int, number: signal.Signals) -> bool:
-    """Send a signal to a process if its start time is still `ticks`, so that it is the same one. Return if it was sent.
+    """Send a signal to process `pid` only if its start time is still `ticks`. Return True if it was sent.
 
     Raises PermissionError for a process of another user.
     """

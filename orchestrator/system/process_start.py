@@ -1,4 +1,4 @@
-"""Start processes, all as children of the orchestrator. Workers that a zygote forked become its children too."""
+"""Start processes as children of the orchestrator, even those that a zygote (process that forks workers) forks."""
 
 import contextlib
 import ctypes
@@ -42,7 +42,7 @@ _COMPILED: Final = "TORCHINDUCTOR_CACHE_DIR"
 
 
 def rooms_root() -> Path:
-    """Return the folder that holds the packages ("rooms") of this process: protocol, worker, orchestrator."""
+    """Return the folder that holds the packages protocol, worker and orchestrator of this process."""
     return Path(__file__).resolve().parents[2]
 
 
@@ -53,7 +53,7 @@ def become_subreaper() -> None:
 
 
 def die_with(parent: int) -> None:
-    """Let the kernel kill this process when its parent dies, also after an exec. Exit at once if the parent is dead."""
+    """Let the kernel kill this process when `parent` dies, also after an exec. Exit at once if it is dead already."""
     if _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
     if os.getppid() != parent:
@@ -74,7 +74,6 @@ def check_rooms() -> None:
 
 
 def _in_checkout() -> bool:
-    """Whether the packages are in a source checkout, where a child process would not find them by itself."""
     installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), site.getusersitepackages()}
     return str(rooms_root()) not in installed
 
@@ -112,7 +111,7 @@ def start_module(module: str, *, log: Path, environment: dict[str, str], control
 
 
 def start_launch(spec: LaunchSpec, environment: dict[str, str], python: str = "") -> int:
-    """Start a new interpreter for a launch, which reads `spec` from standard input. Return the PID.
+    """Start a new interpreter for one measurement, which reads `spec` from standard input. Return the PID.
 
     python: an interpreter with its own libraries, empty for ours. `environment` leads it to our packages (rooms_alone).
     """
@@ -149,7 +148,7 @@ def _opened(path: str | Path, flags: int) -> Iterator[int]:
 
 
 def rooms_alone(folder: Path) -> Path:
-    """Make a folder in `folder` with only links to our packages protocol and worker; return it. Raises OSError."""
+    """Make a folder in `folder` that links only to our packages protocol and worker; return it. Raises OSError."""
     place = folder / "rooms"
     place.mkdir(exist_ok=True)
     for room in ("protocol", "worker"):
@@ -167,9 +166,9 @@ def _start(
     control: int | None = None,
     python: str = "",
 ) -> int:
-    """Start `python -P -m module`. The kernel kills it when the main thread of this process ends. Return the PID.
+    """Start `python -P -m module`, killed by the kernel when our main thread ends. Return the PID. Raises OSError.
 
-    The kernel is told before Python starts: a process stopped in between would outlive us. Raises OSError.
+    The kernel is told before Python starts: a process stopped in between would outlive us.
     """
     parent = os.getpid()
 
@@ -197,7 +196,7 @@ def _start(
 
 
 class Zygote:
-    """The parent's end of the connection to a zygote: requests forks and receives the answers."""
+    """Our end of the connection to a zygote (process that forks workers): requests forks and receives the answers."""
 
     def __init__(self, preload: tuple[str, ...], log: Path, environment: dict[str, str]) -> None:
         """Start a zygote, which imports `preload` before it answers Ready. environment: variables added to ours."""
@@ -209,11 +208,11 @@ class Zygote:
             self._send(Prepare(preload=preload, root=str(rooms_root())))
 
     def fileno(self) -> int:
-        """Return a descriptor, readable when there is an answer or the zygote is gone."""
+        """Return a descriptor that is readable when there is an answer or the zygote is gone."""
         return self._control.fileno()
 
     def fork(self, spec: LaunchSpec) -> None:
-        """Request a fork for a launch. Raises OSError if the zygote accepts no more requests."""
+        """Request a fork for a measurement. Raises OSError if the zygote accepts no more requests."""
         with contextlib.suppress(ConnectionError):  # receive sees its death
             self._send(Fork(spec=spec))
 

@@ -38,7 +38,7 @@ def opened(path: Path) -> BinaryIO:
 
 
 def is_there(path: Path) -> bool:
-    """Whether anything with that name can be seen. Never raises."""
+    """Whether anything with that path can be seen. Never raises."""
     try:
         return path.exists()
     except OSError:
@@ -46,7 +46,7 @@ def is_there(path: Path) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a folder with that name can be seen. Never raises."""
+    """Whether a folder with that path can be seen. Never raises."""
     try:
         return path.is_dir()
     except OSError:

@@ -22,7 +22,7 @@ _FOUND: Final[dict[int, Any]] = {}
 
 
 class StopSignals:
-    """Counts stop requests within `with`. `spare` limits how many are only counted."""
+    """Within `with`, counts stop requests; `spare` limits how many are only counted."""
 
     def __init__(self) -> None:
         self.requests = 0
@@ -36,7 +36,7 @@ class StopSignals:
         return self._reader
 
     def spare(self, requests: float) -> None:
-        """From now on only count the next `requests` stop requests; the one after them raises KeyboardInterrupt."""
+        """Only count the next `requests` stop requests; the one after them raises KeyboardInterrupt."""
         self._spared = self.requests + requests
 
     def clear(self) -> None:
@@ -71,7 +71,7 @@ class StopSignals:
 
 
 def begin() -> None:
-    """From now on a stop request ends the program at once, with a message. SIGHUP and ignored signals are ignored."""
+    """From now on a stop request ends the program at once, with a message, and SIGHUP is ignored."""
     for number, action in ((signal.SIGINT, _end), (signal.SIGTERM, _end), (signal.SIGHUP, signal.SIG_IGN)):
         if signal.getsignal(number) is not signal.SIG_IGN:
             _FOUND[number] = signal.signal(number, action)
@@ -84,7 +84,7 @@ def settle() -> None:
 
 
 def leave() -> None:
-    """Ignore stop requests from now on, because they would replace the exit code of this ending process."""
+    """From now on ignore stop requests, which would replace the exit code of this ending process."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     # Python ends by SIGINT, whatever sys.exit says, once a KeyboardInterrupt has left code of exec(), which dataclasses

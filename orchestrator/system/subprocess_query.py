@@ -26,7 +26,7 @@ _CHUNK_BYTES: Final = 64 * 1024
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
-    """No answer came. seconds: how long the process hung, None if it ended. end: how it ended. last_line: of output."""
+    """No answer. seconds: how long the process hung, None if it ended. end: how it ended. last_line: of its output."""
 
     seconds: float | None = None
     end: str = ""
@@ -44,7 +44,7 @@ def ask(
 ) -> T | Silence:
     """Return the answer of the process `module`, as a `kind`, or Silence; at the latest 4 s after `timeout_s`.
 
-    environment: variables added to ours. waiting: called once if there is no answer after `remark_s`.
+    environment: variables added to ours. waiting: called once if there is no answer after `remark_s` seconds.
     """
     pid, answer = process_start.start_answering(module, environment=dict(environment or {}))
     pidfd = os.pidfd_open(pid)
@@ -70,7 +70,7 @@ def answer(find: Callable[[], msgspec.Struct]) -> int:
 
 
 def _heard(pidfd: int, answer: int, output: bytearray, until: float) -> bool:
-    """Read output until the process ends, even if a child keeps the pipe open. Return whether it ended in time."""
+    """Read output until the process ends, even if a child keeps the pipe open. Return True if it ended in time."""
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
     poller.register(answer, select.POLLIN)

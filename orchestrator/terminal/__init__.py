@@ -19,7 +19,7 @@ SILENT: Final = 2
 
 
 def make(*, quiet: int, verbose: bool, log_format: str, stream: TextIO) -> Display:
-    """Make the display for `stream`. quiet: how often -q is given. verbose: show phases and evidence too."""
+    """Make the display for `stream`. quiet: how often -q is given. verbose: show phases and evidence of failures."""
     if quiet >= SILENT:
         return Silent()
     outlet = Outlet(stream)

@@ -19,7 +19,7 @@ REFRESH_EVERY_S: Final = 1.0
 
 
 class LiveDisplay:
-    """Draws snapshots in place. quiet: one line, failures and warnings. now: returns monotonic seconds."""
+    """Draws snapshots of the run in place. quiet: one line, failures and warnings. now: returns monotonic seconds."""
 
     def __init__(
         self, outlet: Outlet, *, quiet: bool, verbose: bool, now: Callable[[], float] = time.monotonic

@@ -1,4 +1,4 @@
-"""Base of plain and JSON logs: every event, with -v every phase, and progress every half minute."""
+"""Base of plain and JSON logs: every event, with -v every phase (such as warm-up), and progress every half minute."""
 
 import time
 from abc import ABC, abstractmethod
@@ -31,7 +31,7 @@ class LogDisplay(ABC):
 
     @abstractmethod
     def _write_phase(self, line: DeviceLine) -> None:
-        """Write the phase that a device has entered."""
+        """Write the phase (such as warm-up) that a device has entered."""
 
     @abstractmethod
     def _write_progress(self, snapshot: Snapshot) -> None:
@@ -52,5 +52,5 @@ class LogDisplay(ABC):
             self._write_progress(snapshot)
 
     def close(self) -> None:
-        """Send the text that the reader has not received yet."""
+        """Write out text that was not sent yet."""
         self._outlet.close()

@@ -1,4 +1,4 @@
-"""Text to a terminal, a pipe or a file, without ever blocking or failing.
+"""Write text to a terminal, a pipe or a file, without ever blocking or failing.
 
 A stopped terminal or a stalled ssh connection would block an ordinary write, and every deadline with it. The terminal
 or pipe is opened anew: the shell shares the inherited one, which must not become non-blocking.
@@ -18,7 +18,7 @@ _FALLBACK_SIZE: Final = os.terminal_size((80, 24))
 
 
 class Outlet:
-    """A text stream for rich and structlog that goes silent when its reader is gone."""
+    """A text stream for rich and structlog that stops writing when its reader is gone."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -44,7 +44,7 @@ class Outlet:
 
     @property
     def congested(self) -> bool:
-        """Whether earlier text still waits for the reader."""
+        """Whether text still waits to be read."""
         self.flush()
         return bool(self._pending)
 
@@ -55,7 +55,7 @@ class Outlet:
         return len(text)
 
     def flush(self) -> None:
-        """Send what can be sent without waiting."""
+        """Write what the reader takes without waiting."""
         while self._pending and not self.gone:
             try:
                 sent = self._send()
@@ -69,7 +69,7 @@ class Outlet:
             del self._pending[:sent]
 
     def close(self) -> None:
-        """Send the queued text, waiting at most a second for a slow reader."""
+        """Write the queued text, waiting at most a second for a slow reader."""
         deadline = time.monotonic() + CLOSE_TIMEOUT_S
         while self.congested and not self.gone and (left := deadline - time.monotonic()) > 0:
             select.select([], [-1 if self._fd is None else self._fd], [], left)
@@ -79,7 +79,7 @@ class Outlet:
         self.gone = True
 
     def _send(self) -> int:
-        """Send queued text. Returns how many bytes the reader took, 0 if it takes none now."""
+        """Write queued text. Return how many bytes the reader took, 0 if it takes none now."""
         if self._fd is None:
             self._stream.write(self._pending.decode(self.encoding, "replace"))
             self._stream.flush()

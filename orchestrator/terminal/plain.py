@@ -7,7 +7,7 @@ from orchestrator.terminal.wording import duration, event_lines, is_loud, launch
 
 
 class Plain(LogDisplay):
-    """Prints lines with the time since the start."""
+    """Prints a line for each event, with the time since the start."""
 
     def tell(self, event: CellEnded | Notice) -> None:
         """Print the event."""

@@ -33,7 +33,7 @@ def fitted(text: str, width: int) -> str:
 
 
 def launch_words(cell: str, batch_size: int | None, attempt: int, *, verbose: bool = False) -> str:
-    """Name a launch: "resnet50 inference fp32 b8 #2" is the second launch of the cell, at batch 8."""
+    """Name an attempt: "resnet50 inference fp32 b8 #2" is the second attempt at the cell, at batch 8."""
     batch = "" if batch_size is None else f" b{batch_size}"
     return f"{plain(cell)}{batch}" + (f" #{attempt}" if attempt > 1 or verbose else "")
 
@@ -76,7 +76,7 @@ def progress_line(snapshot: Snapshot) -> str:
 
 
 def event_lines(event: CellEnded | Notice, *, verbose: bool) -> list[str]:
-    """Describe an event in one line; verbose adds the evidence of a failure."""
+    """Describe an event in one line; verbose: also the number of the attempt and the evidence of a failure."""
     if isinstance(event, Notice):
         level = f"{event.level}: " if event.level in LOUD else ""
         return [f"{level}{plain(event.message)}"]
