@@ -70,7 +70,7 @@ class Remaining(NamedTuple):
 
 
 def configured_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return the configured terms of a launch. Some launches have a load window: extra time in which power is read."""
+    """Return the configured terms of a launch. Some have a load window: steady work over which power is read."""
     load_s = load_windows.window_s(cell, configuration, device, slot[1])
     return LaunchTerms(replace(configuration.measurement, load_s=load_s), configuration.deadlines)
 

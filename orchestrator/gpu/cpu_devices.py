@@ -1,4 +1,4 @@
-"""CPU devices: slices of the usable cores, with which a user tries gpubench on a machine without a GPU."""
+"""CPU devices: parts of the usable cores, with which a user tries gpubench on a machine without a GPU."""
 
 import os
 import platform
@@ -42,7 +42,7 @@ def cpu_devices(numbers: Sequence[int], cores: Sequence[int]) -> tuple[Device, .
 
 
 def share_near_cores(devices: Sequence[Device], cores: Sequence[int]) -> tuple[Device, ...]:
-    """Assign each GPU an even part of the usable cores near it. A GPU without known near cores is bound to none."""
+    """Give each GPU an even part of the usable cores near it. A GPU without known near cores is bound to none."""
     siblings: dict[tuple[int, ...], list[str]] = {}
     for device in devices:
         if device.kind is DeviceKind.CUDA:
@@ -57,7 +57,6 @@ def share_near_cores(devices: Sequence[Device], cores: Sequence[int]) -> tuple[D
 
 
 def _cpu_name() -> str:
-    """Return the kernel's name of the processor, else its architecture."""
     for line in _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines():
         key, _, value = line.partition(":")
         if key.strip() == "model name" and value.strip():

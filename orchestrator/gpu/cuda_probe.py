@@ -1,4 +1,4 @@
-"""Checks CUDA on the GPUs of a run before anything starts, since NVML can work where CUDA fails or hangs.
+"""Check CUDA on the GPUs of a run before anything starts, since NVML can work where CUDA fails or hangs.
 
 require ── CUDA_VISIBLE_DEVICES=<UUIDs of the run> ──▶ python -P -m orchestrator.gpu.cuda_probe <our PID>
         ◀── a Finding, one line of JSON ───────────── cuInit, cuDeviceGetCount; no context; ends
@@ -61,7 +61,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def require(devices: Sequence[Device]) -> None:
-    """Make sure that CUDA works and shows the GPUs among `devices`. Raises DeviceError."""
+    """Check that CUDA works and shows the GPUs among `devices`. Raises DeviceError."""
     wrong = refusal(devices)
     if wrong is not None:
         raise DeviceError(f"{wrong}. Nothing was started.")
@@ -70,7 +70,7 @@ def require(devices: Sequence[Device]) -> None:
 def refusal(devices: Sequence[Device]) -> str | None:
     """Explain why no run can start on `devices`, and what to do; None if CUDA works or there is no GPU.
 
-    It probes all whole GPUs at once and each slice by itself. A probe takes 0.5 s (one H200), at most TIMEOUT_S.
+    All whole GPUs are probed at once, each slice by itself. A probe takes 0.5 s (one H200), at most TIMEOUT_S.
     """
     for gpus in visible_together(devices):
         process_start.check_rooms()
@@ -90,7 +90,7 @@ def visible_together(devices: Sequence[Device]) -> Iterator[tuple[Device, ...]]:
 
 
 def trouble(answer: Finding | Silence, gpus: Sequence[Device]) -> str | None:
-    """Explain what is wrong with CUDA, and what to do; None if the answer shows all `gpus`. Pure."""
+    """Explain what is wrong with CUDA, and what to do; None if the probe's answer shows all `gpus`. Pure."""
     match answer:
         case Silence(seconds=float(seconds)):
             return f"cuInit hangs: it did not return within {seconds:g} s. Look into the kernel log. A reboot may help"

@@ -1,11 +1,11 @@
-"""Resolves --gpu-ids to the devices of a run, before anything starts.
+"""Resolve --gpu-ids to the devices of a run, before anything starts.
 
 GPUs are found with NVML alone (inventory.py): a CUDA context in the parent would take memory on every GPU.
 
     all              every GPU that CUDA_VISIBLE_DEVICES leaves, or of the machine; for one in MIG mode its slices
     0,1,2            indices in that same list; without CUDA_VISIBLE_DEVICES, those of nvidia-smi
     GPU-5317350e…    a UUID or its first characters; MIG-… for a slice
-    cpu:0,cpu:1      slices of the cores
+    cpu:0,cpu:1      parts of the cores
 """
 
 import os
@@ -29,7 +29,7 @@ _WORD: Final = re.compile(r"all|[0-9]{1,6}|(GPU|MIG)-[0-9A-Za-z-]*|cpu:[0-9]{1,6
 
 
 def on_this_machine(gpu_ids: str, look: Look, origin: str = "--gpu-ids") -> tuple[Device, ...]:
-    """Resolve `gpu_ids` with the environment of this process. Raises DeviceError."""
+    """Resolve `gpu_ids` as the environment of this process says. Raises DeviceError. origin, look: as in resolve."""
     visible, order = os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("CUDA_DEVICE_ORDER")
     return resolve(gpu_ids, visible=visible, order=order, cores=usable_cores(), origin=origin, look=look)
 
@@ -45,8 +45,8 @@ def resolve(
 ) -> tuple[Device, ...]:
     """Return the devices that `gpu_ids` names, in that order. A GPU's `gpu_id` is its index in CUDA_VISIBLE_DEVICES.
 
-    visible, order: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, None if unset. origin: option or variable that gpu_ids
-    come from. Raises DeviceError.
+    visible, order: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, None if unset. origin: option or variable from which
+    `gpu_ids` comes, for errors. look: reads NVML. Raises DeviceError.
     """
     words = require_words(gpu_ids, origin)
     numbers = [int(word.removeprefix("cpu:")) if word.startswith("cpu:") else None for word in words]
@@ -63,7 +63,7 @@ def resolve(
 
 
 def require_words(gpu_ids: str, origin: str) -> list[str]:
-    """Split `gpu_ids` into words that may name a device. Raises DeviceError for one that cannot."""
+    """Split `gpu_ids` into words, each of which may name a device. Raises DeviceError for a word that cannot."""
     words = [word.strip() for word in gpu_ids.split(",")]
     if not all(words):
         raise DeviceError(f"{origin}: {gpu_ids!r}: a device is missing between commas. Use all, or a list like 0,1")
@@ -74,7 +74,7 @@ def require_words(gpu_ids: str, origin: str) -> list[str]:
 
 
 def _meant(word: str) -> str:
-    """Return advice on what to type for a wrong word: "Did you mean 0?" for cuda:0 and GPU0, else all valid forms."""
+    """Return advice for a wrong word: "Did you mean 0?" for cuda:0 and GPU0, else all valid forms."""
     found = _OTHER_NAMES.fullmatch(word)
     if found is None:
         return "Use all, or a list of indices, UUIDs (GPU-…, MIG-…) and cpu:0"

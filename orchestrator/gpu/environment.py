@@ -17,7 +17,7 @@ _EFFECTIVE_AT_ZERO: Final = frozenset({"NVIDIA_TF32_OVERRIDE"})
 
 
 def set_in(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return (name, value) of each variable that is set to a value with an effect. Values are made valid UTF-8."""
+    """Return (name, value) of each such variable that is set to a value with an effect. Values are made valid UTF-8."""
     return tuple(
         (name, value[:_LONGEST].encode("utf-8", "replace").decode("utf-8"))
         for name in EFFECTS
@@ -26,5 +26,5 @@ def set_in(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def describe(name: str, value: str) -> str:
-    """Return the name of the variable, its value and its effect, in one line."""
+    """Return the variable with its value and its effect, in one line."""
     return f"{name}={value}: {EFFECTS[name]}"

@@ -1,4 +1,4 @@
-"""Foreign processes on the GPUs of a run, before anything starts. They are never ended."""
+"""Foreign processes (not of this run) on the GPUs of a run, before anything starts. They are never ended."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from protocol.cell import Device, DeviceKind
 
 
 class Busy(msgspec.Struct, frozen=True, kw_only=True):
-    """A foreign process on a GPU. compute: whether it can run kernels; False for one that only draws."""
+    """A foreign process on a GPU. compute: whether it can run kernels; False if it only draws."""
 
     device: Device
     pid: int
@@ -28,7 +28,7 @@ class Busy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def busy(devices: Sequence[Device], look: Look) -> tuple[Busy, ...]:
-    """Return the foreign processes with a context on one of the GPUs. Raises DeviceError if NVML does not answer."""
+    """Return the foreign processes with a context on any of the GPUs. Raises DeviceError if NVML does not answer."""
     return tuple(
         Busy(
             device=gpu,
@@ -44,7 +44,7 @@ def busy(devices: Sequence[Device], look: Look) -> tuple[Busy, ...]:
 
 
 def unseen(devices: Sequence[Device], look: Look) -> tuple[Device, ...]:
-    """Return the GPUs whose list of processes NVML refuses. Raises DeviceError if NVML does not answer."""
+    """Return the GPUs of which NVML gives no list of processes. Raises DeviceError if NVML does not answer."""
     return tuple(gpu for gpu in devices if _processes(gpu, look) is None)
 
 
@@ -59,7 +59,7 @@ def _processes(device: Device, look: Look) -> tuple[GpuProcess, ...] | None:
 
 
 def marked(devices: Sequence[Device], processes: Sequence[Busy]) -> tuple[Device, ...]:
-    """Return the devices with `busy_with` set where one of `processes` computes."""
+    """Return the devices, with `busy_with` set to one of `processes` that computes on the device, else None."""
     users = {process.device.uuid: str(process) for process in processes if process.compute}
     return tuple(msgspec.structs.replace(device, busy_with=users.get(device.uuid)) for device in devices)
 

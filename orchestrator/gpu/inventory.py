@@ -32,7 +32,7 @@ class NvmlStatus(enum.StrEnum):
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All GPUs of the machine in NVML's order, and their slices.
+    """All GPUs of the machine in NVML's order, and their MIG slices.
 
     unreadable: index → reason, for a GPU that cannot be opened. reason: why NVML is unusable, or "". hangs: whether
     NVML did not answer in time.
@@ -49,14 +49,14 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Use(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Processes on a GPU or slice; None if NVML does not list them. wrong: why NVML could not answer, else empty."""
+    """Processes on a GPU or slice; None if NVML does not list them. wrong: why NVML could not answer, else ""."""
 
     processes: tuple[GpuProcess, ...] | None = None
     wrong: str = ""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `look` learned from NVML. uses: by UUID of GPU or slice. modes: NVML's compute mode by UUID, where known."""
+    """What `look` learned from NVML. uses, modes: processes and compute mode by UUID of GPU or slice, where known."""
 
     inventory: Inventory
     uses: dict[str, Use] = {}
@@ -67,14 +67,14 @@ Look = Callable[[], Seen]
 
 
 def once(waiting: Callable[[str], None] | None = None) -> Look:
-    """Return a function like `look`, which reads NVML on its first call and always returns that answer."""
+    """Return a function like `look`, which reads NVML on its first call and returns the same answer afterwards."""
     return functools.cache(lambda: look(waiting))
 
 
 def look(waiting: Callable[[str], None] | None = None, timeout_s: float | None = None) -> Seen:
     """Return NVML's view, whatever CUDA_VISIBLE_DEVICES is. NVML's errors are part of it.
 
-    waiting: called with a remark after REMARK_S. timeout_s: TIMEOUT_S where None.
+    waiting: called with a message if the answer takes longer than REMARK_S. timeout_s: None for TIMEOUT_S.
     """
     if (missing := nvml.missing()) is not None:
         return _without(missing)

@@ -20,7 +20,7 @@ _NOT_OURS: Final = frozenset({NOT_FOUND, NO_PERMISSION})
 
 
 def slices(nvml: Nvml, gpu: Device) -> tuple[Device, ...]:
-    """Return the slices of a GPU as NVML numbers them; none with MIG off. Raises NvmlError."""
+    """Return the slices of a GPU in NVML's order; none with MIG off. Raises NvmlError."""
     if not gpu.mig_enabled:
         return ()
     most = nvml.ask(gpu.uuid, lambda lib, handle: int(lib.nvmlDeviceGetMaxMigDeviceCount(handle)))
@@ -29,7 +29,7 @@ def slices(nvml: Nvml, gpu: Device) -> tuple[Device, ...]:
 
 
 def listed(devices: Iterable[Device]) -> str:
-    """Return slices as text: "MIG-… (GPU 0:1, 1g.18gb)"."""
+    """Return slices as text: "MIG-… (GPU 0:1, 1g.18gb), …"."""
     return ", ".join(f"{device.uuid} ({device.label}, {profile(device)})" for device in devices)
 
 
@@ -49,17 +49,17 @@ def sharing(devices: Sequence[Device]) -> tuple[Device, ...]:
 
 @dataclass(frozen=True)
 class Occupants:
-    """The devices of a run on one GPU: the whole GPU, or slices. instances: UUID → GPU instance; None: whole GPU."""
+    """The devices of a run on one GPU: the GPU itself, or slices. instances: UUID → GPU instance; None: whole GPU."""
 
     instances: Mapping[str, int | None]
 
     def concerned(self, instance: int | None) -> tuple[str, ...]:
-        """Return the UUIDs that an error affects. instance: that of the error; None: it affects the whole GPU."""
+        """Return the UUIDs that an error affects. instance: GPU instance with the error; None: the whole GPU."""
         return tuple(uuid for uuid, own in self.instances.items() if instance is None or own in {None, instance})
 
 
 def occupants(nvml: Nvml, uuids: Iterable[str]) -> Occupants:
-    """Return which devices share one GPU. All errors affect a slice whose GPU instance cannot be read."""
+    """Return the devices on one GPU, as `Occupants`. A slice whose GPU instance cannot be read counts as whole."""
     return Occupants({uuid: _instance(nvml, uuid) if is_slice(uuid) else None for uuid in uuids})
 
 

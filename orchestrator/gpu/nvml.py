@@ -1,7 +1,6 @@
 """NVML, typed: facts, readings and processes of each GPU by UUID, whatever CUDA_VISIBLE_DEVICES is.
 
-Uses nvidia-ml-py (module `pynvml`). A MIG slice has its own memory and processes. All its other readings are those of
-its GPU.
+Uses nvidia-ml-py (module `pynvml`). A MIG slice has its own memory and processes; other readings are those of its GPU.
 """
 
 import contextlib
@@ -27,7 +26,7 @@ _SLICE: Final = "MIG-"
 
 
 def missing() -> NvmlError | None:
-    """Return the error that NVML's library is missing; None where it can be loaded. Does not call the driver."""
+    """Return the error for a missing NVML library; None if it can be loaded. Does not call the driver."""
     try:
         ctypes.CDLL(_LIBRARY)
     except OSError:
@@ -39,19 +38,19 @@ def missing() -> NvmlError | None:
 
 
 def is_slice(uuid: str) -> bool:
-    """Whether a UUID is that of a MIG slice."""
+    """Whether a UUID is one of a MIG slice."""
     return uuid.startswith(_SLICE)
 
 
 class UnreadableGpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU that NVML counts but cannot open. index: its place in the order of NVML."""
+    """A GPU that NVML counts but cannot open. index: its place in NVML's order."""
 
     index: int
     reason: str
 
 
 class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """A process with a context on a GPU. compute: whether it can run kernels; False for one that only draws."""
+    """A process with a context on a GPU. compute: whether it can run kernels; False if it only draws."""
 
     pid: int
     used_bytes: int | None
@@ -59,7 +58,7 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Nvml:
-    """NVML, open until `close`. The constructor raises NvmlAbsentError or NvmlBrokenError."""
+    """NVML, open until `close`. Raises NvmlAbsentError or NvmlBrokenError on opening."""
 
     def __init__(self) -> None:
         import pynvml
@@ -86,21 +85,21 @@ class Nvml:
 
     @property
     def driver_version(self) -> str | None:
-        """Version of the driver, "580.95.05"; None where unknown."""
+        """Version of the driver, "580.95.05"; None if unknown."""
         return self._read_or_none(self._lib.nvmlSystemGetDriverVersion)
 
     @property
     def cuda_driver_version(self) -> str | None:
-        """Newest CUDA version that the driver supports, "13.0"; None where unknown."""
+        """Newest CUDA version that the driver supports, "13.0"; None if unknown."""
         version: int | None = self._read_or_none(self._lib.nvmlSystemGetCudaDriverVersion_v2)
         return None if version is None else f"{version // 1000}.{version % 1000 // 10}"
 
     def gpus(self) -> tuple[Device | UnreadableGpu, ...]:
-        """Every GPU that NVML counts, in its order. `gpu_id` is the index in that order."""
+        """Return every GPU that NVML counts, in its order. `gpu_id` is the index in that order."""
         return tuple(self._gpu(index) for index in range(self._required(self._lib.nvmlDeviceGetCount)))
 
     def read(self, uuid: str) -> Sample:
-        """Take one reading of one GPU. Raises GpuLostError when it no longer answers."""
+        """Take one reading of one GPU. Raises GpuLostError if it no longer answers."""
         lib, handle = self._lib, self._whole(uuid)
         at_ns = time.monotonic_ns()
         utilization = self._read_or_none(lib.nvmlDeviceGetUtilizationRates, handle)
@@ -123,32 +122,32 @@ class Nvml:
         )
 
     def ask(self, uuid: str, question: Callable[[Any, Any], T]) -> T:
-        """Ask NVML about a GPU, or about the GPU of a slice. Raises NvmlError.
+        """Return NVML's answer about a GPU, or the GPU of a slice. Raises NvmlError.
 
         question: function of pynvml and the handle of the GPU.
         """
         return self._required(question, self._lib, self._whole(uuid))
 
     def ask_slice(self, uuid: str, question: Callable[[Any, Any], T]) -> T:
-        """Ask NVML about a slice itself, not about its GPU. question: as in `ask`. Raises NvmlError."""
+        """Return NVML's answer about a slice itself, not its GPU. question: as in `ask`. Raises NvmlError."""
         return self._required(question, self._lib, self._handle(uuid))
 
     def call(self, question: Callable[[Any], T]) -> T:
-        """Ask NVML something that needs no GPU. question: function of pynvml. Raises NvmlError."""
+        """Return NVML's answer to a question that needs no GPU. question: function of pynvml. Raises NvmlError."""
         return self._required(question, self._lib)
 
     def memory_used(self, uuid: str) -> int | None:
-        """Return the bytes of GPU memory in use, without those that the driver reserves; None where unknown."""
+        """Return the bytes of GPU memory in use, without those that the driver reserves; None if unknown."""
         memory = self._memory(self._handle(uuid))
         return None if memory is None else int(memory.used)
 
     def memory_total(self, uuid: str) -> int | None:
-        """Return the total memory in bytes; None where unknown."""
+        """Return the total memory in bytes; None if unknown."""
         memory = self._memory(self._handle(uuid))
         return None if memory is None else int(memory.total)
 
     def processes(self, uuid: str) -> tuple[GpuProcess, ...] | None:
-        """Return processes with a context on the GPU, by PID; None where NVML does not show those that compute."""
+        """Return the processes with a context on the GPU, by PID; None if NVML does not list those that compute."""
         lib, handle = self._lib, self._handle(uuid)
         found: dict[int, GpuProcess] = {}
         for compute, ask in (
@@ -238,7 +237,7 @@ class Nvml:
             raise NvmlError(f"{call.__name__} gave text that cannot be read: {error}") from error
 
     def _read_or_none(self, call: Callable[..., T], *arguments: object) -> T | None:
-        """Return NVML's answer, None if this GPU or driver has none. Raises NvmlError when the GPU or NVML is gone."""
+        """Return NVML's answer, None if this GPU or driver has none. Raises NvmlError if the GPU or NVML is gone."""
         try:
             return call(*arguments)
         except self._lib.NVMLError as error:

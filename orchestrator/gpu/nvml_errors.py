@@ -1,4 +1,4 @@
-"""Meanings of NVML's return codes: no driver, a broken driver, or one lost GPU.
+"""Errors of NVML by its return codes: no driver, a broken driver, or one lost GPU.
 
 NvmlError
 ├── NvmlAbsentError    no NVIDIA driver on this machine
@@ -36,7 +36,7 @@ _WHAT_TO_DO: Final = {
 
 
 class NvmlError(Exception):
-    """NVML could not be used. `code` is its return code, 0 where there was none."""
+    """NVML could not be used. code: its return code, 0 without one."""
 
     def __init__(self, message: str, code: int = 0) -> None:
         super().__init__(message)
@@ -64,7 +64,7 @@ def unusable(error: Any, *, driver_is_there: bool) -> NvmlError:  # noqa: ANN401
 
 
 def typed(error: Any) -> NvmlError:  # noqa: ANN401 - pynvml has no types
-    """Return the error for a question that NVML refused, by its return code."""
+    """Return the error for NVML's return code when it refused a question."""
     code = int(error.value)
     kind = GpuLostError if code in LOST else NvmlBrokenError if code in FATAL else NvmlError
     return kind(_words(error, "NVML"), code)

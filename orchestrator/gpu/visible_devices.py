@@ -21,9 +21,10 @@ _BUS_ORDER: Final = "PCI_BUS_ID"
 def visible_gpus(
     gpus: Sequence[Device | None], visible: str | None, order: str | None, slices: Sequence[Device] = ()
 ) -> tuple[Device | None, ...]:
-    """Return the GPUs and slices that CUDA_VISIBLE_DEVICES leaves, in its order; all GPUs if it is unset.
+    """Return the GPUs and slices that CUDA_VISIBLE_DEVICES (`visible`) leaves, in its order; all GPUs if it is None.
 
-    gpus: in NVML's order, None for an unreadable one. Raises DeviceError for indices in an order that only CUDA knows.
+    gpus: in NVML's order, None for an unreadable one. order: CUDA_DEVICE_ORDER. Raises DeviceError for indices in an
+    order that only CUDA knows.
     """
     if visible is None:
         return tuple(gpus)
@@ -42,7 +43,7 @@ def visible_gpus(
 def _place(
     gpus: Sequence[Device | None], everything: Sequence[Device | None], entry: str, visible: str, order: str | None
 ) -> int | None:
-    """Return the index in `everything` of the device that an entry names; None when it names none or several."""
+    """Return the index in `everything` of the device that `entry` names; None if it names none or several."""
     number = _INDEX.match(entry)
     if number is None:
         places = [place for place, gpu in enumerate(everything) if gpu and entry and gpu.uuid.startswith(entry)]

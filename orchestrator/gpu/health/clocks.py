@@ -27,7 +27,7 @@ class ClockUse:
 
 
 def clock_use(boots: Iterable[Sequence[Sample]]) -> ClockUse:
-    """Compute the shares for one GPU. boots: its samples, ordered by time, in one sequence for each boot."""
+    """Compute the shares for one GPU. boots: its samples by time, one sequence for each boot of the machine."""
     readable = [[sample for sample in samples if sample.reasons is not None] for samples in boots]
     masks = Counter([sample.reasons or 0 for samples in readable for sample in samples])
     if not masks:

@@ -1,4 +1,4 @@
-"""Reduce the health records of a run to a Course for each GPU: first and last values, rises, extremes. Pure.
+"""Summarise the health records of a run for each GPU, as a Course: first and last values, rises, extremes. Pure.
 
 A counter below its earlier value was reset, so its whole value is new.
 """
@@ -17,14 +17,13 @@ BUSY_PERCENT: Final = 50  # utilisation from which a reading counts as under loa
 
 @dataclass
 class Course:
-    """How the health values of one GPU, or of the machine, changed over a run. looks: number of readings of the values.
+    """How the health values of one GPU, or of the machine, changed over a run. looks: number of readings.
 
-    first, last, lowest, highest: value by name.
-    rise: increase of counters, resets allowed for. busy_lowest: lowest values under load. spent_s: longest time for
-    which a margin was used up (zero or less). refusals: reasons for values missing in the newest reading. broken,
-    damaged: NVML's first reason that the GPU is gone, or its InfoROM damaged. unheard: source of Xids → why its Xids
-    could not be read at some time; deaf: why no source could be read at some time. watched_s: watched time, without
-    pauses between telemetry processes.
+    first, last, lowest, highest: value by name. rise: increase of counters, resets allowed for. busy_lowest: lowest
+    values under load. spent_s: longest time for which a margin was used up (zero or less). refusals: reasons for values
+    missing in the newest reading. broken, damaged: NVML's first reason that the GPU is gone, or its InfoROM damaged.
+    unheard: source of Xids (the driver's error numbers) → why they could not be read at some time; deaf: why no source
+    could be read at some time. watched_s: watched time, without pauses between telemetry processes.
     """
 
     looks: int = 0
@@ -49,7 +48,7 @@ class Course:
         return max(self.rise.get("ecc_uncorrected", 0), self.rise.get("ecc_uncorrected_lifetime", 0))
 
     def take(self, values: Mapping[str, int], refusals: Mapping[str, str], seconds: float) -> None:
-        """Add the values of a reading, `seconds` after the previous one. refusals: why other values are missing."""
+        """Add a reading, made `seconds` after the previous one. refusals: why values are missing in it."""
         busy = values.get("gpu_percent", 0) >= BUSY_PERCENT
         for name, value in values.items():
             self._take(name, value, seconds, busy=busy)
@@ -75,7 +74,7 @@ class Course:
 
 
 class Heard(NamedTuple):
-    """An Xid of a GPU. at_ns: monotonic time in the boot `boot_id`."""
+    """An Xid (the driver's error number) of a GPU. at_ns: monotonic time in the boot `boot_id`."""
 
     xid: int
     boot_id: str
@@ -83,7 +82,7 @@ class Heard(NamedTuple):
 
 
 class Look(NamedTuple):
-    """Time at which the health values of a GPU were read: monotonic ns, in the boot `boot_id`."""
+    """Time of a reading of a GPU's health values: monotonic ns, in the boot `boot_id`."""
 
     boot_id: str
     at_ns: int
@@ -91,7 +90,7 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True)
 class Courses:
-    """Health of a run: changes of the values, Xids, and times of the readings (looks), by UUID, ordered by time.
+    """Health of a run, all by UUID: changes of values, Xids, and times of readings (looks), ordered by time.
 
     node: changes of the machine's values. In `looks` the machine has the UUID "".
     """
@@ -103,7 +102,7 @@ class Courses:
 
 
 def follow(records: Iterable[HealthRecord]) -> Courses:
-    """Reduce the health records of all telemetry processes of a run, in the order written, to Courses."""
+    """Summarise the health records of all telemetry processes of a run, given in the order written."""
     gpus: dict[str, Course] = {}
     node = Course()
     xids: dict[str, tuple[Heard, ...]] = {}
@@ -136,7 +135,7 @@ def follow(records: Iterable[HealthRecord]) -> Courses:
 
 
 class _Hearing(NamedTuple):
-    """Which sources of Xids a telemetry process can read. Fields: as in records.Watch."""
+    """Which sources of Xids (NVML, kernel log) a telemetry process can read. Fields: as in records.Watch."""
 
     deaf: Mapping[str, str] = {}
     unlogged: Mapping[str, str] = {}
@@ -148,7 +147,7 @@ class _Hearing(NamedTuple):
         )
 
     def mark(self, gpus: dict[str, Course]) -> None:
-        """Note in the Courses of `gpus` (by UUID) which sources of Xids cannot be read. Notes are never removed."""
+        """Note in `gpus` (UUID → Course) which sources of Xids cannot be read. A note is never removed."""
         for uuid, why in self.unlogged.items():
             gpus.setdefault(uuid, Course()).unheard[KERNEL_LOG] = why
         for uuid, why in self.deaf.items():

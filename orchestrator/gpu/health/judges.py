@@ -1,4 +1,4 @@
-"""Judges the health signals of a GPU (config/health_signals.py) by the limits of configs/health.yaml. Pure."""
+"""Judge the health signals of a GPU (config/health_signals.py) by the limits of configs/health.yaml. Pure."""
 
 import enum
 from collections import Counter
@@ -18,7 +18,7 @@ from protocol.failure import Category, Failure
 
 
 class State(enum.StrEnum):
-    """The state of one signal."""
+    """The state of one health signal."""
 
     PASS = "pass"  # noqa: S105 - a verdict, no password
     WARN = "warn"
@@ -28,7 +28,7 @@ class State(enum.StrEnum):
 
 
 class Action(enum.StrEnum):
-    """What to do about a GPU, mildest first."""
+    """What to do about a GPU, mildest advice first."""
 
     NOTHING = ""
     RESUME = "go on with `resume`"
@@ -58,8 +58,8 @@ class Judgement:
 class Case:
     """The facts about one GPU that its health signals are judged by.
 
-    course: changes of its health values over the run. siblings: the same of other GPUs with this name and memory. xids:
-    Xid numbers, ordered by time. failures: failures of launches by a hardware fault. accused: other failures that are
+    course: changes of its health values over the run. siblings: changes on identical GPUs. xids: the driver's error
+    numbers, ordered by time. failures: failed measurements with a hardware fault. accused: other failures that are
     attributed to this GPU.
     """
 
@@ -243,7 +243,7 @@ def _pcie_width(case: Case) -> Judgement:
 
 
 def _nvlinks(case: Case) -> Judgement:
-    """Judge the lowest number of active NVLinks. Expected is the largest of configs/health.yaml, siblings and run."""
+    """Judge the lowest number of active NVLinks by the largest in health.yaml, on identical GPUs or in this run."""
     lowest, highest = case.course.lowest["nvlinks_up"], case.course.highest["nvlinks_up"]
     others = Counter(up for sibling in case.siblings if (up := sibling.highest.get("nvlinks_up", 0)))
     usual = max(others, key=lambda up: (others[up], up), default=0)

@@ -1,4 +1,4 @@
-"""Xids in the kernel's log, also those that NVML does not report, and of GPUs that are gone.
+"""Xids (error numbers of the driver) in the kernel's log, even those that NVML does not report or of lost GPUs.
 
     NVRM: Xid (PCI:0000:1b:00): 79, pid=4711, name=python3, GPU has fallen off the bus.
     NVRM: Xid (PCI:0000:1b:00 GPU-I:05 GPU-CI:00): 13, pid=4711, …        of one GPU instance, in MIG mode
@@ -38,7 +38,7 @@ class KernelLog:
         return self._fd is not None
 
     def heard(self) -> Iterator[tuple[str, int]]:
-        """Yield UUID and number of each Xid since the last call, without waiting."""
+        """Yield UUID and number of each Xid logged since the last call, without waiting."""
         for record in self._records():
             for match in _XID.finditer(record):
                 there = self._slots.get(_slot(match.group(1).decode().lower()))

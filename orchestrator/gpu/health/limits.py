@@ -1,4 +1,4 @@
-"""The limits of configs/health.yaml, typed: when a value becomes a warning or a failure, and what PASS requires."""
+"""The limits of configs/health.yaml: when a value becomes a warning or a failure, and what the verdict PASS needs."""
 
 import functools
 from pathlib import Path
@@ -25,7 +25,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Signals that PASS requires."""
+    """The health signals that a kind of run must have read for the verdict PASS."""
 
     required: tuple[str, ...]
 
@@ -39,7 +39,7 @@ class HealthRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def load(folder: Path | None = None) -> HealthRules:
-    """Load the rules of `folder`, by default the shipped ones. Raises ConfigError for a broken file."""
+    """Load the rules from `folder`, by default those of gpubench. Raises ConfigError for a broken file."""
     return _load(folder or configs_folder())
 
 

@@ -1,4 +1,4 @@
-"""Error counters that anybody can read: PCIe errors of the GPUs (AER), and memory errors of the machine (EDAC)."""
+"""Error counters that every user can read: PCIe errors of the GPUs (AER), and memory errors of the machine (EDAC)."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""Reads NVML's health values of one GPU, in NVML's units: events since the driver was loaded, ns, degrees C, mW."""
+"""Read NVML's health values of one GPU, in NVML's units: events since the driver was loaded, ns, degrees C, mW."""
 
 import time
 from collections.abc import Callable
@@ -40,7 +40,7 @@ _RECOVERY_ACTION: Final = 230
 
 
 def vitals(nvml: Nvml, uuid: str) -> Vitals:
-    """Read all values of a GPU. Never raises. `refusals` says why values are missing, `broken` why the GPU is lost."""
+    """Read all health values of a GPU. Never raises. In the result, `refusals` says why values are missing."""
     at_ns = time.monotonic_ns()
     values: dict[str, int] = {}
     refusals: dict[str, str] = {}
@@ -59,7 +59,7 @@ def vitals(nvml: Nvml, uuid: str) -> Vitals:
 
 
 def refused(error: NvmlError) -> str:
-    """Return the reason why NVML refused a value, as text."""
+    """Return NVML's reason for refusing a value, as text."""
     if isinstance(error, GpuLostError) or error.code == CORRUPTED_INFOROM:
         return f"{_BROKEN[error.code]} (NVML error {error.code})"
     return _REFUSED.get(error.code, f"NVML error {error.code}")

@@ -1,6 +1,6 @@
 """The health records of the telemetry process: one frame for each record in telemetry/health.records, ordered by time.
 
-Watch        the process starts: the boot, and the GPUs whose Xids it cannot read
+Watch        the process starts: the boot, and the GPUs whose Xids (driver's error numbers) it cannot read
 Deafened     the process can no longer read the Xids of some GPUs, or may have missed some
 Vitals       values of one GPU at the start, every ten seconds, after launches, and at the end
 XidSeen      an error of the driver, as soon as it is reported
@@ -32,7 +32,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Watch(_Record, frozen=True, kw_only=True):
     """A telemetry process starts. deaf: UUID → why NVML gives no Xids of that GPU.
 
-    kernel_log: whether the kernel's log is read. unlogged: UUID → why it is not read for that GPU.
+    kernel_log: whether the kernel's log is read. unlogged: UUID → why the log says nothing about that GPU.
     """
 
     boot_id: str
@@ -75,7 +75,7 @@ _RECORD: Final = codec.Decoder[HealthRecord](HealthRecord)
 
 
 def read(path: Path) -> Iterator[HealthRecord]:
-    """Yield the undamaged records of a file, none without a file. Raises RunFolderError for a file that is not ours."""
+    """Yield the undamaged records of a file, none without a file. Raises RunFolderError if it has another format."""
     for _, body in frames(contents(path)):
         try:
             yield _RECORD.decode(body)

@@ -49,7 +49,7 @@ _OF_A_LOST_SLICE: Final = _OF_A_SLICE | {"xid"}
 
 @dataclass(frozen=True)
 class Finding:
-    """One signal of one GPU or of the machine.
+    """One health signal of one GPU or of the machine, as judged.
 
     start, end, rise: of the first value of the signal: first reading, last reading and increase; None if unread.
     """
@@ -65,7 +65,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Opinion:
-    """A verdict on a GPU or the machine, with its findings. lacking: required signals that could not be read."""
+    """A verdict on a GPU or the machine. findings: the judged signals. lacking: required signals that were not read."""
 
     verdict: HealthVerdict
     findings: tuple[Finding, ...]
@@ -75,12 +75,12 @@ class Opinion:
 
     @property
     def applicable(self) -> tuple[Finding, ...]:
-        """Findings that apply to the device."""
+        """Findings whose signal applies to the device."""
         return tuple(finding for finding in self.findings if finding.judgement.state is not State.NOT_APPLICABLE)
 
     @property
     def readable(self) -> tuple[Finding, ...]:
-        """Applicable findings that could be read."""
+        """Findings whose signal applies and could be read."""
         return tuple(
             finding
             for finding in self.applicable
@@ -90,14 +90,14 @@ class Opinion:
 
 @dataclass(frozen=True)
 class Reaction:
-    """Whether the run quarantines a GPU (makes no more launches on it) for a fault, and why."""
+    """Whether the run quarantines a GPU (measures nothing more on it) for a fault, and why."""
 
     quarantine: bool
     reason: str = ""
 
 
 def reaction(numbers: Collection[int], *, broken: str = "") -> Reaction:
-    """Decide whether to quarantine a GPU. numbers: its Xids. broken: why NVML calls it unusable, else empty."""
+    """Decide whether to quarantine a GPU. numbers: the driver's error numbers. broken: why it is unusable, or ""."""
     if broken:
         return Reaction(quarantine=True, reason=broken)
     grave = [number for number in xids.roots(numbers) if xids.kind(number) in xids.ENDS_USE]
@@ -107,7 +107,7 @@ def reaction(numbers: Collection[int], *, broken: str = "") -> Reaction:
 
 
 def of_gpu(case: Case, required: Collection[str], *, gap: str = "") -> Opinion:
-    """Return the verdict on one GPU. gap: why the readings are incomplete, else empty."""
+    """Return the verdict on one GPU. required: signals that PASS needs. gap: why readings are incomplete, or ""."""
     if case.board.kind is not BoardClass.SLICE:
         return _opinion(tuple(_finding(signal, case, required) for signal in SIGNALS), gap)
     lost = reaction(case.xids).quarantine
@@ -118,15 +118,15 @@ def of_gpu(case: Case, required: Collection[str], *, gap: str = "") -> Opinion:
 
 
 def not_applicable(note: str) -> Opinion:
-    """Return the verdict on a device without health signals. note: the reason."""
+    """Return the verdict NOT APPLICABLE for a device without health signals. note: the reason."""
     return Opinion(HealthVerdict.NOT_APPLICABLE, (), Action.NOTHING, note=note)
 
 
 def of_node(course: Course, *, reboots: int, differences: Sequence[str], gpus: bool, gap: str = "") -> Opinion:
-    """Return the verdict on the machine: UNKNOWN if none of its error counters was read, NOT APPLICABLE without any.
+    """Return the verdict on the machine: UNKNOWN if none of its error counters was read, NOT APPLICABLE if it has none.
 
-    course: of its error counters. reboots: during the run. differences: in the settings of identical GPUs, as text.
-    gpus: whether the run has GPUs. gap: why the readings are incomplete, else empty.
+    course: of its error counters. reboots: number of reboots during the run. differences: in the settings of identical
+    GPUs, as text. gpus: whether the run has GPUs. gap: why the readings are incomplete, else empty.
     """
     reboot = Judgement(State.WARN, "the machine was rebooted during the run", Action.MONITOR)
     findings = [_plain("reboot", "reboots", reboot if reboots else Judgement(State.PASS))]
@@ -146,7 +146,7 @@ def of_node(course: Course, *, reboots: int, differences: Sequence[str], gpus: b
 
 
 def worst(verdicts: Iterable[HealthVerdict], default: HealthVerdict = HealthVerdict.NOT_APPLICABLE) -> HealthVerdict:
-    """Return the worst verdict, or `default` if there is none."""
+    """Return the worst of these verdicts; `default` if there is none."""
     return min(verdicts, key=GRAVEST_FIRST.index, default=default)
 
 

@@ -1,4 +1,4 @@
-"""The health watch in the telemetry process: values every ten seconds, events as they come. It never waits."""
+"""The health watch in the telemetry process: values every ten seconds, errors as they occur. It never waits."""
 
 import contextlib
 import ctypes
@@ -30,7 +30,7 @@ _SAME_NS: Final = 5_000_000_000  # equal errors from NVML and the kernel's log w
 
 
 class HealthWatch:
-    """Writes health records of some GPUs and the machine to a file. Raises OSError if it cannot be opened."""
+    """Writes health records of some GPUs and the machine to a file. Raises OSError if the file cannot be opened."""
 
     def __init__(self, nvml: Nvml, uuids: Iterable[str], path: Path, kernel_log: Path = KMSG) -> None:
         self._nvml = nvml
@@ -52,7 +52,7 @@ class HealthWatch:
         self._begun = False
 
     def tick(self, now_ns: int) -> tuple[XidSeen | GpuBroken, ...]:
-        """Write new Xids, and values if they are due. Returns new errors of GPUs. Raises OSError if a write fails."""
+        """Write new Xids (driver errors), and values if due. Return new errors. Raises OSError if a write fails."""
         if not self._begun:
             self._begun = True
             self._hears = self._hearing()
@@ -64,7 +64,7 @@ class HealthWatch:
         return (*heard, *self._look())
 
     def look_at(self, uuid: str) -> tuple[GpuBroken, ...]:
-        """Read one GPU between the regular readings, at most once a second. Returns GpuBroken if newly unusable."""
+        """Read one GPU out of turn, at most once a second. Return a GpuBroken if it is newly unusable, else nothing."""
         if time.monotonic_ns() - self._looked.get(uuid, 0) < _OFTEN_NS:
             return ()
         return self._seen(uuid)
@@ -116,7 +116,7 @@ class HealthWatch:
         return tuple(broken)
 
     def _seen(self, uuid: str) -> tuple[GpuBroken, ...]:
-        """Read the values of one GPU and append them to the file. Returns GpuBroken once the GPU is found unusable."""
+        """Read a GPU's values and write them to the file. Return a GpuBroken if the GPU is newly unusable."""
         seen = vitals(self._nvml, uuid)
         self._looked[uuid] = seen.at_ns
         self._write(seen)
@@ -159,7 +159,7 @@ class _Hears(NamedTuple):
 
 
 class _Events:
-    """NVML's event set, for Xids. deaf: UUID → why events of that GPU cannot be read, or may have been missed."""
+    """NVML's set of error events. deaf: UUID → why events of that GPU cannot be read, or may have been missed."""
 
     def __init__(self, nvml: Nvml, uuids: Iterable[str]) -> None:
         self._nvml = nvml
@@ -183,7 +183,7 @@ class _Events:
         self._by_handle = {address: mig.occupants(nvml, there) for address, there in found.items()}
 
     def heard(self) -> list[tuple[str, int]]:
-        """Return UUID and number of each Xid since the last call, without waiting."""
+        """Return UUID and number of each Xid (driver error) since the last call, without waiting."""
         seen: list[tuple[str, int]] = []
         while self._by_handle and len(seen) < MOST_EVENTS:
             try:

@@ -39,7 +39,7 @@ def kind(number: int) -> XidKind:
 
 
 def roots(numbers: Collection[int]) -> tuple[int, ...]:
-    """Return the distinct Xids in order, without those that follow from another Xid; all of them if none is left."""
+    """Return the distinct Xids in order, without those that only follow from others; all of them if none is left."""
     distinct = tuple(dict.fromkeys(numbers))
     own = tuple(number for number in distinct if kind(number) is not XidKind.FOLLOWS)
     return own or distinct

@@ -1,6 +1,6 @@
-"""The orchestrator's end of telemetry: starts and asks the sampler, and reads what it wrote during a launch.
+"""The orchestrator's end of telemetry: starts and asks the sampler process, and reads what it wrote during a launch.
 
-The sampler writes before it reports a GPU as free, so that the samples of a launch are on disk.
+The sampler writes before it reports a GPU as free, so that the samples of a launch (measurement) are on disk.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ _PATIENCE_S: Final = 2.0
 
 
 class Telemetry:
-    """A running sampler. `fileno` is readable once it sends a message or ends. last_words: write errors at its end."""
+    """A running sampler process. last_words: write errors that it reported at its end."""
 
     def __init__(self, pid: int, channel: socket.socket) -> None:
         self.pid = pid
@@ -80,11 +80,11 @@ class Telemetry:
         return telemetry
 
     def fileno(self) -> int:
-        """Return the descriptor to poll for messages of the sampler."""
+        """Return the descriptor that is readable when the sampler has sent a message or has ended."""
         return self._channel.fileno()
 
     def receive(self) -> tuple[FromSampler, ...]:
-        """Return new messages, without waiting. Raises EOFError once the process is gone and all is read."""
+        """Return new messages, without waiting. Raises EOFError once the process is gone and all messages are read."""
         messages: list[FromSampler] = []
         while True:
             try:
@@ -149,7 +149,7 @@ class LaunchTelemetry:
         self._kept: dict[str, list[Sample]] = {uuid: [] for uuid in self._readers}
 
     def readings(self, device: Device, result: Result) -> Readings:
-        """Return the readings of a device over the work of a launch that has just ended on it with `result`."""
+        """Return the readings of a device during a launch, which has just ended there with `result`."""
         reader = self._readers.get(device.uuid)
         if reader is None or not result.blocks:
             return Readings(note="no telemetry was recorded")

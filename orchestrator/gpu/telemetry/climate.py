@@ -1,4 +1,4 @@
-"""Climate of a GPU in each window of stats/windows.py: clock, temperature, share at the power limit. Pure."""
+"""Climate of a GPU in each ten-second window: clock, temperature, share at the power limit. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -12,9 +12,9 @@ from protocol.messages import Sample
 
 @dataclass(frozen=True)
 class Climate:
-    """Median temperature (Celsius) and SM clock (MHz) of a GPU in window `number`; None where unread.
+    """Median temperature (Celsius) and SM clock (MHz) of a GPU in a ten-second window; None if unread.
 
-    Windows of ten seconds are numbered as in stats/windows.py. capped: share of samples at the power limit, 0 to 1.
+    number: as in stats/windows.py. capped: share of samples at the power limit, 0 to 1.
     """
 
     number: int

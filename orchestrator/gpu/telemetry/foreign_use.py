@@ -19,7 +19,7 @@ _GENERATIONS: Final = 64  # limit of ancestors: reused PIDs could form an endles
 
 
 def is_ours(pid: int, orchestrator: int) -> bool | None:
-    """Whether a process is the orchestrator (its PID) or a descendant; None for one that /proc does not show."""
+    """Whether a process is the orchestrator (its PID) or a descendant; None if /proc does not show it."""
     link = pid
     for _ in range(_GENERATIONS):
         if link == orchestrator:
@@ -40,7 +40,7 @@ class Lookout:
         self._seen: dict[str, tuple[ForeignProcess, ...]] = {}
 
     def look(self, uuid: str, at_ns: int) -> ForeignSeen | None:
-        """Return the foreign processes on a GPU; None if they are as at the last look, or NVML gives no list."""
+        """Return the foreign processes on a GPU; None if they are the same as before, or NVML gives no list."""
         try:
             processes = self._nvml.processes(uuid)
         except NvmlError:
@@ -58,7 +58,7 @@ class Lookout:
 
 
 class ForeignUse:
-    """Foreign processes on each GPU, as the telemetry process reported them. Methods return text, empty for none."""
+    """Foreign processes on each GPU, as the telemetry process reported them. Texts are empty if there are none."""
 
     def __init__(self) -> None:
         self._here: dict[str, str] = {}
@@ -69,33 +69,33 @@ class ForeignUse:
         self.note(message.uuid, describe_processes(message.processes), message.at_ns)
 
     def note(self, uuid: str, by: str, at_ns: int) -> None:
-        """Note which processes compute on a GPU from `at_ns` (monotonic) on. by: in words; empty: none does."""
+        """Note which processes (`by`, in words; empty: none) compute on a GPU from `at_ns` (monotonic) on."""
         if left := self._here.pop(uuid, ""):
             self._last[uuid] = (at_ns, left)
         if by:
             self._here[uuid] = by
 
     def unseen(self, at_ns: int) -> None:
-        """Note that telemetry ended at `at_ns`. The processes seen last count as gone from then on."""
+        """Note that telemetry ended at `at_ns`: from then on, the processes seen last count as gone."""
         for uuid in tuple(self._here):
             self.note(uuid, "", at_ns)
 
     def here(self, uuid: str) -> str:
-        """Return the foreign process that is on a GPU now; empty for none."""
+        """Return the foreign process on a GPU now, in words; empty for none."""
         return self._here.get(uuid, "")
 
     def during(self, uuid: str, since_ns: int) -> str:
-        """Return a foreign process that was on a GPU at any time since `since_ns` (monotonic); empty for none."""
+        """Return a foreign process that used a GPU at any time since `since_ns` (monotonic); empty for none."""
         left_ns, words = self._last.get(uuid, (0, ""))
         return self.here(uuid) or (words if left_ns >= since_ns else "")
 
     def beside(self, uuids: Iterable[str], since_ns: int) -> str:
-        """Return a foreign process that was on any of the GPUs since `since_ns` (monotonic); empty for none."""
+        """Return a foreign process that used any of the GPUs since `since_ns` (monotonic); empty for none."""
         return next(filter(None, (self.during(uuid, since_ns) for uuid in uuids)), "")
 
 
 def describe_processes(processes: tuple[ForeignProcess, ...]) -> str:
-    """Describe the process that uses most memory, and how many others there are; empty for none."""
+    """Describe the process with the most memory, and count the others; empty for none."""
     if not processes:
         return ""
     first = max(processes, key=lambda process: process.used_bytes or 0)

@@ -37,7 +37,7 @@ class FrameFile:
         return self._size
 
     def append(self, body: bytes) -> None:
-        """Write one frame, whole or not at all. Raises OSError when writing fails."""
+        """Write one frame, whole or not at all. Raises OSError if writing fails."""
         frame = _FRAME.pack(len(body), zlib.crc32(body)) + body
         written = 0
         try:
@@ -54,7 +54,7 @@ class FrameFile:
 
 
 def contents(path: Path) -> bytes:
-    """Return the bytes of a file of frames, empty if there is no file. Raises RunFolderError when it is not ours."""
+    """Return the bytes of a file of frames, empty without a file. Raises RunFolderError for an unreadable file."""
     try:
         return safe_read.read(path)
     except FileNotFoundError:
@@ -67,7 +67,7 @@ def contents(path: Path) -> bytes:
 
 
 def frames(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield each whole frame as (offset of its end, body). The body is empty where it does not match its checksum."""
+    """Yield each whole frame as (offset of its end, body). The body is empty if its checksum is wrong."""
     offset = 0
     while offset + _FRAME.size <= len(data):
         length, checksum = _FRAME.unpack_from(data, offset)

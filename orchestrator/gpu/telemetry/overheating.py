@@ -23,14 +23,14 @@ _LOOK_NS: Final = 1_000_000_000
 
 
 class TemperatureStop(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a GPU is too hot. celsius: limit that the user requests; None: only the GPU's own limit counts."""
+    """When a GPU is too hot. celsius: requested limit, None: only the GPU's own. held_s: seconds at the limit."""
 
     celsius: int | None = None
     held_s: float = HELD_S
 
 
 class Thermometer:
-    """Follows the temperatures of a run's GPUs, to see which stay at a limit."""
+    """Follows the temperatures of a run's GPUs, to see which of them stay at a limit."""
 
     def __init__(self, stop: TemperatureStop) -> None:
         self._stop = stop
@@ -38,7 +38,7 @@ class Thermometer:
         self._reported: set[str] = set()
 
     def too_hot(self, uuid: str, now_ns: int, temperature_c: int | None, margin_c: int | None) -> str:
-        """Explain why a GPU must stop; empty where it may continue, and after the first report.
+        """Explain why a GPU must stop; empty if it may continue, or if that was already reported.
 
         temperature_c, margin_c: degrees Celsius now, and left until the GPU slows itself down; None if unread.
         """
@@ -63,7 +63,7 @@ class Thermometer:
 
 
 class HeatWatch:
-    """Watches the temperature of some GPUs. hot: UUID → degrees to use instead of the GPU's own (an injected fault)."""
+    """Watches the temperature of GPUs. hot: UUID → degrees to use instead of the real ones (a simulated fault)."""
 
     def __init__(self, nvml: Nvml, stop: TemperatureStop, hot: Mapping[str, int]) -> None:
         self._nvml = nvml
@@ -72,7 +72,7 @@ class HeatWatch:
         self._next_ns = 0
 
     def look(self, newest: Mapping[str, Sample], now_ns: int) -> Iterator[TooHot]:
-        """Report GPUs that must stop, each once. newest: the newest sample of each. Looks at most once a second."""
+        """Yield GPUs that must stop, each once. newest: newest sample of each GPU. Looks at most once a second."""
         if now_ns < self._next_ns:
             return
         self._next_ns = now_ns + _LOOK_NS

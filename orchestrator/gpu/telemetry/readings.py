@@ -1,8 +1,8 @@
 """Compute the readings (power, temperature, clocks, …) of one measurement from samples of a GPU. Pure.
 
-Boards average power and utilisation over a second, so these need a load window or a measurement of 5 s
-(docs/method-reference.md, "Power, temperature, clocks"). Counters are interpolated. Other values are those of the
-samples inside the windows, else of the nearest one.
+Boards average power and utilisation over a second, so these need a load window (time of steady work) or a measurement
+of 5 s (docs/method-reference.md, "Power, temperature, clocks"). Counters are interpolated. Other values are those of
+the samples inside the windows of time, else of the nearest one.
 """
 
 from bisect import bisect_left, bisect_right
@@ -61,16 +61,16 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Track:
-    """Samples of one GPU during one boot, ordered by time, indexed for many measurements."""
+    """Samples of one GPU during one boot, ordered by time, from which readings are computed quickly."""
 
     def __init__(self, samples: Sequence[Sample]) -> None:
         self._samples = samples
         self._times_ns = [sample.at_ns for sample in samples]
 
     def readings(self, windows: Sequence[Window], load: Window | None = None) -> Readings:
-        """Return the readings over the measured windows (blocks), ordered by time.
+        """Return the readings over the measured windows (periods of time), ordered by time.
 
-        load: window of power, energy and utilisation. The energy is then that of all time from the first window to the
+        load: window for power, energy and utilisation. Energy is then that of all time from the first window to the
         last.
         """
         if not windows:
@@ -89,7 +89,7 @@ class Track:
 
 
 def readings_over(samples: Sequence[Sample], windows: Sequence[Window], load: Window | None = None) -> Readings:
-    """Return the readings over the measured windows (blocks), all ordered by time. load: as in Track.readings."""
+    """Return the readings over the measured windows (periods of time), ordered by time. load: as in Track.readings."""
     return Track(samples).readings(windows, load)
 
 
@@ -155,7 +155,7 @@ def _means(inside: Sequence[Sample]) -> _Averages:
 
 
 def _under_load(inside: Sequence[Sample], work_ns: int) -> _Averages:
-    """Return averages over the load window. inside: samples in it. work_ns: time that the energy is computed for.
+    """Return averages over a load window. inside: its samples. work_ns: time that the energy is computed for.
 
     Power is the slope of the energy counter, because the board's mean over a second includes the time before the load.
     Without a counter power is the mean of the samples, and energy is not known.
@@ -184,7 +184,7 @@ def _note(values: dict[str, float | None], measured_s: float | None) -> str:
 
 
 def of_slice(readings: Readings) -> Readings:
-    """Note that a slice's readings, except memory, are those of its GPU. Removes energy: its share is unknown."""
+    """Note that a slice's readings, except memory, are those of its GPU. Remove energy: its share is unknown."""
     note = "; ".join(filter(None, [readings.note, SHARED]))
     return msgspec.structs.replace(readings, energy_j=None, note=note)
 
@@ -224,7 +224,7 @@ def _moments(times_ns: Sequence[int], windows: Sequence[Window]) -> list[_Moment
 
 
 class _Counters(NamedTuple):
-    """Interpolates cumulative counters. moments: starts and ends of the windows."""
+    """Interpolates cumulative counters at `moments`: starts and ends of the windows."""
 
     times_ns: Sequence[int]
     moments: list[_Moment] | None
@@ -247,7 +247,7 @@ class _Counters(NamedTuple):
         return total
 
     def held(self, values: Sequence[int | None], measured_ns: int) -> float | None:
-        """Return the fraction of the measured time by which a counter of nanoseconds rose; None where unknown."""
+        """Return the fraction of the measured time by which a counter of nanoseconds rose; None if unknown."""
         held_ns = self.increase(values)
         return None if held_ns is None or not measured_ns else min(1.0, held_ns / measured_ns)
 

@@ -1,4 +1,4 @@
-"""The telemetry process: reads NVML for the whole run, in a process of its own because NVML can hang.
+"""The telemetry process (sampler): reads NVML for the whole run, in a process of its own because NVML can hang.
 
     orchestrator ── Task, AwaitFree… ──▶ sampler ── a batch a second ──▶ telemetry/<uuid>.samples
     orchestrator ◀── Digest (1 Hz), DeviceFree, Unavailable ──┤            telemetry/health.records
@@ -47,7 +47,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     parent_pid: of the orchestrator. root: folder from which it imported its packages; a sampler imported from another
     one refuses to work. interval_ms: between two readings. stop: when a GPU is too hot, None for never. hot: UUID →
-    degrees to use instead of the GPU's own (an injected fault).
+    degrees to use instead of the real ones (a simulated fault).
     """
 
     parent_pid: int
@@ -145,7 +145,7 @@ class Sampler:
         return msgspec.structs.replace(sample, temperature_c=self._hot[uuid]) if uuid in self._hot else sample
 
     def _look_at_the_free(self) -> None:
-        """Read the health of GPUs whose launch has ended. Called after DeviceFree is sent: it is awaited."""
+        """Read the health of GPUs on which a launch ended, after the awaited DeviceFree is sent."""
         over, self._over = self._over, []
         if self._health is not None:
             with self._complaining(_HEALTH):
@@ -164,7 +164,7 @@ class Sampler:
                 self._over.append(uuid)
 
     def _complete(self, uuid: str) -> None:
-        """Write all samples of a GPU whose launch has ended. The last one is taken after the last block."""
+        """Write all samples of a GPU on which a launch ended. The last sample is taken after the last block."""
         if uuid in self._unwritten:
             self._unwritten[uuid].append(self._read(uuid))
         self._write()
@@ -176,7 +176,7 @@ class Sampler:
             return None
 
     def _receive(self) -> bool:
-        """Read requests. Returns False when the orchestrator has closed the socket or is gone."""
+        """Read requests. Return False if the orchestrator has closed the socket or is gone."""
         while True:
             try:
                 data = self._channel.recv(MAX_MESSAGE_BYTES, socket.MSG_DONTWAIT)
@@ -235,7 +235,7 @@ class Sampler:
 
 
 def main() -> int:
-    """Run the telemetry process of the orchestrator at the other end of descriptor 3."""
+    """Run the telemetry process of the orchestrator, to which descriptor 3 leads."""
     with socket.socket(fileno=CONTROL_FD) as channel:
         data = channel.recv(MAX_MESSAGE_BYTES)
         if not data:

@@ -1,4 +1,4 @@
-"""Samples of a GPU on disk: one file for each GPU, to which the sampler appends a batch each second.
+"""Samples of a GPU on disk: one file for each GPU, to which the telemetry process appends a batch each second.
 
     a frame (frames.py) for each batch: MessagePack {boot_id, fields, rows}
 
@@ -31,7 +31,7 @@ _FIELDS: Final = Sample.__struct_fields__
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Samples in the order they were taken: `rows` holds the values of `fields`."""
+    """Samples of one boot in the order they were taken: `rows` holds the values of `fields`."""
 
     boot_id: str
     fields: tuple[str, ...]
@@ -42,14 +42,14 @@ _BATCH: Final = codec.Decoder[Batch](Batch)
 
 
 class SampleFile:
-    """A file of samples, open for appending. Raises OSError when the file cannot be opened."""
+    """A file of samples, open for appending. Raises OSError if it cannot be opened."""
 
     def __init__(self, path: Path, boot_id: str) -> None:
         self._boot_id = boot_id
         self._file = FrameFile(path)
 
     def append(self, samples: Sequence[Sample]) -> None:
-        """Write one batch, whole or not at all. Raises OSError when writing fails or the file is at its cap."""
+        """Write one batch, whole or not at all. Raises OSError if writing fails or the file is at its cap."""
         if self._file.size >= CAP_BYTES:
             raise OSError(f"the file has reached its cap of {CAP_BYTES >> 20} MiB")
         kept = samples if self._file.size < FULL_BYTES else thinned(samples)
@@ -62,7 +62,7 @@ class SampleFile:
 
 
 def thinned(samples: Sequence[Sample]) -> list[Sample]:
-    """Keep the last sample, which may follow the last block of a launch, and earlier ones at least THINNED_NS apart."""
+    """Return the last sample, which may follow the end of a launch, and earlier ones at least THINNED_NS apart."""
     kept: list[Sample] = []
     for sample in reversed(samples):
         if not kept or kept[-1].at_ns - sample.at_ns >= THINNED_NS:
@@ -71,9 +71,9 @@ def thinned(samples: Sequence[Sample]) -> list[Sample]:
 
 
 def read_samples(path: Path, boot_id: str | None = None) -> tuple[Sample, ...]:
-    """Return the samples of a file, by time; none where there is no file. boot_id: only those of that boot.
+    """Return the samples of a file, by time; none without a file. boot_id: only those of that boot.
 
-    Damaged batches and an unfinished last one are skipped. Raises RunFolderError for a file that is not ours.
+    Damaged batches and an unfinished last one are skipped. Raises RunFolderError for a file of another format.
     """
     batches = _batches(contents(path))
     samples = [sample for batch in batches if boot_id in (None, batch.boot_id) for sample in _samples(batch)]
@@ -81,7 +81,7 @@ def read_samples(path: Path, boot_id: str | None = None) -> tuple[Sample, ...]:
 
 
 class SampleReader:
-    """Reads a file of samples as it grows, each sample once."""
+    """Reads a growing file of samples, each sample once."""
 
     def __init__(self, path: Path, boot_id: str) -> None:
         self._path = path
@@ -89,7 +89,7 @@ class SampleReader:
         self._offset = 0
 
     def read(self) -> tuple[Sample, ...]:
-        """Return the samples of this boot added since the last call; none while the file cannot be read."""
+        """Return the samples of this boot added since the last call; none if the file cannot be read."""
         try:
             data = safe_read.read(self._path, self._offset)
         except OSError:

@@ -36,19 +36,19 @@ class Curve:
 
 @dataclass(frozen=True)
 class Trace:
-    """Curves of a GPU in one boot, by names of READINGS. at_ns: monotonic time of the first sample of a stretch."""
+    """Curves of a GPU in one boot, by names of READINGS. at_ns: monotonic time of the first sample of each stretch."""
 
     at_ns: tuple[int, ...] = ()
     curves: Mapping[str, Curve] = field(default_factory=dict)
 
 
 def points(devices: int) -> int:
-    """Return the number of points in the trace of each device. devices: number of devices in the run."""
+    """Return the number of points in the trace of each device of a run with `devices` devices."""
     return max(LEAST_POINTS, min(MOST_POINTS, ALL_POINTS // max(1, devices)))
 
 
 def trace(samples: Sequence[Sample], most: int) -> Trace:
-    """Return the samples of one boot, ordered by time, as a trace of at most `most` points."""
+    """Reduce the samples of one boot, ordered by time, to a trace of at most `most` points."""
     stretches = _stretches(samples, most)
     return Trace(
         at_ns=tuple(inside[0].at_ns for inside in stretches),

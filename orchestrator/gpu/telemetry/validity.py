@@ -1,4 +1,4 @@
-"""Whether a launch's result is valid, by foreign processes and by its readings. Pure.
+"""Whether the result of a launch (measurement) is valid, by foreign processes and by its readings. Pure.
 
     foreign process ──contaminated──▶ Failure(CONTAMINATED): wait until it has left, measure again
     readings ──judge──▶ Failure(THROTTLED): cool down, measure again        None: the result counts
@@ -17,12 +17,12 @@ LIMIT: Final = 0.01
 
 
 def throttled(readings: Readings) -> bool | None:
-    """Whether the GPU was slowed down for a larger fraction of the time than LIMIT; None where unknown."""
+    """Whether the GPU was slowed down for a larger fraction of the time than LIMIT; None if unknown."""
     return None if readings.slowdown is None else readings.slowdown > LIMIT
 
 
 def judge(readings: Readings) -> Failure | None:
-    """Return the failure that makes the result not count; None if the result counts."""
+    """Return the failure for readings of a throttled GPU, whose result does not count; None if it counts."""
     if readings.slowdown is None or not throttled(readings):
         return None
     evidence = {
@@ -41,7 +41,7 @@ def judge(readings: Readings) -> Failure | None:
 
 
 def contaminated(process: str) -> Failure:
-    """Return the failure of a result during which `process` also computed on the GPU."""
+    """Return the failure for a result during which `process` also computed on the GPU."""
     return Failure(category=Category.CONTAMINATED, message=f"{process} also used the GPU", phase=Phase.MEASURE)
 
 
