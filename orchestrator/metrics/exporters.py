@@ -31,7 +31,7 @@ _LONGEST_PID: Final = 30  # write_to_textfile adds two numbers to the name while
 
 
 class Exporters:
-    """The exporters that the user requested. problem: why the last write of the file failed, else empty."""
+    """The metrics file and port that the user requested. problem: why the last write of the file failed, else empty."""
 
     def __init__(self, path: Path | None, server: "_Server | None") -> None:
         self.problem = ""

@@ -18,7 +18,7 @@ _KEPT: Final = 8  # figures of a cell: the newest counts, older ones replace a w
 
 
 class Follower:
-    """Keeps the events of one run: the engine's loop calls it, exporters' threads read its view. cells: by id."""
+    """Keeps the events of one run for exporters' threads; the engine's loop calls it. cells: planned cells by id."""
 
     def __init__(self, stored: StoredRun, display: Display) -> None:
         self._display = display

@@ -16,7 +16,7 @@ from orchestrator.state.slots import RunState, SlotStatus, with_device
 
 
 def first(state: RunState, uuid: str) -> Slot | None:
-    """Return the first slot in a device's queue whose devices are not quarantined; None if there is none."""
+    """Return the first slot in a device's queue whose other devices are not quarantined; None if there is none."""
     return next((slot for slot in state.devices[uuid].queue if not _is_short(state, slot, uuid)), None)
 
 

@@ -5,8 +5,8 @@
     journal ─────┴▶ replay ▶ Replay ┼▶ report: outcome of each cell, counted launches  (analysis/outcomes.py)
                                   └▶ archive: attempts, quarantined, skipped, dropped
 
-Records go through the same `step` as live events. Consequences of an end are derived again; only quarantines from
-outside (telemetry, a blocked GPU) are read.
+Records go through the same `step` as live events. Consequences of an end of a launch (measurement) are derived again;
+only quarantines from outside (telemetry, a blocked GPU) are read.
 """
 
 import dataclasses

@@ -55,7 +55,7 @@ def require_writable(configuration: Configuration, settings: LayeredSettings, *,
 
 
 def require_place(output: Path, formats: Iterable[ReportFormat], origin: str, *, make: bool) -> None:
-    """Check that reports can be written to `output`. make: make its folder. Raises ConfigError, naming `origin`."""
+    """Check that `output` can hold reports. make: make its folder. Raises ConfigError, naming option `origin`."""
     for place in (output, *(target(output, kind) for kind in formats)):
         require_name(place, origin)
         if safe_read.is_folder(place):
@@ -64,7 +64,7 @@ def require_place(output: Path, formats: Iterable[ReportFormat], origin: str, *,
 
 
 def require_file(path: Path, origin: str) -> None:
-    """Check that a file can be written to `path`, in an existing folder. Raises ConfigError, naming `origin`."""
+    """Check that a file can be made at `path`, in an existing folder. Raises ConfigError, naming option `origin`."""
     require_name(path, origin)
     if path.is_dir() or not path.parent.is_dir():
         raise ConfigError(f"{origin}: {path} cannot be written: {'a folder' if path.is_dir() else 'no such folder'}")

@@ -44,7 +44,7 @@ class Course:
 
     @property
     def uncorrected(self) -> int:
-        """Uncorrected memory errors since the first reading."""
+        """Number of uncorrected memory errors since the first reading."""
         return max(self.rise.get("ecc_uncorrected", 0), self.rise.get("ecc_uncorrected_lifetime", 0))
 
     def take(self, values: Mapping[str, int], refusals: Mapping[str, str], seconds: float) -> None:

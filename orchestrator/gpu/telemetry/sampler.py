@@ -164,7 +164,7 @@ class Sampler:
                 self._over.append(uuid)
 
     def _complete(self, uuid: str) -> None:
-        """Write all samples of a GPU on which a launch ended. The last sample is taken after the last block."""
+        """Write all samples of a GPU on which a launch ended. The last sample is taken after the launch's work."""
         if uuid in self._unwritten:
             self._unwritten[uuid].append(self._read(uuid))
         self._write()
