@@ -1,7 +1,7 @@
 """One operator in one implementation and precision: its shapes in random order, each verified and timed.
 
-    shape ─▶ inputs ─▶ verified against fp64 ─▶ real and pure times ─▶ profile, if requested     wrong: no times
-      │        └── JAX: a process of its own does all but verify
+    shape ─▶ inputs ─▶ verified against fp64 ─▶ real and pure times ─▶ profile, if requested ─▶ verified again
+      │        └── JAX: a process of its own does all but verify               wrong in either verification: no times
       ├── an error ─▶ the next launch tries it again, in the opposite order
       └── the process dies ─▶ the retry measures the other shapes, and a later launch tries this one again
 
@@ -117,9 +117,13 @@ def shape_order(shapes: Sequence[OperatorShape], seed: int, launch_round: int) -
     return order[::-1] if launch_round % 2 else order
 
 
-def _wrong(shape: str, verified: Verified) -> ShapeResult:
+def _wrong(shape: str, verified: Verified, when: str = "") -> ShapeResult:
     return ShapeResult(
-        shape=shape, wrong=verified.wrong, deviation=verified.deviation, compared=verified.compared, no_gradient=True
+        shape=shape,
+        wrong=f"{when}{verified.wrong}",
+        deviation=verified.deviation,
+        compared=verified.compared,
+        no_gradient=True,
     )
 
 
@@ -176,11 +180,18 @@ class _Bench:
         first = self._forward(inputs)
         compile_ms = compiler.measured_ms() if self._cell.compiles else None
         peak_bytes = profiles.peak_bytes(first, self._device) if self._spec.profiled else None
+        timed = len(self.blocks)
         series, graphed = self._times(inputs, backward=self._spec.backward and not verified.no_gradient)
         self._require_unchanged()
         profile = None
         if self._spec.profiled:
             profile = replace(profiles.of_call(first, self._device), compile_ms=compile_ms, peak_bytes=peak_bytes)
+        for tensor, one in zip(inputs, shape.inputs, strict=True):
+            tensor.copy_(self._made(one))  # an output kept from an earlier call is wrong for them
+        again = self._verified(self._function, inputs)
+        if again.wrong:
+            del self.blocks[timed:]
+            return _wrong(shape.name, again, "after its times, with other inputs: ")
         return ShapeResult(
             shape=shape.name,
             deviation=verified.deviation,
