@@ -33,6 +33,23 @@ for name, function in FUNCTIONS.items():
         print(name, found.wrong)
 """
 ONLY_JAX = "import sys, worker.jax_child.__main__, worker.jax_child.functions; print('torch' in sys.modules)"
+WAITS = """
+import jax.numpy as jnp
+from worker.jax_child.__main__ import _Calls
+
+counts = {"calls": 0, "waits": 0}
+
+class Output:
+    def block_until_ready(self):
+        counts["waits"] += 1
+
+def compiled(x):
+    counts["calls"] += 1
+    return Output()
+
+_Calls(compiled, [jnp.ones(4)], 64).pure_ms(0.001, ordered=False)
+print(counts["waits"] / counts["calls"])
+"""
 LAUNCH = """
 import sys
 from pathlib import Path
@@ -70,6 +87,11 @@ def test_every_operator_is_right_in_jax() -> None:
 def test_the_process_of_jax_never_imports_torch() -> None:
     """Neither by itself nor through what it shares with the launch."""
     assert printed(ONLY_JAX) == "False"
+
+
+def test_a_call_on_a_cpu_is_waited_for_once() -> None:
+    """Waits for earlier calls, too, would be part of the time: with 128 copies of the inputs they were most of it."""
+    assert float(printed(WAITS)) <= 1
 
 
 def test_an_operator_is_measured_and_its_output_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

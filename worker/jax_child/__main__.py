@@ -124,9 +124,11 @@ class _Calls:
         def one_round() -> None:
             self._outputs = []
             for inputs in rotated:
-                self._outputs.append(self._compiled(*inputs))
-                if not ordered:
-                    self.wait()
+                output = self._compiled(*inputs)
+                if ordered:
+                    self._outputs.append(output)
+                else:
+                    output.block_until_ready()
             self.wait()
 
         first = timing.time_block(HostClock(), (one_round,), 2)
