@@ -61,6 +61,7 @@ class Compiler:
             use_workers()
             self._log.attach()
             self._compile(module)
+            earlier_ms = measured_ms()  # by the model's own code, in eager calls
             begin_ns = time.monotonic_ns()
             call()
             devices.synchronize(self._device)
@@ -70,7 +71,7 @@ class Compiler:
                     f"torch.compile found nothing to compile in {self._assign.model.name}. Its loss may call parts of "
                     "the model instead of the model. Measure it with --compile eager"
                 )
-            compile_ms = measured_ms()
+            compile_ms = measured_ms() - earlier_ms
             errors = {} if self._random else output_errors(expected, _replayed(call))
         facts = Compilation(cached=cached, compile_ms=compile_ms, first_call_ms=first_call_ms)
         self._facts = msgspec.structs.replace(facts, **errors)
@@ -130,9 +131,7 @@ def use_caches(folder: Path, *, cold: bool) -> bool:
     cached = folder.is_dir()
     redirect_caches(folder)
     importlib.import_module("worker.inductor_ahead")  # takes a second that must not count as compile time
-    headers = folder / "headers"  # torch shares precompiled headers between all processes: 8 s of a cold compilation
-    codecache = vars(sys.modules["torch._inductor.codecache"])
-    codecache.update(_HEADER_DIR=str(headers), _HEADER_LOCK_DIR=str(headers / "locks"))
+    _redirect_headers(folder)
     return cached
 
 
@@ -140,6 +139,22 @@ def redirect_caches(folder: Path) -> None:
     """Let Inductor and Triton read and write their caches in `folder` only. Imports neither."""
     for variable, name in _CACHES.items():
         os.environ[variable] = str(folder / name)
+    _redirect_headers(folder)
+
+
+def _redirect_headers(folder: Path) -> None:
+    """Keep precompiled headers in `folder`. Torch shares them between all processes: 8 s of a cold compilation.
+
+    Their place is known when Inductor is imported. If it is not, code that compiles itself goes without such headers.
+    """
+    codecache = sys.modules.get("torch._inductor.codecache")
+    config: Any = sys.modules.get("torch._inductor.config")
+    if codecache is not None:
+        headers = folder / "headers"
+        vars(codecache).update(_HEADER_DIR=str(headers), _HEADER_LOCK_DIR=str(headers / "locks"))
+    os.environ["TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS"] = str(int(codecache is not None))
+    if config is not None:
+        config.cpp_cache_precompile_headers = codecache is not None
 
 
 def use_workers() -> None:

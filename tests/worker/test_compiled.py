@@ -142,23 +142,33 @@ from torch import nn
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.net = torch.compile(nn.Linear(4, 4))
+        self.net = torch.compile(nn.Sequential(nn.Linear(4, 4), nn.GELU()))
 
     def forward(self, x):
         return self.net(x)
 """
 
 
-def test_code_that_compiles_itself_uses_the_caches_of_its_cell(
-    write: Code, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Caches that the user shares between programs are neither read nor written."""
+def test_code_that_compiles_itself_uses_the_caches_of_its_cell(write: Code, fresh: Fresh) -> None:
+    """Caches that the user shares between programs are neither read nor written, precompiled headers included."""
     shared, own = write.folder / "shared", write.folder / "compiler"
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(shared))
-    spec = write(COMPILES_ITSELF, inputs=(InputSpec(name="x", shape=("batch", 4)),))
+    temporary = write.folder / "temporary"
+    temporary.mkdir()
+    text = f"{COMPILES_ITSELF}\nimport tempfile\ntempfile.tempdir = {str(temporary)!r}\n"  # headers default to it
+    spec = write(text, inputs=(InputSpec(name="x", shape=("batch", 4)),))
     assign = assignment(spec, Workload.INFERENCE, write.folder / "cache")
-    found = result_of(fresh.launch(replace(assign, compiler_caches=str(own)))).compilation
+    environment = {"TORCHINDUCTOR_CACHE_DIR": str(shared)}
+    found = result_of(fresh.launch(replace(assign, compiler_caches=str(own)), environment)).compilation
     assert found is not None
     assert found.own
     assert any((own / "inductor").rglob("*"))
     assert not shared.exists()
+    assert not list(temporary.glob("torchinductor_*"))
+
+
+def test_the_time_to_compile_is_that_of_the_compiled_call(write: Code, fresh: Fresh) -> None:
+    """Without what the model's own code compiled before, in its eager calls."""
+    found = compiled(write, fresh, COMPILES_ITSELF, Workload.INFERENCE)
+    assert found.compile_ms is not None
+    assert found.first_call_ms is not None
+    assert 0 < found.compile_ms <= found.first_call_ms
