@@ -111,9 +111,14 @@ def _pays_after(first_call_ms: float | None, eager_ms: float, compiled_ms: float
 
 
 def _half_width(metric: Measured) -> float | None:
-    """Return half of the 95 % interval of a cell's time as a share, between launches or, if unknown, within them."""
-    over_launches = metric.launch_interval_percent
-    return metric.relative_half_width if over_launches is None else over_launches / 100
+    """Return half of the 95 % interval of a cell's time as a share, between launches or, if unknown, within them.
+
+    It reaches both launches if there are only two: they may differ by more than the times within each.
+    """
+    within, spread = metric.relative_half_width, metric.launch_spread_percent
+    if metric.launch_interval_percent is not None:
+        return metric.launch_interval_percent / 100
+    return within if within is None or spread is None else max(within, spread / 200)
 
 
 def _median(found: Sequence[Compilation], read: Callable[[Compilation], float | None]) -> float | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from orchestrator.figures.cells import CompilationFigures, PhaseMetrics
 from orchestrator.figures.report import Report
@@ -18,6 +19,10 @@ _SUMMARY = (
     "empty caches. Cached: with those that the first launch filled. Pays after: iterations until a cold compilation "
     "has paid. Error: the largest difference from the eager outputs, relative to the largest of them."
 )
+
+_OWN: Final = "by its own code"
+_UNCERTAIN: Final = 0.5
+"""A speed-up that is uncertain by ± this share or more (95 %) recommends nothing."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ def _rows(report: Report) -> Iterator[_Row]:
             entry = line.entry
             words = (entry.model_name, entry.workload, entry.precision, _size(entry.input_size), f"b{entry.batch_size}")
             where = labels[entry.gpu_uuid] if several else ""
-            mode = "by its own code" if line.metric.compilation.own else line.result.compile_mode
+            mode = _OWN if line.metric.compilation.own else line.result.compile_mode
             yield _Row(" ".join(filter(None, (*words, where))), mode, line.metric, line.metric.compilation, line)
 
 
@@ -148,24 +153,36 @@ def _advice(found: list[_Row]) -> Iterator[Finding]:
     for row in found:
         if row.figures.speed_up is not None or row.metric.wrong:
             groups.setdefault(row.group, []).append(row)
-    said = tuple(f"{group}: {_best(rows)}" for group, rows in groups.items())
+    own = {row.group for row in found if row.figures.own}
+    said = tuple(f"{group}: {_best(rows, _OWN if group in own else 'eager')}" for group, rows in groups.items())
     if said:
         yield Finding(None, "Which mode to choose", said, listed=True)
 
 
-def _best(rows: list[_Row]) -> str:
-    """Return which mode of a group to choose: the fastest that is right and certainly faster, or eager, as text."""
+def _best(rows: list[_Row], reference: str) -> str:
+    """Return which mode of a group to choose, as text: the fastest that is right and certainly faster, or `reference`.
+
+    reference: what the mode "eager" is, which is compiled if the model's own code does it.
+    """
     right = [row for row in rows if not row.metric.wrong]
+    clear = [row for row in right if not _is_vague(row.figures)]
     sure = [
-        row for row in right if row.figures.pays_after_iterations is not None and (row.figures.speed_up_low or 0.0) > 1
+        row for row in clear if row.figures.pays_after_iterations is not None and (row.figures.speed_up_low or 0.0) > 1
     ]
     if not sure and any(row.figures.speed_up_low is None for row in right):
         return "undecided. The speed-up has no interval: measure longer (--profile standard)."
+    if not sure and len(clear) < len(right):
+        return "undecided. The launches differ too much: measure again on an idle machine, with more --launches."
     if not sure:
-        return "eager. No mode is certainly faster."
+        return f"{reference}. No mode is certainly faster."
     best = max(sure, key=lambda row: row.figures.speed_up or 0.0)
     evidence = f"{_times(best.figures.speed_up)} times, pays after {best.figures.pays_after_iterations:,} iterations"
     return f"{best.mode} ({evidence}, error {_error(best.figures)})."
+
+
+def _is_vague(figures: CompilationFigures) -> bool:
+    middle, high = figures.speed_up, figures.speed_up_high
+    return middle is not None and high is not None and high - middle >= _UNCERTAIN * middle
 
 
 def _wrong(found: list[_Row]) -> Iterator[Finding]:
@@ -180,8 +197,8 @@ def _wrong(found: list[_Row]) -> Iterator[Finding]:
 
 def _breaks(found: list[_Row]) -> Iterator[Finding]:
     for title, places in (
-        ("Graph breaks", {place: row.line.entry.model_name for row in found for place in row.figures.graph_breaks}),
-        ("Recompilations", {place: row.line.entry.model_name for row in found for place in row.figures.recompilations}),
+        ("Graph breaks", [(row.line.entry.model_name, row.figures.graph_breaks) for row in found]),
+        ("Recompilations", [(row.line.entry.model_name, row.figures.recompilations) for row in found]),
     ):
-        if places:
-            yield Finding(None, title, tuple(f"{model}: {place}" for place, model in places.items()), listed=True)
+        if named := dict.fromkeys(f"{model}: {place}" for model, of_model in places for place in of_model):
+            yield Finding(None, title, tuple(named), listed=True)

@@ -38,7 +38,11 @@ def made(
     forward_ms: dict[CompileMode, float],
     relative_error: float = 1e-6,
     shapes: tuple[ShapeTrial, ...] = (),
+    *,
+    slow_launch: float = 1,
+    own: bool = False,
 ) -> Report:
+    """slow_launch: factor of the times of the second eager launch. own: the model's code compiles itself."""
     run = CompiledRun(folder, batch_sizes=(8,))
     for round_ in range(2):
         for cell in run.stored.plan.cells:
@@ -52,8 +56,9 @@ def made(
                 relative_error=relative_error,
                 shapes=() if round_ else shapes,
             )
-            changes = {"compilation": facts} if cell.compiles else {}
-            run.measured(cell, number=round_, forward_ms=forward_ms[cell.compile_mode], **changes)
+            changes = {"compilation": facts} if cell.compiles else {"compilation": Compilation(own=True)} if own else {}
+            slower = slow_launch if round_ and not cell.compiles else 1
+            run.measured(cell, number=round_, forward_ms=slower * forward_ms[cell.compile_mode], **changes)
     return run.ended()
 
 
@@ -82,6 +87,25 @@ def test_a_compiled_cell_is_compared_with_its_eager_one(tmp_path: Path) -> None:
     assert faster.graph_breaks == ("net.py:7: a reason",)
     assert slower.pays_after_iterations is None
     assert advice(report) == "default"
+
+
+def test_launches_that_differ_recommend_nothing(tmp_path: Path) -> None:
+    """The interval within each launch would be narrow: eager in 10 and 400 ms once was 29 times slower, "28 to 30"."""
+    report = made(tmp_path / "run", {MODES[0]: 10, MODES[1]: 7, MODES[2]: 12}, slow_launch=40)
+    found = figures(report, MODES[1])
+    assert found.speed_up is not None
+    assert found.speed_up_low is not None
+    assert found.speed_up_low < 0.1 * found.speed_up
+    assert advice(report) == "undecided."
+
+
+def test_code_that_compiles_itself_is_not_called_eager(tmp_path: Path) -> None:
+    """Neither in the table nor where no other mode is faster."""
+    report = made(tmp_path / "run", {MODES[0]: 10, MODES[1]: 11, MODES[2]: 12}, own=True)
+    section = compiled(report)
+    assert section is not None
+    assert [row[1] for row in section.tables[0].rows] == ["by its own code", *MODES[1:]]
+    assert section.findings[0].lines[0].partition(": ")[2] == "by its own code. No mode is certainly faster."
 
 
 def test_the_time_to_compile_can_be_limited(tmp_path: Path) -> None:
