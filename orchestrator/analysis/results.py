@@ -20,7 +20,7 @@ from orchestrator.figures.cells import (
     Status,
 )
 from orchestrator.figures.parts import AttemptReport, Statistics
-from orchestrator.figures.quality import quality
+from orchestrator.figures.quality import Quality, quality
 from orchestrator.figures.report import CellEntry
 from orchestrator.state.archive import Archive
 from orchestrator.state.attempts import Attempt
@@ -78,6 +78,7 @@ def cells(
     planned = Counter(cell for cell, _ in archive.stored.plan.slots)
     for cell in archive.stored.plan.cells:
         outcome = evidence.outcomes[cell.id]
+        shapes = (shape for number in outcome.valid_launches for shape in evidence.launches[number].result.shapes)
         yield CellEntry(
             cell=cell.id,
             gpu_uuid=cell.devices[0],
@@ -96,7 +97,10 @@ def cells(
             launches=len(outcome.valid_launches),
             launches_planned=planned[cell.id],
             attempts=len(archive.tries.get(cell.id, ())),
-            quality=quality(outcome.status, metrics.get(cell.id)),
+            compile_mode=cell.compile_name,
+            quality=Quality.WRONG
+            if any(shape.wrong for shape in shapes)
+            else quality(outcome.status, metrics.get(cell.id)),
         )
 
 

@@ -147,7 +147,7 @@ def _best(results: Sequence[ModelResult]) -> BestThroughput | None:
             gpu_uuid=result.gpu_uuid,
         )
         for result, phase, metric in _phases(results)
-        if metric.throughput_samples_per_sec is not None and metric.batch_size is not None
+        if metric.throughput_samples_per_sec is not None and metric.batch_size is not None and not metric.wrong
     ]
     return max(candidates, key=lambda candidate: candidate.throughput, default=None)
 

@@ -26,12 +26,14 @@ SPREAD_LIMIT_PERCENT: Final = 5.0
 class Quality(enum.StrEnum):
     """Quality of a cell's result in a word.
 
-    HOST_BOUND: the GPU waits for the host, so the figure does not judge the GPU. UNSETTLED: times still changed.
-    UNSETTLED_POWER: at the power limit, where the clock falls for a minute, without a measurement that would show it.
-    NOISY: uncertain by more than LIMIT_PERCENT. DEGRADED: measured at a smaller batch. REFERRED: to another cell.
+    WRONG: outputs beyond the tolerance, so the figures do not count. HOST_BOUND: the GPU waits for the host, so the
+    figure does not judge the GPU. UNSETTLED: times still changed. UNSETTLED_POWER: at the power limit, where the clock
+    falls for a minute, without a measurement that would show it. NOISY: uncertain by more than LIMIT_PERCENT. DEGRADED:
+    measured at a smaller batch. REFERRED: to another cell.
     """
 
     OK = "ok"
+    WRONG = "WRONG"
     CONTAMINATED = "contaminated"
     THROTTLED = "throttled"
     IMPLAUSIBLE = "implausible"
@@ -103,6 +105,7 @@ def _is_noisy(metric: Measured) -> bool:
 
 
 _OF_A_MEASUREMENT: Final[tuple[tuple[Quality, Callable[[Measured], bool | None]], ...]] = (
+    (Quality.WRONG, lambda metric: bool(metric.wrong)),
     (Quality.CONTAMINATED, lambda metric: metric.contaminated),
     (Quality.THROTTLED, lambda metric: metric.throttled),
     (Quality.IMPLAUSIBLE, lambda metric: isinstance(metric, Computed) and bool(metric.plausibility.flags)),

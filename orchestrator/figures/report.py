@@ -154,7 +154,8 @@ class ConfigurationReport(Part, frozen=True, kw_only=True):
 class CellEntry(Part, frozen=True, kw_only=True):
     """One planned cell and its final state, with fields as in PhaseMetrics.
 
-    quality: by figures/quality.py; null in reports of earlier versions.
+    compile_mode: mode of torch.compile, or "eager", as in earlier versions. quality: by figures/quality.py; null in
+    reports of earlier versions.
     """
 
     cell: str
@@ -174,6 +175,7 @@ class CellEntry(Part, frozen=True, kw_only=True):
     launches: int
     launches_planned: int
     attempts: int
+    compile_mode: str = "eager"
     quality: Quality | None = None
 
 

@@ -10,11 +10,12 @@ from typing import Final
 
 from orchestrator.config.workloads import OF_NO_MODEL, WITHOUT_BATCH
 from orchestrator.figures import keys, table
-from orchestrator.figures.cells import BatchPoint, BatchScan, Measured, Status
+from orchestrator.figures.cells import BatchPoint, BatchScan, Measured, PhaseMetrics, Status
 from orchestrator.figures.quality import quality
 from orchestrator.figures.report import CellEntry, Report
 from orchestrator.figures.table import Value
 from orchestrator.report.numbers import NOT_AVAILABLE
+from orchestrator.report.remarks import OWN_CODE
 from orchestrator.system.plain_text import plain
 
 Row = dict[str, Value]
@@ -23,8 +24,8 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 _REQUIRED: Final = ("Model", "Type", "Batch_Size", "Forward_ms", "Backward_ms", "Throughput", "GPU_Util_%", "Memory_MB")
 COLUMNS: Final = (
     *_REQUIRED,
-    *("GPU", "GPU_UUID", "GPU_Name", "Precision", "Phase", "Mode", "Input_Size", "Requested_Batch", "Status"),
-    *("Quality", "Memory_Format", "New_Tokens"),
+    *("GPU", "GPU_UUID", "GPU_Name", "Precision", "Phase", "Mode", "Input_Size", "Requested_Batch"),
+    *("Compile_Mode", "Status", "Quality", "Memory_Format", "New_Tokens"),
     *(figure.column for figure in table.COLUMNS if figure.column not in _REQUIRED),
     *("Refers_To", "Attempts", "Reason", "Scan"),
 )
@@ -36,6 +37,7 @@ _FACTS: Final = {
     "Precision": "precision",
     "Phase": "workload",
     "Mode": "mode",
+    "Compile_Mode": "compile_mode",
     "Input_Size": "input_size",
     "Memory_Format": "memory_format",
     "New_Tokens": "new_tokens",
@@ -70,6 +72,8 @@ def to_rows(report: Report) -> list[Row]:
         for key, metric in keys.of_model(result):
             seen.add(metric.cell)
             row = {**_measured(metric), **_facts(result), "Phase": key.phase}
+            own = isinstance(metric, PhaseMetrics) and metric.compilation is not None and metric.compilation.own
+            row |= {"Compile_Mode": OWN_CODE} if own else {}
             row |= _NO_BATCH if key.phase in WITHOUT_BATCH else {}
             scan = scans.pop(metric.cell, None)
             rows += [row] if scan is None else _curve(scan, row)
@@ -88,7 +92,8 @@ def to_rows(report: Report) -> list[Row]:
 def _facts(one: object) -> Row:
     found = {column: getattr(one, field) for column, field in _FACTS.items() if hasattr(one, field)}
     if isinstance(one, Measured | CellEntry):
-        found["Quality"] = quality(one.status, one if isinstance(one, Measured) else None)
+        known = one.quality if isinstance(one, CellEntry) else None
+        found["Quality"] = known or quality(one.status, one if isinstance(one, Measured) else None)
     return found | ({"Reason": found["Reason"] or None} if "Reason" in found else {})
 
 

@@ -18,11 +18,23 @@ from orchestrator.figures.report import Report
 from orchestrator.report.as_csv import harmless
 from orchestrator.report.lines import Line, lines
 from orchestrator.report.numbers import NOT_AVAILABLE
-from protocol.cell import AUTO
+from protocol.cell import AUTO, Workload
 
 COLUMNS: Final = (
     *("Model", "Phase", "Precision", "Mode", "Batch_Size", "Requested_Batch", "Input_Size", "Memory_Format"),
-    *("New_Tokens", "GPU", "GPU_UUID", "GPU_Name", "Other_GPU_UUIDs", "Cell", "Status", "Launch", "Round", "Counts"),
+    *(
+        "New_Tokens",
+        "GPU",
+        "GPU_UUID",
+        "GPU_Name",
+        "Other_GPU_UUIDs",
+        "Cell",
+        "Compile_Mode",
+        "Status",
+        "Launch",
+        "Round",
+        "Counts",
+    ),
     *("Reason", "Series", "Unit", "Iterations", "Sample", "Outlier", "Value"),
 )
 _TIME: Final = "ms"
@@ -78,7 +90,7 @@ def _cell(line: Line, launch: LaunchSamples | None = None) -> tuple[Value, ...]:
     return (
         *(entry.model_name, entry.workload, entry.precision, line.mode, *batches, entry.input_size),
         *(entry.memory_format or None, entry.new_tokens, gpu.gpu_id, gpu.gpu_uuid, gpu.gpu_name, others),
-        *(entry.cell, entry.status),
+        *(entry.cell, None if entry.workload == Workload.PROBE else entry.compile_mode, entry.status),
     )
 
 

@@ -43,9 +43,16 @@ class Line(NamedTuple):
         return (*which, size, memory_format, one.new_tokens, compiled)
 
     @property
+    def format(self) -> str:
+        """Precision of the cell, with its compile mode unless that is eager."""
+        one = self.entry
+        return one.precision if one.compile_mode == CompileMode.EAGER else f"{one.precision} {one.compile_mode}"
+
+    @property
     def quality(self) -> Quality:
         """The quality of the cell's result: ok, or why it is doubtful."""
-        return quality(self.entry.status, self.metric)
+        wrong = self.entry.quality is Quality.WRONG  # of an operator, which has no metric
+        return Quality.WRONG if wrong else quality(self.entry.status, self.metric)
 
     @property
     def figure(self) -> Figure | None:

@@ -24,6 +24,8 @@ MARKS: Final = {
 HOST_MARK: Final = MARKS[Quality.HOST_BOUND]
 HOST_LIMITED: Final = f"{HOST_MARK} limited by the host: the device waits for it"
 """Legend of HOST_MARK below a table of times on a device."""
+OWN_CODE: Final = "by its own code"
+"""Compile mode of a model that compiles itself."""
 DOUBTS: Final = "Reasons to doubt these figures"
 SHOWN_NAMES: Final = 3
 

@@ -26,6 +26,7 @@ _TONES: Final = {
     Quality.DROPPED: Tone.QUIET,
     Quality.UNSUPPORTED: Tone.QUIET,
     Quality.FAILED: Tone.BAD,
+    Quality.WRONG: Tone.BAD,
 }
 """Quality → tone of its badge. All others have Tone.WARN."""
 COLUMNS: Final = (
@@ -65,7 +66,7 @@ def cells(report: Report, layout: Layout) -> Cells:
 
 def _check(device: str, line: Line) -> tuple[Entry, ...]:
     entry = line.entry
-    which = (device, entry.model_name, entry.workload, entry.precision, badge(line.quality))
+    which = (device, entry.model_name, entry.workload, line.format, badge(line.quality))
     return (*which, str(entry.launches), str(entry.attempts), _remark(entry.reason))
 
 
@@ -73,7 +74,7 @@ def _row(device: str, line: Line) -> tuple[Entry, ...]:
     entry, metric = line.entry, line.metric
     size = "" if entry.input_size is None else str(entry.input_size)
     requested = entry.batch_size_requested if metric is None else metric.batch_size_requested
-    which = (device, entry.model_name, entry.workload, entry.precision, line.mode or "", size)
+    which = (device, entry.model_name, entry.workload, line.format, line.mode or "", size)
     status = (batch(entry.workload, requested), badge(line.quality))
     if metric is None:  # a scan that has found nothing
         unknown = (NOT_AVAILABLE, "", *(NOT_AVAILABLE,) * 11)

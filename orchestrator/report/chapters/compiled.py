@@ -12,6 +12,7 @@ from orchestrator.report.charts.types import Bars, Kind, Series
 from orchestrator.report.device_labels import by_uuid
 from orchestrator.report.lines import Line, lines
 from orchestrator.report.numbers import NOT_AVAILABLE, number, share
+from orchestrator.report.remarks import OWN_CODE
 from orchestrator.report.sections import Badge, Chart, Entry, Finding, Section, Table, Tone, numbers, table, texts
 
 _SUMMARY = (
@@ -20,7 +21,6 @@ _SUMMARY = (
     "has paid. Error: the largest difference from the eager outputs, relative to the largest of them."
 )
 
-_OWN: Final = "by its own code"
 _UNCERTAIN: Final = 0.5
 """A speed-up that is uncertain by ± this share or more (95 %) recommends nothing."""
 
@@ -65,7 +65,7 @@ def _rows(report: Report) -> Iterator[_Row]:
             entry = line.entry
             words = (entry.model_name, entry.workload, entry.precision, _size(entry.input_size), f"b{entry.batch_size}")
             where = labels[entry.gpu_uuid] if several else ""
-            mode = _OWN if line.metric.compilation.own else line.result.compile_mode
+            mode = OWN_CODE if line.metric.compilation.own else line.result.compile_mode
             yield _Row(" ".join(filter(None, (*words, where))), mode, line.metric, line.metric.compilation, line)
 
 
@@ -154,7 +154,7 @@ def _advice(found: list[_Row]) -> Iterator[Finding]:
         if row.figures.speed_up is not None or row.metric.wrong:
             groups.setdefault(row.group, []).append(row)
     own = {row.group for row in found if row.figures.own}
-    said = tuple(f"{group}: {_best(rows, _OWN if group in own else 'eager')}" for group, rows in groups.items())
+    said = tuple(f"{group}: {_best(rows, OWN_CODE if group in own else 'eager')}" for group, rows in groups.items())
     if said:
         yield Finding(None, "Which mode to choose", said, listed=True)
 

@@ -1,4 +1,4 @@
-"""An overview of all models on one GPU: a line for each model, precision and input size.
+"""An overview of all models on one GPU: a line for each model, precision, compile mode and input size.
 
 Model            Prec.   Batch 1  Inference/s @B   Training/s @B   Tokens/s
 resnet50         fp32    4.00 ms     2727.1 @32       750.2 @32
@@ -13,8 +13,10 @@ from orchestrator.figures.cells import GenerationMetrics, Measured, ModelResult,
 from orchestrator.report.numbers import number, unit
 from orchestrator.report.remarks import SHORT, legend, mark
 from orchestrator.report.sections import Table, numbers, texts
+from protocol.cell import CompileMode
 
 LONGEST_NAME: Final = 20
+_WRONG: Final = "WRONG"
 _HEAD: Final = ("Prec.", "Batch 1", "Inference/s @B", "Training/s @B", "Tokens/s")
 
 
@@ -25,6 +27,7 @@ class _Key(NamedTuple):
     precision: str
     input_size: int | None
     memory_format: str
+    compile_mode: str
 
 
 @dataclass
@@ -60,7 +63,7 @@ def _lines(results: Sequence[ModelResult]) -> dict[_Key, _Line]:
 
 
 def _key(result: ModelResult) -> _Key:
-    return _Key(result.model_name, result.precision, result.input_size, result.memory_format)
+    return _Key(result.model_name, result.precision, result.input_size, result.memory_format, result.compile_mode)
 
 
 def _name(key: _Key, lines: Iterable[_Key]) -> str:
@@ -72,7 +75,7 @@ def _name(key: _Key, lines: Iterable[_Key]) -> str:
 
 def _entries(key: _Key, line: _Line) -> tuple[str, ...]:
     return (
-        key.precision,
+        key.precision if key.compile_mode == CompileMode.EAGER else f"{key.precision} {key.compile_mode}",
         _first(line.inference),
         _best(line.inference, "throughput_samples_per_sec"),
         _best(line.training, "throughput_samples_per_sec"),
@@ -82,13 +85,15 @@ def _entries(key: _Key, line: _Line) -> tuple[str, ...]:
 
 def _first(metrics: Mapping[str, PhaseMetrics]) -> str:
     one = metrics.get("batch_size_1")
-    if one is None:
-        return ""
+    if one is None or one.wrong:
+        return _WRONG if one else ""
     return _without(one) if one.forward_time_ms is None else f"{unit(one.forward_time_ms, 'ms')}{mark(one)}"
 
 
 def _best(metrics: Mapping[str, Measured], figure: str, *, at_batch: bool = True) -> str:
     known = [metric for metric in metrics.values() if getattr(metric, figure) is not None]
+    if known and not (known := [metric for metric in known if not metric.wrong]):
+        return _WRONG
     if not known:
         return next((_without(metric) for metric in metrics.values()), "")
     best = max(known, key=lambda metric: float(getattr(metric, figure)))

@@ -12,11 +12,15 @@ from orchestrator.config.run_configuration import Configuration
 from orchestrator.figures.cells import CompilationFigures
 from orchestrator.figures.comparisons import Met
 from orchestrator.figures.exit_code import CauseKind
+from orchestrator.figures.quality import Quality
 from orchestrator.figures.report import Report
 from orchestrator.figures.table import LimitName
+from orchestrator.report.as_csv import to_rows
 from orchestrator.report.chapters.best import best
 from orchestrator.report.chapters.compiled import compiled
+from orchestrator.report.chapters.model_overview import overview
 from orchestrator.report.numbers import number
+from orchestrator.report.remarks import OWN_CODE
 from orchestrator.stats.two_runs import ChangeVerdict
 from protocol.cell import CompileMode, Workload
 from protocol.exit_codes import ExitCode
@@ -104,8 +108,9 @@ def test_code_that_compiles_itself_is_not_called_eager(tmp_path: Path) -> None:
     report = made(tmp_path / "run", {MODES[0]: 10, MODES[1]: 11, MODES[2]: 12}, own=True)
     section = compiled(report)
     assert section is not None
-    assert [row[1] for row in section.tables[0].rows] == ["by its own code", *MODES[1:]]
-    assert section.findings[0].lines[0].partition(": ")[2] == "by its own code. No mode is certainly faster."
+    assert [row[1] for row in section.tables[0].rows] == [OWN_CODE, *MODES[1:]]
+    assert section.findings[0].lines[0].partition(": ")[2].startswith(OWN_CODE)
+    assert [row["Compile_Mode"] for row in to_rows(report)] == [OWN_CODE, *MODES[1:]]
 
 
 def test_the_time_to_compile_can_be_limited(tmp_path: Path) -> None:
@@ -140,6 +145,21 @@ def test_wrong_outputs_end_the_run_with_1(tmp_path: Path) -> None:
     )
     side = run_figures.of_report(wrong, "wrong")
     assert [cell.key.compile_mode for cell in baselines.reduced(side, "baseline").cells] == [MODES[0]]
+
+
+def test_wrong_outputs_are_no_rate(tmp_path: Path) -> None:
+    """In overviews each mode has a row of its own, and WRONG instead of a rate. Tables of all cells say so, too."""
+    wrong = made(tmp_path / "run", {MODES[0]: 10, MODES[1]: 5, MODES[2]: 6}, relative_error=0.01)
+    rows = {str(row[1]): row[-1] for row in overview(wrong.results).rows}
+    assert {name: rate for name, rate in rows.items() if rate == "WRONG"}.keys() == {f"fp32 {one}" for one in MODES[1:]}
+    assert len(rows) == len(MODES)
+    eager = wrong.results[0].inference_metrics["batch_size_8"]
+    assert wrong.summary.best_model_throughput is not None
+    assert wrong.summary.best_model_throughput.throughput == eager.throughput_samples_per_sec
+    found = {row["Compile_Mode"]: row["Quality"] for row in to_rows(wrong)}
+    assert found.keys() == {*MODES}
+    assert {mode for mode, word in found.items() if word == "WRONG"} == {*MODES[1:]}
+    assert [entry.quality for entry in wrong.cells].count(Quality.WRONG) == 2
 
 
 def test_outputs_that_are_wrong_since_are_a_regression(tmp_path: Path) -> None:

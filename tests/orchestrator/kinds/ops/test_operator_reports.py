@@ -8,6 +8,7 @@ import pytest
 
 from orchestrator.config.report_formats import ReportFormat
 from orchestrator.figures.operators import IntervalOver, OperatorStatus, TimeName
+from orchestrator.figures.quality import Quality
 from orchestrator.kinds.ops.chapter import operators
 from orchestrator.report.as_brief import to_brief
 from orchestrator.report.files import render
@@ -52,6 +53,8 @@ def test_a_run_without_a_roofline_has_a_report_in_every_format(
     assert section is not None
     assert section.charts == ()
     assert section.table("operator-roofline") is None
+    called_wrong = {entry.cell for entry in made.report.cells if entry.quality is Quality.WRONG}
+    assert called_wrong == ({cell.id for cell in run.operators} if did is wrong_alone else set())
     for kind in ReportFormat:
         assert render(made.report, kind, **made.given), kind
     assert to_brief(made.report, made.layout)
