@@ -9,6 +9,7 @@ runs/<time>-<id>/
 """
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -63,11 +64,17 @@ class LaunchPaths:
         """Caches of the compiler that all attempts at the cell share, removed when the run is over."""
         return self.folder.parent / _COMPILER_CACHES
 
-    def fatal_shapes(self) -> frozenset[str]:
-        """Return the shapes in which earlier attempts at the cell died, without a result or an error."""
-        earlier = (LaunchPaths(folder) for folder in self.folder.parent.glob("[0-9]*") if folder != self.folder)
-        died = (one for one in earlier if not one.result.exists() and not one.error.exists())
-        return frozenset(one.shape.read_text(encoding="utf-8") for one in died if one.shape.exists())
+    def fatal_shapes(self) -> set[str]:
+        """Return the shapes not to try: that of the attempt before, and those of several earlier attempts at the cell.
+
+        Counted are attempts that died in a shape, without a result or an error.
+        """
+        folders = (folder for folder in self.folder.parent.glob("[0-9]*") if folder != self.folder)
+        earlier = [LaunchPaths(folder) for folder in sorted(folders, key=lambda folder: int(folder.name))]
+        died = [one for one in earlier if not one.result.exists() and not one.error.exists() and one.shape.exists()]
+        fatal = Counter(one.shape.read_text(encoding="utf-8") for one in died)
+        last = {one.shape.read_text(encoding="utf-8") for one in died if one is earlier[-1]}
+        return last.union(shape for shape, deaths in fatal.items() if deaths > 1)
 
     def of_rank(self, rank: int) -> "LaunchPaths":
         """Return the files of the attempt's process with this rank (protocol.messages.Gang)."""

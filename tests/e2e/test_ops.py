@@ -16,6 +16,7 @@ from tests.fakes.node import Node
 
 KERNELS = """
 import os
+import pathlib
 import signal
 import time
 
@@ -48,6 +49,12 @@ def fails_at_first(x, calls=[]):
 
 def dies_with_many_columns(x):
     if x.shape[-1] > 200:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return x.softmax(-1)
+
+def dies_once_with_many_columns(x, died=pathlib.Path(__file__).with_name("died")):
+    if x.shape[-1] > 200 and not died.exists():
+        died.touch()
         os.kill(os.getpid(), signal.SIGSEGV)
     return x.softmax(-1)
 
@@ -112,6 +119,13 @@ def test_a_shape_that_ends_its_process_does_not_cost_the_others(tmp_path: Path) 
     report = ops(tmp_path, words, 4)
     mine = {row["shape"]: row["status"] for row in report["operators"]["rows"] if row["implementation"] != "eager"}
     assert mine == {"small": "ok", "medium": "ok", "large": "failed"}
+
+
+def test_a_shape_that_ends_its_process_is_tried_again(tmp_path: Path) -> None:
+    """By one more launch, after the retry has measured the others."""
+    words = "--allow-code --op softmax --implementations eager --against kernels.py:dies_once_with_many_columns=softmax"
+    report = ops(tmp_path, words, 0)
+    assert {row["status"] for row in report["operators"]["rows"]} == {"ok"}
 
 
 def test_an_interrupted_run_is_resumed(tmp_path: Path) -> None:
