@@ -40,6 +40,7 @@ class LimitName(enum.StrEnum):
     LATENCY = "latency_ms"
     FORWARD_TIME = "forward_time_ms"
     ITERATION_TIME = "iteration_time_ms"
+    ITERATION_TIME_P95 = "iteration_time_p95_ms"
     ITERATION_TIME_P99 = "iteration_time_p99_ms"
     LOAD_TIME = "model_load_time_ms"
     FIRST_TOKEN = "time_to_first_token_ms"  # noqa: S105  # a time, no secret
@@ -113,6 +114,10 @@ def _half_width_percent(metric: Measured) -> float | None:
     return None if metric.relative_half_width is None else metric.relative_half_width * 100
 
 
+def _p95_ms(metric: Measured) -> float | None:
+    return None if metric.statistics is None else metric.statistics.iteration_time_p95_ms
+
+
 def _p99_ms(metric: Measured) -> float | None:
     return None if metric.statistics is None else metric.statistics.iteration_time_p99_ms
 
@@ -184,6 +189,7 @@ FIGURES: Final = (
         pytorch=True,
         limit=_milliseconds(LimitName.ITERATION_TIME),
     ),
+    _time("iteration_time_p95_ms", limit=_milliseconds(LimitName.ITERATION_TIME_P95), read=_p95_ms),
     _time("iteration_time_p99_ms", limit=_milliseconds(LimitName.ITERATION_TIME_P99), read=_p99_ms),
     _time(
         "inference_latency_ms",

@@ -135,6 +135,8 @@ def advice(row: OperatorRow) -> str:
         return f"measure it again on an idle machine, because the time is uncertain by ±{_NOISY:g} % or more"
     if row.eager_percent is not None and row.eager_percent < GRADES[0][0]:
         return "use the eager implementation"
+    if row.eager_backward_percent is not None and row.eager_backward_percent < GRADES[0][0]:
+        return "use the eager implementation for training, because its forward and backward pass together are faster"
     if row.graphed and real_ms > _HOST_RATIO * pure_ms:
         return "fuse the operator with its neighbours or use a CUDA graph, because the host limits its speed"
     if row.roof_percent is None or row.roof_percent >= _NEAR_ROOF:

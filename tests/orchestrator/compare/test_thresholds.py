@@ -100,6 +100,7 @@ def test_a_run_of_one_mode_has_no_figure_of_scaling(report: Report) -> None:
         (LimitName.LATENCY, Workload.INFERENCE, 15.0),
         (LimitName.FORWARD_TIME, Workload.TRAINING, 10.0),
         (LimitName.ITERATION_TIME, Workload.TRAINING, 32.5),
+        (LimitName.ITERATION_TIME_P95, Workload.INFERENCE, 10.0),
         (LimitName.ITERATION_TIME_P99, Workload.INFERENCE, 10.0),
         (LimitName.LOAD_TIME, Workload.LOAD, 80.0),
         (LimitName.FIRST_TOKEN, Workload.GENERATION, 50.0),

@@ -1,6 +1,7 @@
 """Grades of operators, and what to do about them."""
 
 import pytest
+from msgspec.structs import replace
 
 from orchestrator.figures.operators import Grade, IntervalOver, OperatorRow, OperatorStatus, OperatorTime, TimeName
 from orchestrator.kinds.ops.analysis import graded
@@ -62,6 +63,19 @@ def test_a_time_that_varies_too_much_judges_nothing(eager: float, mine: float, *
     rows = tuple(graded([row("eager", 1.0, percent=eager), row("mine", 10.0, percent=mine)]))
     assert (rows[1].grade is not None, rows[1].eager_percent is not None) == (judged, judged)
     assert ["again" in one.advice for one in rows] == [eager > 50, mine > 50]
+
+
+def test_a_slow_backward_pass_is_advised_against() -> None:
+    """The grade is that of the forward pass, which is as fast as in eager."""
+    eager, mine = row("eager", 1.0), row("mine", 1.0)
+    with_backward = [
+        replace(one, times=one.times | {TimeName.PURE_BACKWARD: time(pure_ms, 1.0)})
+        for one, pure_ms in ((eager, 2.0), (mine, 9.0))
+    ]
+    found = tuple(graded(with_backward))[1]
+    assert found.grade is Grade.EXCELLENT
+    assert found.eager_backward_percent == pytest.approx(22.2, abs=0.1)
+    assert "training" in found.advice
 
 
 def test_a_wrong_result_has_neither_speed_nor_grade() -> None:
