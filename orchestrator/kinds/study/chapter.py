@@ -13,6 +13,7 @@ from orchestrator.figures.studies import StudyReport, StudyRow
 from orchestrator.kinds.study.analysis import point, title
 from orchestrator.report.device_labels import label_of
 from orchestrator.report.layout import Answer
+from orchestrator.report.numbers import share
 from orchestrator.report.remarks import HOST_LIMITED, HOST_MARK
 from orchestrator.report.sections import Badge, Entry, Finding, Section, Table, Tone, numbers, table, texts
 
@@ -27,9 +28,9 @@ _TONES: Final = {
 }
 _CHECKS: Final[dict[bool | None, Entry]] = {None: "", True: "ok", False: Badge("wrong", Tone.BAD)}
 _WORDS: Final = (
-    "Device: calls back to back. Host: until a call returns. Total: until its work is done. Compile: the first call. "
-    "Peak: memory of a call; on a CPU device of its process. Kernels: launched by a call; on a CPU device operators "
-    "that call no other."
+    "Device: calls back to back. +/-: half of the 95 % interval of that. Host: until a call returns. Total: until its "
+    "work is done. Compile: the first call. Peak: memory of a call; on a CPU device of its process. Kernels: launched "
+    "by a call; on a CPU device operators that call no other."
 )
 
 
@@ -68,6 +69,7 @@ def _figures(report: Report, found: StudyReport) -> Table:
             label(row),
             str(row.status) if row.status is OperatorStatus.OK else Badge(row.status, _TONES[row.status]),
             _device(row),
+            "" if row.interval_percent is None else share(row.interval_percent),
             _ms(row.host_ms),
             _ms(row.total_ms),
             "" if row.compile_ms is None else f"{row.compile_ms / 1000:.2f}",
@@ -82,6 +84,7 @@ def _figures(report: Report, found: StudyReport) -> Table:
     columns = (
         *texts("Cell", "Result"),
         *numbers("Device ms"),
+        *numbers("+/-", priority=2),
         *numbers("Host ms", priority=1),
         *numbers("Total ms"),
         *numbers("Compile s", "Peak MiB", priority=3),

@@ -6,6 +6,7 @@ from orchestrator.config.report_formats import ReportFormat
 from orchestrator.kinds.study.chapter import study
 from orchestrator.report.as_brief import to_brief
 from orchestrator.report.files import render
+from orchestrator.report.numbers import share
 from orchestrator.report.remarks import HOST_LIMITED
 from orchestrator.run_reports import reporting
 from tests.fakes.runs import cpus, gpus
@@ -62,3 +63,21 @@ def test_cells_that_cannot_run_are_one_line_for_each_reason(tmp_path: Path) -> N
     (lines,) = [one.lines for one in section.findings if one.badge is not None]
     (line,) = lines
     assert (line.count("jax"), line.count("compiled"), line.count("r=64"), line.count("r=256")) == (1, 1, 1, 0)
+
+
+def test_device_times_have_intervals(tmp_path: Path) -> None:
+    """Over the launches, from three on."""
+    run = StudyRun(tmp_path / "run", launches=3)
+    for number, device_ms in enumerate((0.4, 0.5, 0.6)):
+        for cell in run.stored.plan.cells:
+            run.did(cell, device_ms, number=number)
+    run.finish()
+    report = reporting.make_all(run.paths).report
+    assert report.study is not None
+    section = study(report)
+    assert section is not None
+    table = section.table("study")
+    assert table is not None
+    place = [column.title for column in table.columns].index("+/-")
+    known = [share(row.interval_percent) for row in report.study.rows if row.interval_percent]
+    assert [row[place] for row in table.rows] == known
