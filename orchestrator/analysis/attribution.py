@@ -1,4 +1,4 @@
-"""Attribute failed launches to the model, the device, or an earlier hardware failure. Pure."""
+"""Attribute failed launches (processes that measure a model) to the model, the device or earlier faults. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ _MEASURED: Final = frozenset({Status.OK, Status.DEGRADED})
 
 
 class Fault(NamedTuple):
-    """Cause of a failed launch. blame: the model, the device or UNKNOWN; None for another cause. text: the reason."""
+    """Cause of a failed launch, as `text`. blame: the model, the device or UNKNOWN; None if neither is at fault."""
 
     blame: Blame | None
     text: str
 
 
 def attribute_failures(archive: Archive, evidence: Evidence) -> Mapping[int, Fault]:
-    """Return launch number → cause of its failure, without the launches whose failure needs no explanation."""
+    """Return launch number → cause of its failure. Launches about whose cause nothing can be said have no entry."""
     run = _Run(archive, evidence.outcomes)
     failed = ((attempt, attempt.failure) for attempt in archive.attempts if attempt.failure is not None)
     faults = {attempt.start.launch: _attribute(run, attempt, failure) for attempt, failure in failed}
@@ -86,7 +86,7 @@ def _model_or_device(run: _Run, attempt: Attempt, failure: Failure) -> Fault:
 
 
 def _by_another_model(run: _Run, attempt: Attempt, failure: Failure) -> Fault | None:
-    """Blame the GPU or the model for a failure, by launches of other models on that GPU; None if they show nothing."""
+    """Blame the GPU or the model, by launches of other models on the same GPU; None if these show nothing."""
     device = run.archive.devices[attempt.start.device]
     if device.kind is not DeviceKind.CUDA or not _points_at_device(run, attempt, failure):
         return None
@@ -105,9 +105,9 @@ def _by_another_model(run: _Run, attempt: Attempt, failure: Failure) -> Fault | 
 
 
 def _first_other_model(run: _Run, attempts: Iterable[Attempt], attempt: Attempt) -> Sequence[tuple[str, bool]]:
-    """Return ((model, measured),) of the first of `attempts` at another model that tests the device of `attempt`.
+    """Return ((model, has a result),) of the first attempt at another model that shows whether the device works.
 
-    Empty if there is none, or if an attempt at the model of `attempt` has a result before it.
+    Empty if there is none, or if the model of `attempt` was measured before it.
     """
     own = run.archive.cells[attempt.start.cell].model
     for other in attempts:
@@ -121,7 +121,7 @@ def _first_other_model(run: _Run, attempts: Iterable[Attempt], attempt: Attempt)
 
 
 def _points_at_device(run: _Run, attempt: Attempt, failure: Failure) -> bool:
-    """Whether the failure may be due to its device. False for a launch on several devices: any may be faulty."""
+    """Whether the failure may be due to the device of the launch. False if the launch has several devices."""
     alone = len(run.archive.cells[attempt.start.cell].devices) == 1
     points = failure.category in POINTS_AT_DEVICE and not failure.stopped
     return alone and points and failure.phase not in BEFORE_DEVICE

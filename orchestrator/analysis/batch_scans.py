@@ -1,4 +1,4 @@
-"""Results of batch size scans (`-b auto`): figures of each tried size, the largest that fits, the best. Pure."""
+"""Results of batch size scans (`-b auto`): figures of each size tried, the largest that fits, the fastest. Pure."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -27,7 +27,7 @@ def batch_scans(archive: Archive, evidence: Evidence) -> Iterator[BatchScan]:
 
 
 def is_an_answer(archive: Archive, evidence: Evidence, attempt: Attempt) -> bool:
-    """Whether the attempt belongs to a batch size scan that uses its failure as an answer: this size is too large."""
+    """Whether the attempt failed in a batch size scan, which takes the failure as a result: this size is too large."""
     if attempt.failure is None or archive.replay.state.cells[attempt.start.cell].batch_size != AUTO:
         return False
     tried = archive.replay.without(evidence.damaged).state.slots[attempt.slot].tried

@@ -1,4 +1,4 @@
-"""Compute the figures of one cell, with the names and units of the report. Unknown figures are None."""
+"""Compute the figures of one cell (a model in one configuration on one device), in the report's units."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ _SUMMARY: Final = ("mean_ms", "std_ms", "min_ms", "max_ms", "p50_ms", "p95_ms", 
 
 @dataclass(frozen=True)
 class ValidLaunches:
-    """A planned cell, and the launches that its figures are made of. figures: None if there is no such launch."""
+    """A planned cell with the launches (measuring processes) that count for its figures. figures: None without any."""
 
     cell: Cell
     device: Device
@@ -41,11 +41,11 @@ class ValidLaunches:
     launches: Sequence[LaunchEvidence]
 
     def mean_ms(self, series: SeriesName) -> float | None:
-        """Return the median over launches of the mean time of a series, in milliseconds; None without times."""
+        """Return the mean time of a series, such as forward passes, in ms: median over launches; None without times."""
         return None if self.figures is None else self.figures.means_ms.get(series)
 
     def value(self, source: Source) -> float | None:
-        """Return the value of a source; None if the launches do not have it."""
+        """Return the value of a figure, given its source in the results; None if no launch has it."""
         match source:
             case OfResults(read, pool):
                 values = self.each(lambda launch: read(launch.result))
@@ -83,21 +83,18 @@ def peak(memory: Memory) -> int | None:
 
 @cache
 def _sources(kind: type[Measured], base: type[CellReport]) -> Mapping[str, Source]:
-    """Return the sources of the figures that `kind` adds to `base`."""
+    """Return field → source of its value, for the fields that `kind` has and `base` lacks."""
     added = {*kind.__struct_fields__} - {*base.__struct_fields__}
     return {figure.field: figure.source for figure in FIGURES if figure.source and figure.field in added}
 
 
 def _fields(kind: type[Measured], base: CellReport, valid: ValidLaunches) -> dict[str, Any]:
-    """Return the fields of `base`, and the figures that `kind` adds whose rows in figures/table.py name a source."""
+    """Return name → value of the fields of `base`, and of the fields that `kind` adds, if they have a source."""
     return asdict(base) | {field: valid.value(source) for field, source in _sources(kind, type(base)).items()}
 
 
 def measured(fate: CellReport, valid: ValidLaunches, value: Callable[[LaunchEvidence], float | None]) -> Measured:
-    """Return those figures of a cell that every workload has. fate: its state. value: reads a launch's main figure.
-
-    Memory is that of PyTorch's allocator, on a CPU device the resident memory of the process.
-    """
+    """Return the figures that all workloads share. fate: status of the cell. value: reads a launch's main figure."""
     figures, launches = valid.figures, valid.launches
     on_cpu = valid.device.kind is DeviceKind.CPU
     states = [launch.result.warm_up.steady_state for launch in launches]

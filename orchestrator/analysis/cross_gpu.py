@@ -1,4 +1,4 @@
-"""Compare the same cell on identical devices (docs/method-reference.md, "Identical GPUs")."""
+"""Compare the results of identical devices for one cell: a model in one configuration (docs/method-reference.md)."""
 
 from collections.abc import Iterator, Sequence
 from statistics import median, mode
@@ -45,7 +45,7 @@ class Point(NamedTuple):
 
 
 class SideBySide(NamedTuple):
-    """Results (points) of one cell on identical devices. figure: the compared one.
+    """Results of one cell on identical devices (points). figure: the one by which they are compared.
 
     reasons: for each point, why it is excluded from the comparison, or None.
     """

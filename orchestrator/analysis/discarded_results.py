@@ -1,4 +1,4 @@
-"""Read what burn-in launches without a valid result verified: wrong bits (mismatches) in them still are faults."""
+"""Read the wrong bits (mismatches) that burn-in launches without a valid result found: they are faults nevertheless."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -19,7 +19,7 @@ _SEEN: Final = msgspec.json.Decoder(Seen)
 
 
 def read_verification(archive: Archive, attempt: Attempt, devices: tuple[str, ...]) -> dict[str, Verification]:
-    """Return device UUID → what a launch without a valid result verified there; empty if nothing is known."""
+    """Return device UUID → verification of its outputs in an attempt without a valid result; empty if none is known."""
     if attempt.withdrawn is not None:
         with suppress(ResultFileError):  # damaged: use the files of mismatches
             result = archive.withdrawn_result(attempt)
@@ -30,7 +30,7 @@ def read_verification(archive: Archive, attempt: Attempt, devices: tuple[str, ..
 
 
 def _read_mismatches(paths: LaunchPaths, attempt: Attempt, devices: tuple[str, ...]) -> Verification:
-    """Read the file in which a process lists its mismatches. It exists only after one: an empty file counts as one."""
+    """Read the file of a process's mismatches. The first one creates it: without a valid line it counts as one."""
     lines: list[bytes] = []
     try:
         lines = safe_read.read(paths.mismatches, cap_bytes=CAP_BYTES).split(b"\n")
@@ -49,7 +49,7 @@ def _read_mismatches(paths: LaunchPaths, attempt: Attempt, devices: tuple[str, .
 
 
 def _read_lines(lines: list[bytes], attempt: Attempt, devices: tuple[str, ...]) -> Iterator[Seen]:
-    """Yield the mismatches of a file's valid lines. The others were cut off: the worker died, or the disk was full."""
+    """Yield the mismatches of the valid lines. Other lines were cut off when the worker died or the disk was full."""
     for line in lines:
         with suppress(msgspec.MsgspecError, UnicodeDecodeError):
             seen = _SEEN.decode(line)

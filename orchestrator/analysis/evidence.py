@@ -44,10 +44,7 @@ _NO_SERIES: Final[dict[str, bytes]] = {}
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class LaunchEvidence:
-    """Figures and telemetry of a launch with a result. stalls: times in which its worker was suspended (burn-in only).
-
-    rates: work per second in windows of ten seconds (burn-in only). beside: another process that was seen on its GPU.
-    """
+    """Figures and telemetry of a launch (a process that measures a cell) with a result."""
 
     result: Result  # without blocks, series and course of the warm-up, to save memory
     figures: LaunchFigures
@@ -61,10 +58,7 @@ class LaunchEvidence:
 
 @dataclass(frozen=True)
 class DeviceEvidence:
-    """Telemetry of a device. utilization_percent, power_w: means from the first launch to the last.
-
-    climates, traces: boot of the host → readings for the heat soak of a burn-in, and for charts.
-    """
+    """Telemetry of a device. utilization_percent, power_w: means from the first launch to the last."""
 
     utilization_percent: float | None = None
     power_w: float | None = None
@@ -74,11 +68,10 @@ class DeviceEvidence:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything that `report_builder.merge` needs in addition to the archive.
+    """Everything that `report_builder.merge` needs in addition to the archive (the stored run).
 
-    outcomes, cells: by cell id. launches: by launch number. devices, clocks: by UUID. courses: health signals in time.
-    suspect: ids of cells that ran out of memory only on their GPU. uncounted: launch → device → what a burn-in launch
-    without a valid result verified.
+    outcomes, cells: by cell id. launches: by launch number. devices, clocks: by UUID. courses: health over time.
+    suspect: ids of cells that ran out of memory only on their GPU.
     """
 
     outcomes: Mapping[str, CellOutcome]
@@ -159,7 +152,7 @@ def _results(archive: Archive, attempts: Sequence[Attempt], damaged: dict[int, s
 
 
 def _samples(archive: Archive, device: Device) -> dict[str, tuple[Sample, ...]]:
-    """Return boot of the host → telemetry samples of a device: monotonic times of different boots overlap."""
+    """Return boot id of the host → telemetry samples of a device. Monotonic times of different boots overlap."""
     path = archive.paths.samples(device.uuid)
     boots = dict.fromkeys(segment.boot_id for segment in archive.segments)
     if device.kind is not DeviceKind.CUDA:
@@ -168,7 +161,7 @@ def _samples(archive: Archive, device: Device) -> dict[str, tuple[Sample, ...]]:
 
 
 def _worked(archive: Archive) -> dict[str, Span]:
-    """Return, by boot of the host, the first start and the last end of its attempts in monotonic ns; 0 if unknown."""
+    """Return boot id of the host → first start and last end of its attempts, in monotonic ns; 0 if unknown."""
     attempts: dict[str, list[Attempt]] = {segment.boot_id: [] for segment in archive.segments}
     for attempt in archive.attempts:
         attempts[attempt.segment.boot_id].append(attempt)
@@ -245,7 +238,7 @@ def _rates(result: Result, suspended: Sequence[Span]) -> tuple[Window, ...]:
 
 
 def kind_of_work(cell: Cell, batch_size: int) -> str:
-    """Return a key that burn-in launches with comparable rates share. Training steps also differ by batch size."""
+    """Return a text that is equal for burn-in launches whose rates can be compared."""
     size = f" b{batch_size}" if cell.workload is Workload.REPLAY else ""
     return f"{cell.workload} {cell.model} {cell.precision}{size}"
 
@@ -258,7 +251,7 @@ def mean(values: Iterable[float | None]) -> float | None:
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """Switch Python's garbage collector off in a `with` block: results have no cycles, and 100,000 slow it down."""
+    """Switch garbage collection off in a `with` block. Results have no cycles, and 100,000 of them slow it down."""
     was_on = gc.isenabled()
     gc.disable()
     try:

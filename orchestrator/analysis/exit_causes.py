@@ -1,4 +1,4 @@
-"""Find all that counts against a run. The exit code follows from it (figures/exit_code.py). Pure."""
+"""Collect the faults, failures and gaps of a run that decide its exit code (figures/exit_code.py). Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -29,7 +29,7 @@ def verdict(
 ) -> RunVerdict:
     """Return the exit code and its reasons. Slow GPUs and cells that do not fit in memory do not change the code.
 
-    judged: verdicts on health. additions: findings of the kind of run. slow: verdict on each GPU among its siblings.
+    judged: verdicts on health. additions: findings of this kind of run. slow: verdict on each GPU compared with others.
     short: describes cells with fewer launches than planned, such as "measured by fewer launches than planned".
     """
     causes = tuple(_causes(archive, evidence, judged, additions, counts=counts, short=short))

@@ -1,4 +1,4 @@
-"""Compare each cell with only its device at work (solo) and with all at work (loaded), by geometric means. Pure."""
+"""Compare cells (models in one configuration) with only their device at work (solo) and all (loaded). Pure."""
 
 from collections.abc import Iterator, Sequence
 from statistics import geometric_mean

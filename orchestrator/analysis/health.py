@@ -150,7 +150,7 @@ def _kind(device: Device) -> tuple[str, int | None]:
 
 
 def _worked(archive: Archive) -> dict[str, dict[Segment, Span]]:
-    """Return UUID → session → when the device's first launch began and its last one ended, in monotonic ns."""
+    """Return UUID → session (process of the run) → start of the first and end of the last launch, in monotonic ns."""
     by_device: dict[str, dict[Segment, Span]] = {}
     for attempt in archive.attempts:
         for uuid in archive.cells[attempt.start.cell].devices:
@@ -162,7 +162,7 @@ def _worked(archive: Archive) -> dict[str, dict[Segment, Span]]:
 
 
 def _work(archive: Archive, worked: Mapping[str, Mapping[Segment, Span]], uuid: str = "") -> Iterator[Work]:
-    """Yield when the GPU `uuid` was at work in each session; if it never was or is "", when any GPU was at work."""
+    """Yield the time of work on the GPU `uuid` in each session; the time on any GPU if `uuid` is "" or never worked."""
     gpus = [other.uuid for other in archive.stored.devices if other.kind is DeviceKind.CUDA]
     of = [worked[gpu] for gpu in ([uuid] if uuid in worked else gpus) if gpu in worked]
     for segment in dict.fromkeys(archive.segments):

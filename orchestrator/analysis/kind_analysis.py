@@ -16,10 +16,9 @@ from orchestrator.state.archive import Archive
 
 @dataclass(frozen=True)
 class KindAnalysis:
-    """Findings of a kind of run, in addition to those of cells and health.
+    """Findings that only this kind of run has. incomplete, unknown, faults: reasons for the exit code, as sentences.
 
-    incomplete, unknown, faults: reasons for the exit code. The report lists `incomplete` before the reasons of cells,
-    and `unknown` after them. warnings: remarks without influence on the exit code.
+    warnings: remarks without influence on the exit code.
     """
 
     burn_in: BurnInReport | None = None
@@ -33,10 +32,10 @@ class KindAnalysis:
 
 @dataclass(frozen=True)
 class ReportTerms:
-    """How a kind of run is reported. as_reported: returns the configuration that the report shows.
+    """How a kind of run is reported. health_level: level in configs/health.yaml, which decides what PASS requires.
 
-    health_level: name of a level in configs/health.yaml, which decides what PASS requires. short_of_launches: describes
-    cells with fewer launches than planned. analyse: returns additional findings. judge: causes of the exit code.
+    as_reported: returns the configuration that the report shows. analyse: returns the findings of this kind of run.
+    judge: returns causes of the exit code.
     """
 
     health_level: str = "benchmark"

@@ -1,6 +1,6 @@
-"""Values that a run's launches measured, read launch by launch to save memory.
+"""Read all values that the launches of a run (processes that measure) recorded, launch by launch to save memory.
 
-Launches that do not count for their cell's figures are read too, and marked. About 300 bytes per launch stay in memory.
+Launches that do not count for the figures are read too, and marked. About 300 bytes per launch stay in memory.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -27,9 +27,9 @@ _Usual = Mapping[str, tuple[float, float]]  # Series → the range without outli
 
 
 class _Kept(msgspec.Struct, frozen=True, gc=False):
-    """A launch with a result, and what is needed to read its file again. promised: SHA-256 of the file.
+    """What is kept in memory of a launch with a result, to read its file again. promised: SHA-256 of the file.
 
-    excluded: why it does not count for its cell's figures, or "". value: its main figure, over `iterations`.
+    excluded: why the launch does not count for its cell's figures, or "". value: its main figure, over `iterations`.
     """
 
     launch: int
@@ -49,7 +49,7 @@ class _OfCell(NamedTuple):
 
 
 def of_run(archive: Archive, evidence: Evidence) -> Samples:
-    """Return a function that reads the launches of a cell by its id. It keeps neither archive nor evidence alive."""
+    """Return a function that takes a cell id and yields the values of its launches. It keeps no argument in memory."""
     cells = {name: _of_cell(tries, archive.cells[name], evidence) for name, tries in archive.tries.items()}
     paths, devices = archive.paths, frozenset(archive.devices)
 

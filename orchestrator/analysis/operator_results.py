@@ -1,4 +1,4 @@
-"""Combine what the launches of an operator's cell measured for one shape, that is one set of sizes. Pure."""
+"""Combine the results of an operator's launches (processes that measure) for one shape (set of sizes). Pure."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -21,13 +21,13 @@ _WITHOUT_SHAPES: Final = {
 
 
 def shape_results(cell: Cell, shape: OperatorShape, evidence: Evidence) -> list[ShapeResult]:
-    """Return the results for one shape from the launches of a cell, without launches that do not count."""
+    """Return the results for one shape, from the launches that count for the figures of the cell."""
     launches = [evidence.launches[number].result.shapes for number in evidence.outcomes[cell.id].valid_launches]
     return [one for shapes in launches for one in shapes if one.shape == shape.name]
 
 
 def fate(found: Sequence[ShapeResult], cell: Cell, evidence: Evidence) -> tuple[OperatorStatus, str]:
-    """Return status and reason of a shape with the results `found`: one wrong makes it WRONG, else one good OK."""
+    """Return status and reason of a shape: WRONG if any of its results `found` is wrong, else OK if any is good."""
     if wrong := [one.wrong for one in found if one.wrong]:
         return OperatorStatus.WRONG, wrong[0]
     if any(not one.error and not one.unsupported for one in found):
@@ -41,7 +41,7 @@ def fate(found: Sequence[ShapeResult], cell: Cell, evidence: Evidence) -> tuple[
 
 
 def call_time(name: str, found: Sequence[ShapeResult]) -> OperatorTime | None:
-    """Return the time of a shape's call, over launches; None without times above zero. name: series, such as "pure"."""
+    """Return the time of a call, over all launches; None without times above zero. name: a series, such as "pure"."""
     unpacked = (floats.unpack(one.series[name]) for one in found if name in one.series)
     launches = [times for times in unpacked if times and median(times) > 0]
     if not launches:

@@ -1,4 +1,6 @@
-"""The outcome of each planned cell, from the replay of the run's journal. A slot is a planned or added launch.
+"""The outcome of each planned cell (a model in one configuration on one device), from the run's journal.
+
+A slot is a planned or added launch (measuring process) of a cell.
 
     a result at the requested size                           ok
     a result at a smaller size                               degraded
@@ -32,7 +34,7 @@ NOT_YET: Final = "not measured yet: the run is still running"
 
 
 class CellOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a cell. refers_to: id of the cell at a smaller batch size that replaces it. reason: "" if ok."""
+    """How the measurement of a cell ended: its status, and the launches that count for its figures."""
 
     status: Status
     batch_size: int | None = None
@@ -66,7 +68,7 @@ def slots_by_cell(state: RunState) -> Mapping[str, Sequence[Slot]]:
 
 
 def launches_counted(state: RunState, slots: Sequence[Slot], planned: Collection[Slot]) -> tuple[int, ...]:
-    """Return the launches that a cell's figures are made of: one per round, all with the same batch size.
+    """Return the launches that count for the figures of a cell: one per round, all with the same batch size.
 
     slots: all slots of the cell. planned: slots of the plan, without added launches.
     """
@@ -167,7 +169,7 @@ class _View:
         )
 
     def _without_result(self, cell: Cell, slots: Sequence[SlotState]) -> CellOutcome:
-        """Return the outcome of a cell without a result, lack of memory aside, by its last launch among `slots`."""
+        """Return the outcome of a cell without a result, by the last launch among its `slots`."""
         skipped = self._skipped(cell)
         if skipped is None and (dropped := self._dropped(cell)) is not None:
             return dropped
@@ -232,7 +234,7 @@ def _final(slot: SlotState, failure: Failure) -> str:
 
 
 def _is_unfit(slot: SlotState) -> bool:
-    """Whether a launch ran out of memory even at batch size 1, although it may be tried again."""
+    """Whether the slot's launch ran out of memory even at batch size 1."""
     if slot.status is SlotStatus.DOES_NOT_FIT:
         return True
     ran_out = slot.status is SlotStatus.WAITING and slot.failures[-1:] == (Category.OUT_OF_MEMORY,)
@@ -240,10 +242,10 @@ def _is_unfit(slot: SlotState) -> bool:
 
 
 def _memory(replay: Replay) -> tuple[dict[Cell, int], dict[Cell, int], set[str]]:
-    """Return what ran out of memory. A family is all cells that differ only in batch size, shown with batch size 0.
+    """Return what ran out of memory. A family is all cells that differ only in batch size; in its key that is 0.
 
-    First: family → smallest batch size that ran out of memory. Second: family → smallest batch size that did so before
-    the first forward pass. Third: ids of the cells that did so before that pass.
+    First: family → smallest batch size that ran out. Second: family → smallest batch size that ran out before the first
+    forward pass. Third: ids of the cells that ran out before the first forward pass.
     """
     smallest: dict[Cell, int] = {}
     early: dict[Cell, int] = {}

@@ -39,8 +39,7 @@ class Reached:
 class Seen:
     """Facts of a cell's result that decide whether its time is plausible. flops: operations of an iteration.
 
-    generates: whether it writes text. covered: share of a launch's measured time that its iterations add up to; the
-    least of the launches.
+    generates: whether it writes text. covered: smallest share of a launch's measured time that iterations take.
     """
 
     iteration_ms: float  # mean

@@ -1,4 +1,4 @@
-"""Merge the archive and the evidence of a run into one report about all its GPUs. Pure."""
+"""Merge a stored run (archive) and the figures of its results (evidence) into one report about all its GPUs. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -81,7 +81,7 @@ def merge(archive: Archive, evidence: Evidence, terms: ReportTerms) -> Report:
 
 
 def in_doubt(archive: Archive, evidence: Evidence) -> tuple[Doubt, ...]:
-    """Return the cells whose results so far leave a GPU SUSPECT, that is perhaps slower than its siblings."""
+    """Return the cells whose results so far leave a GPU SUSPECT: perhaps slower than identical GPUs."""
     measured_probes = probes(archive, evidence)
     sides = side_by_side(archive.stored.devices, results(archive, evidence, measured_probes), measured_probes)
     return tuple(doubts(archive.stored.devices, sides))

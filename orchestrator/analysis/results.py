@@ -1,4 +1,7 @@
-"""The lists of results in the report: one entry per model and configuration, the probes, and all planned cells."""
+"""The lists of results in a report: an entry for each model and configuration, the probes, and all planned cells.
+
+A cell is one workload at one batch size, in one configuration on one device.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,7 +48,10 @@ class _Entry(NamedTuple):
 
 
 def results(archive: Archive, evidence: Evidence, probe_results: Sequence[ProbeMetrics]) -> tuple[ModelResult, ...]:
-    """Return the entries of all models with every planned cell, in the order of the plan. probe_results: all probes."""
+    """Return an entry for each model and configuration, with all planned cells, in the order of the plan.
+
+    probe_results: figures of all probes.
+    """
     entries: dict[_Entry, list[Cell]] = {}
     for cell in archive.stored.plan.cells:
         if cell.workload in PHASES:

@@ -18,7 +18,7 @@ def root(failures: Sequence[FailureReport]) -> FailureReport | None:
 
 
 def explains(cause: FailureReport, failures: Sequence[FailureReport]) -> bool:
-    """Whether `cause` explains all failures: its category can cause others, or all failed alike in the same phase."""
+    """Whether `cause` explains all failures: it can cause other failures, or all have the same category and phase."""
     return has_trait(cause.category, Trait.ROOT_CAUSE) or len({kind(one) for one in _causes(failures)}) == 1
 
 
@@ -37,11 +37,11 @@ def _gravity(failure: FailureReport) -> int:
 
 
 def out_of_time(failure: FailureReport) -> bool:
-    """Whether the run's time limit ended the launch, which does not count as a failure."""
+    """Whether the launch was ended by the time limit of the run, and so did not fail."""
     return failure.category == Category.STOPPED and failure.message == OUT_OF_TIME
 
 
 def kind(failure: FailureReport) -> str:
-    """Describe how a launch failed, and in which phase."""
+    """Describe how a launch failed, and in which phase, such as warm-up."""
     phase = f" (phase {failure.phase})" if failure.phase else ""
     return f"{how_it_ended(failure.category or failure.outcome, failure.message)}{phase}"

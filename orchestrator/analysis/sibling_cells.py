@@ -1,6 +1,7 @@
-"""Judge identical GPUs by their cells: a verdict for each GPU in each mode. Pure.
+"""Judge identical GPUs (siblings) by the cells (models in one configuration) that they measured. Pure.
 
-A throttled GPU is compared with GPUs that were not throttled, and is no reference for them.
+Each GPU gets a verdict for each mode: solo (others idle) and loaded (all at work). A throttled GPU is compared with
+those that were not throttled, and is no reference for them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ CAPPED: Final = CLOCK_EVENT_REASONS[POWER_CAP]
 
 @dataclass(frozen=True)
 class JudgedCell:
-    """A cell on identical GPUs. bound: what limits its rate, such as clock or bandwidth.
+    """A cell measured on identical GPUs. bound: what limits its rate, such as clock or bandwidth.
 
     points: UUID → result of each GPU that was not throttled. held: UUID → result of each throttled GPU.
     """
@@ -40,7 +41,7 @@ class JudgedCell:
 
     @property
     def waited(self) -> frozenset[str]:
-        """UUIDs of the GPUs that waited for the host, if most did; else none. The cell does not judge these GPUs."""
+        """UUIDs of the GPUs that waited for the host, and are not judged by this cell; empty unless most GPUs did."""
         waited = frozenset(uuid for uuid, point in self.points.items() if point.metric.launch_bound)
         return waited if len(waited) * 2 > len(self.points) else frozenset()
 
@@ -50,7 +51,7 @@ class JudgedCell:
 
 
 def by_mode(cells: Sequence[JudgedCell]) -> dict[str, dict[str, Sibling]]:
-    """Return the verdict on each GPU over the cells of each mode, by mode and UUID."""
+    """Return mode → UUID → verdict on the GPU over all cells of this mode."""
     modes = list(dict.fromkeys(cell.key.mode for cell in cells))
     return {mode: _judged([cell for cell in cells if cell.key.mode == mode], len(modes)) for mode in modes}
 
@@ -78,7 +79,7 @@ def _rates(cells: Sequence[JudgedCell], held: str = "") -> list[SiblingCell]:
 
 
 def judged_cells(sides: Sequence[SideBySide]) -> list[JudgedCell]:
-    """Return the cells by which GPUs are judged. Names leave out the mode, which the report shows beside the name."""
+    """Return the cells by which GPUs are judged. Their names do not say the mode."""
     of_no_mode = [msgspec.structs.replace(side.group.cell, mode="") for side in sides]
     names = keys.names(of_no_mode)
     return [_cell(names[key], side) for key, side in zip(of_no_mode, sides, strict=True)]
@@ -113,6 +114,6 @@ def _bound(key: CellKey, metrics: Sequence[Measured]) -> Bound:
 
 
 def work(key: CellKey) -> Work:
-    """Return what limits the rate of a cell: computing, or for a probe what that probe measures."""
+    """Return what limits the rate of a cell: computing, or what its probe measures."""
     probe = PROBES.get(key.model_name) if key.phase is Workload.PROBE else None
     return Work.COMPUTE if probe is None else probe.work  # a report of another version may have other probes

@@ -1,4 +1,4 @@
-"""The standing of each GPU beside its identical siblings: verdict (stats/stragglers.py), cause, what helps. Pure.
+"""Compare each GPU with the identical GPUs of the run (siblings): verdict (stats/stragglers.py), cause, remedy. Pure.
 
 A STRAGGLER is slower, a SUSPECT perhaps; more launches decide. SPLIT: the GPUs form a fast and a slow group.
 """
@@ -56,9 +56,9 @@ _NEXT: Final = "run a burn-in (--burn-in 1h), which verifies the results of the 
 def standings(
     devices: Sequence[Device], sides: Sequence[SideBySide], added: Mapping[str, int] = MappingProxyType({})
 ) -> tuple[Standing, ...]:
-    """Return a verdict for each device among its siblings, in the order of `devices`.
+    """Return a verdict for each device compared with its siblings, in the order of `devices`.
 
-    sides: results of each cell on identical devices. added: UUID → launches beyond the plan.
+    sides: results of each cell on identical devices. added: UUID → number of launches beyond the plan.
     """
     by_uuid = {
         standing.gpu_uuid: standing for group, mine in _alike(devices, sides) for standing in _of_group(group, mine)
@@ -68,7 +68,7 @@ def standings(
 
 
 def doubts(devices: Sequence[Device], sides: Sequence[SideBySide]) -> Iterator[Doubt]:
-    """Yield the cells that leave a GPU SUSPECT. A GPU with a graver verdict in any mode is not SUSPECT."""
+    """Yield the cells that leave a GPU SUSPECT. A GPU with a graver verdict, solo or loaded, is not SUSPECT."""
     for group, mine in _alike(devices, sides):
         cells = sibling_cells.judged_cells(mine)
         ids = [tuple(point.metric.cell for point in side.points) for side in mine]

@@ -1,4 +1,4 @@
-"""The run as a whole: its summary, the cost of one process per launch, and its failures."""
+"""The run as a whole: its summary, its failures, and the cost of one process per launch (measurement of a cell)."""
 
 import math
 from collections import Counter
@@ -42,7 +42,7 @@ def summary(archive: Archive, evidence: Evidence, results: Sequence[ModelResult]
 
 
 def overhead(archive: Archive, evidence: Evidence) -> Overhead:
-    """Return the time that one process per launch cost, and from how many launches on the zygote saves time.
+    """Return the time that one process per launch cost, and the number of launches from which on the zygote saves time.
 
     The zygote is a process that imports torch once; each launch is a fork of it.
     """
@@ -72,7 +72,7 @@ def overhead(archive: Archive, evidence: Evidence) -> Overhead:
 def failures(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault]) -> Iterator[FailureReport]:
     """Yield every launch without a result, earliest first, because an early failure may cause later ones.
 
-    faults: launch → cause of its failure. A size that a batch size scan found too large is no failure.
+    faults: launch → cause of its failure. A batch size that a scan found too large is no failure.
     """
     for attempt in sorted(archive.attempts, key=lambda attempt: attempt.started):
         if outcome_word(attempt, evidence.damaged) == "result" or batch_scans.is_an_answer(archive, evidence, attempt):

@@ -38,7 +38,7 @@ def ledger(launches: Sequence[tuple[Ledger, Attempt]]) -> LaunchLedger | None:
 
 
 def record_ms(spent: Ledger, attempt: Attempt) -> float | None:
-    """Return the ms from START to END that the worker's ledger `spent` lacks; None if a later session wrote END."""
+    """Return the ms from START to END that are not in the ledger `spent`; None if another process wrote END."""
     return None if attempt.lasted_ms is None else attempt.lasted_ms - sum(msgspec.structs.astuple(spent))
 
 
