@@ -39,7 +39,7 @@ def to_brief(
 ) -> str:
     """Return the brief report, without a newline at its end. details: paths of the full reports, shown last.
 
-    First is what answers a question, and what casts doubt on the answer comes after it: ADR 33.
+    Answers come first, and what casts doubt on them after (ADR 33).
     """
     width = min(max(columns, LEAST_WIDTH), MOST_WIDTH)
     parts, lines = sections(report, layout), list[str]()
@@ -78,7 +78,7 @@ def _labelled(title: str, lines: Iterable[str], *, colour: bool) -> Iterator[str
 
 
 def _finding(finding: Finding, room: int, most: int | None, *, colour: bool) -> Iterator[str]:
-    """Yield the lines of a finding: badge and title, then its text. most: lines in all; None: the text is not cut."""
+    """Yield the lines of a finding: badge and title, then its text. most: largest number of lines; None: no limit."""
     badge = plain(finding.badge.text) if finding.badge else ""
     code = _COLOURS.get(finding.badge.tone) if finding.badge else None
     if most == 1:
@@ -95,9 +95,9 @@ def _finding(finding: Finding, room: int, most: int | None, *, colour: bool) -> 
 
 
 def _table(table: Table, width: int) -> Iterator[str]:
-    """Yield the lines of a table. Blocks (Column.block) that do not fit beside others follow below them.
+    """Yield the lines of a table. Blocks of columns that do not fit side by side follow below each other.
 
-    Columns of no block are dropped if they do not fit.
+    Columns without a block that do not fit are dropped.
     """
     titles = [column.short or column.title for column in table.columns]
     rows = [titles, *([plain(str(entry)) for entry in row] for row in table.rows)]
@@ -110,9 +110,9 @@ def _table(table: Table, width: int) -> Iterator[str]:
 
 
 def _blocks(columns: Sequence[Column], widths: Sequence[int], room: int) -> Iterator[list[int]]:
-    """Yield the indices of the columns to show side by side, once for each part of the table.
+    """Yield the indices of the columns of each part of the table. The parts are shown below each other.
 
-    Columns of no block stand in every part. widths: of each column with its blank. room: width of the table.
+    Columns without a block are in every part. widths: of the columns, with a blank each. room: width of the table.
     """
     common = [place for place, column in enumerate(columns) if not column.block]
     kept = [common[place] for place in fitting([columns[place] for place in common], widths, room)]

@@ -1,6 +1,7 @@
-"""The report as CSV: a row for each planned cell (device, model, configuration). A scan (`-b auto`) has a row a size.
+"""The report as CSV: a row for each planned cell (model and configuration on one device).
 
-The first eight columns are those of the requirements document. Batch_Size is N/A where nothing ran.
+A batch size scan (`-b auto`) has a row for each size. The first eight columns are those of the requirements
+document. Batch_Size is N/A where nothing ran.
 """
 
 import csv
@@ -103,7 +104,7 @@ def _measured(metric: Measured) -> Row:
 
 
 def _curve(scan: BatchScan, of_cell: Row) -> Iterator[Row]:
-    """Yield a row for each batch size of a scan. of_cell: full row of the best size, empty if no size has a result."""
+    """Yield a row for each batch size of a scan. of_cell: the row of the best size, empty if no size has a result."""
     for point in scan.points:
         row = {**_facts(scan), **_point(point)}
         yield {**row, **of_cell, "Scan": "best"} if point.batch_size == scan.best_batch_size else row
@@ -128,7 +129,7 @@ def _point(point: BatchPoint) -> Row:
 
 
 def harmless(value: Value) -> Value:
-    """Return `value` for a CSV file: text that a spreadsheet would take for a formula quoted, floats to six digits."""
+    """Return `value` for a CSV file: floats to six digits, text quoted if it looks like a formula to a spreadsheet."""
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if not isinstance(value, str):

@@ -1,7 +1,7 @@
-"""The report as JSON records for PyTorch's benchmark database (schema v3): one record for each figure of a cell.
+"""The report as records for PyTorch's benchmark database (schema v3): one for each figure of a cell.
 
-Schema: table oss_ci_benchmark_v3 (pytorch/test-infra, clickhouse_db_schema). The uploader adds timestamp, repository,
-commit and job. Each cell also has a record named `measured`, 1 or 0.
+A cell is a model in one configuration on one device; it also has a record named `measured`, 1 or 0. Schema: table
+oss_ci_benchmark_v3 (pytorch/test-infra, clickhouse_db_schema). The uploader adds timestamp, repository, commit and job.
 """
 
 from collections.abc import Iterator
@@ -87,7 +87,7 @@ def _model(line: Line) -> Json:
 
 
 def _metrics(line: Line) -> Iterator[Json]:
-    """Yield a record's `metric` for each figure. It has a value for each launch if these are known, else one value."""
+    """Yield the `metric` of a record for each figure of a cell: the values of all launches if known, else one value."""
     metric, fate = line.metric, {"status": str(line.entry.status), "reason": line.entry.reason}
     values = {} if metric is None else {figure: figure.number(metric) for figure in _FIGURES}
     measured = any(value is not None for value in values.values())

@@ -83,7 +83,7 @@ def publish(
 def keep_old(path: Path) -> Path | None:
     """Rename a file to the first free name of name.1.suffix, name.2.suffix, … Raises OSError.
 
-    Returns the new path; None if there is no file, or another process has moved it.
+    Returns the new path; None if there is no file, or another process renamed it.
     """
     number = 1
     while os.path.lexists(path):
@@ -105,7 +105,7 @@ def keep_old(path: Path) -> Path | None:
 
 
 def beside_the_old(finished: Path, path: Path) -> None:
-    """Move the file `finished` to `path`. A file that exists there is renamed first (keep_old). Raises OSError."""
+    """Move the file `finished` to `path`. An existing file there is first renamed (keep_old). Raises OSError."""
     while True:
         keep_old(path)
         with suppress(FileExistsError):
@@ -114,7 +114,7 @@ def beside_the_old(finished: Path, path: Path) -> None:
 
 
 def _take(finished: Path, path: Path) -> None:
-    """Move the file `finished` to `path`. Raises FileExistsError if a file is there already, OSError if it fails."""
+    """Move the file `finished` to `path`. Raises FileExistsError if `path` exists, and OSError."""
     try:
         os.link(finished, path)
     except OSError as error:
@@ -129,7 +129,7 @@ def _take(finished: Path, path: Path) -> None:
 
 
 def parts(report: Report, kind: ReportFormat, **given: Unpack[Given]) -> Iterable[bytes]:
-    """Return the report in one format, in parts of bytes, because raw samples may exceed the memory.
+    """Return the report in one format, in parts, because raw samples may exceed the memory.
 
     Raises RunFolderError if samples are missing.
     """

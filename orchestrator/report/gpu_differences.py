@@ -1,7 +1,7 @@
-"""Compare the speed of each GPU with the median of identical GPUs, over the cells that can show a difference.
+"""Compare the speed of each GPU with the median of identical GPUs, over the measurements that can show a difference.
 
-A cell can show a difference if its result is OK or throttled on all of these GPUs. It cannot if a GPU waits for the
-host, or if its times vary too much. A throttled GPU counts, because throttling is a difference, too.
+Measurements of a model and configuration can show one if the result is OK or throttled on all of these GPUs, no GPU
+waits for the host, and the times vary little. A throttled GPU counts, because throttling is a difference, too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,9 +18,9 @@ EQUAL_PERCENT: Final = 1.0
 
 
 class Differences(NamedTuple):
-    """Comparison of the speeds of a group of identical GPUs. percent: UUID → deviation from the median, in percent.
+    """Comparison of the speeds of identical GPUs. percent: UUID → deviation from the median, in percent.
 
-    judging: number of cells that can show a difference. cells: number of cells that all these GPUs measured.
+    judging: number of measurements that can show a difference. cells: number of those that all these GPUs have.
     """
 
     group: Group

@@ -9,7 +9,7 @@ from orchestrator.report.sections import Badge, Chapter
 
 
 class Answer(NamedTuple):
-    """Verdict of a special kind of run on its devices, shown instead of the run's own. reach: what supports it."""
+    """Verdict on devices in a special kind of run, shown in place of the run's own. reach: what it rests on."""
 
     badge: Badge
     reach: str
@@ -17,12 +17,12 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """The layout of a kind of run's reports. `default_layout.DEFAULT` is the layout of a benchmark.
+    """The layout of the reports of a kind of run. `default_layout.DEFAULT` is the layout of a benchmark.
 
     text, brief, markdown, html: chapters of each format, in order. title: name of the kind of run, or "". answer:
-    returns what replaces the run's verdict, if anything. one_page: the text report is at most a page. checks: cells are
-    checks of a device, without figures. judges_gpus: this kind of run gives each GPU a verdict, which includes its
-    health. profile: returns the requested profile in a word.
+    returns what replaces the run's verdict, or None. one_page: the text report has at most a page. checks: the run
+    checks devices, without figures. judges_gpus: its verdict on a GPU includes health. profile: returns the profile
+    in a word.
     """
 
     text: tuple[Chapter, ...]

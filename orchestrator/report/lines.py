@@ -1,4 +1,4 @@
-"""Every planned cell of a report with its result, for formats that have a row for each cell."""
+"""Every planned cell (a model in one configuration on one device) with its result, for formats with a row for each."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -18,7 +18,7 @@ _TIMES: Final = tuple(
 
 
 class Line(NamedTuple):
-    """A planned cell and its result. metric: its figures, if any. result: that of its model; None for a probe."""
+    """A planned cell and its result. metric: its figures, or None. result: entry of its model, None for a probe."""
 
     entry: CellEntry
     gpu: GpuInfo
@@ -27,7 +27,7 @@ class Line(NamedTuple):
 
     @property
     def mode(self) -> str | None:
-        """Mode of the cell (other GPUs idle or at work): "solo" or "loaded"; None for a cell without figures."""
+        """ "solo" if other GPUs were idle, "loaded" if all worked; None for a cell without figures."""
         if self.result is not None:
             return self.result.mode
         return self.metric.mode if isinstance(self.metric, ProbeMetrics) else None
@@ -66,7 +66,7 @@ class Line(NamedTuple):
 
 
 def time_ms(metric: Measured) -> float | None:
-    """Return the time of what the cell does once, in ms: a load, a text, a training step, a probe or a forward pass."""
+    """Return the ms of one iteration: a load, a text, a training step, a probe or a forward pass; None if unknown."""
     return next((value for time in _TIMES if (value := time.number(metric)) is not None), None)
 
 
@@ -77,7 +77,7 @@ def per_joule(metric: Measured) -> float | None:
 
 
 def percentiles_ms(metric: Measured) -> tuple[float | None, float | None, float | None]:
-    """Return p50, p95, p99 in ms of latency (inference), step time (training) or time between tokens; None: unknown."""
+    """Return p50, p95, p99 in ms of latency (inference), step (training) or time between tokens; None if unknown."""
     match metric:
         case PhaseMetrics() if metric.inference_latency_p50_ms is not None:
             return (

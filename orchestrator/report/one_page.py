@@ -2,7 +2,7 @@
 
     all of MUST ─▶ a line of each TOLD ─▶ all of GRAVEST ─▶ a line of each MORE ─▶ more of all, until the page is full
 
-Sections take turns, one paragraph after the other. A paragraph that is cut ends with "...".
+Sections take turns, paragraph by paragraph. A paragraph that is cut ends with "...".
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,14 +14,14 @@ from orchestrator.report.text import WIDTH, Paragraph, wrap
 
 
 def is_whole(paragraphs: Iterable[Paragraph], room: int, cut: Paragraph) -> bool:
-    """Whether all paragraphs fit into `room` lines. cut: the one that says that lines are missing, not counted."""
+    """Whether all paragraphs but `cut` fit into `room` lines. cut: says that lines are missing."""
     return sum(len(paragraph.lines) for paragraph in paragraphs if paragraph is not cut) <= room
 
 
 def on_one_page(paragraphs: Iterable[Paragraph], room: int, cut: Paragraph) -> Iterator[str]:
-    """Yield the lines of a page: at most `room`, unless those that must be shown are more.
+    """Yield the lines of a page: at most `room`, or more if there are more that must be shown.
 
-    cut: the paragraph that says that lines are missing, only shown if some are.
+    cut: paragraph that says that lines are missing; shown only if some are.
     """
     every = list(paragraphs)
     if is_whole(every, room, cut):

@@ -50,13 +50,13 @@ def _with_percents(words: str, alike: Sequence[Remark]) -> str:
 def remark(metric: Measured, *, interval: bool = True) -> str:
     """Return the caveats about a measurement as text; empty if there are none.
 
-    interval: mention it if the confidence interval is missing.
+    interval: whether to mention a missing confidence interval.
     """
     return "; ".join(map(str, _remarks(metric, interval=interval)))
 
 
 def summaries(measurements: Iterable[tuple[str, Measured]]) -> Iterator[str]:
-    """Yield a line for each kind of caveat, the most frequent first: how many results have it, and which if few.
+    """Yield a line for each kind of caveat, the most frequent first: how many results have it, and if few, their names.
 
     measurements: (name, measurement).
     """
@@ -84,7 +84,7 @@ def legend(figures: Iterable[str]) -> Iterator[str]:
 
 
 def _planned_and_made(metric: Measured) -> int:
-    """Return how many of a cell's planned launches have a result. Launches added later do not count."""
+    """Return how many planned launches (measuring processes) have a result. Launches added later do not count."""
     good = {
         attempt.round
         for attempt in metric.attempts
@@ -127,7 +127,7 @@ def _of_workload(metric: Measured) -> Iterator[Remark]:
 
 
 def _fixed(text: str) -> Remark:
-    """Make a remark of a text in which braces are no placeholders."""
+    """Make a caveat of a text in which braces are no placeholders."""
     return Remark(text.replace("{", "{{").replace("}", "}}"))
 
 

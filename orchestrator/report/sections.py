@@ -29,7 +29,7 @@ SHOWN_REASONS: Final = 3
 
 
 class Tone(enum.StrEnum):
-    """The colour of a statement, by its gravity. The statement's words say the same, for readers without colours."""
+    """The colour of a statement, by its gravity. The words of the statement say the same."""
 
     PLAIN = ""
     GOOD = "good"
@@ -39,7 +39,7 @@ class Tone(enum.StrEnum):
 
 
 class Rank(enum.IntEnum):
-    """How much of a paragraph a one-page report must show if the page is full."""
+    """Priority of a paragraph in a one-page report: how much of it is shown if the page is full."""
 
     MUST = 0
     """Show all of it."""
@@ -70,8 +70,8 @@ class Column:
     """A column of a table. number: aligned and sorted as numbers. priority: the highest is dropped first, 0 never.
 
     listed: if the column is dropped, its entries are listed below the table. least: minimal width in text, in
-    characters. short: title on a terminal. block: a terminal shows the columns of a block side by side, below the
-    others if they do not fit.
+    characters. short: title on a terminal. block: name of columns that a terminal keeps side by side, in a row of their
+    own if they do not fit.
     """
 
     title: str
@@ -85,11 +85,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table. caption: its title. words: note below it.
+    """A table. caption: its title. words: note below it. beyond: number of omitted rows.
 
-    framed: text draws a frame. continued: if a table without a frame is too wide, columns continue below, else they are
-    dropped by priority. beyond: number of omitted rows. more: text that says where these are, with "{}" for the number.
-    most: largest number of rows in text. remarks: paragraphs about single rows or columns.
+    framed: text draws a frame. continued: columns of a wide table without a frame continue below, else they are
+    dropped by priority. more: text on where the omitted rows are, with "{}" for their number. most: largest number of
+    rows in text. remarks: paragraphs about single rows or columns.
     """
 
     caption: str
@@ -112,9 +112,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart with the data of the table named `table`. says: its description. not_shown: what only the table has.
+    """A chart of the data in the table named `table`. says: its description. not_shown: what only the table has.
 
-    choice: what distinguishes the plots, of which a reader chooses one, such as "Batch".
+    choice: what distinguishes the plots, such as "Batch"; the reader chooses one.
     """
 
     id: str
@@ -138,11 +138,11 @@ class Log:
 
 @dataclass(frozen=True)
 class Finding:
-    """A statement with evidence: title, then lines, details and logs.
+    """A statement: title, then lines, details and logs that support it.
 
-    opened: text shows details and logs too. listed: lines are items of a list. label: precedes each line in text, in
-    place of the title above them. most: largest number of lines in text where room is short. ranks: of the first line,
-    and of the other lines.
+    opened: text shows details and logs too. listed: lines are items of a list. label: precedes each line in text,
+    instead of a title above. most: largest number of lines in text where room is short. ranks: of the first line, and
+    of the other lines.
     """
 
     badge: Badge | None
@@ -169,7 +169,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Cells:
-    """The table of all cells. Its last column has remarks, which HTML shows below each row.
+    """The table of all measurements. Its last column has remarks, which HTML shows below each row.
 
     narrowed: indices of the columns with a filter. ranks: one for each row; rows of the lowest rank are kept longest.
     """
@@ -219,7 +219,7 @@ Chapter = Callable[[Report], Section | None]
 
 
 def shown(chapter: Chapter, *, tables: Sequence[str] | None = None, findings: bool = True) -> Chapter:
-    """Return `chapter` with part of its content. tables: names of those to keep; None: all. findings: keep them."""
+    """Return `chapter` reduced to the tables with these names (None: all), and with or without its findings."""
 
     def chosen(report: Report) -> Section | None:
         section = chapter(report)
@@ -250,7 +250,7 @@ def table(
     elsewhere: str = "report.json",
     name: str = "",
 ) -> Table:
-    """Return a Table. elsewhere: file in which a reader finds the rows that a format omits."""
+    """Return a table. note: text below it. elsewhere: file in which a reader finds the rows that a format omits."""
     more = f"{{}} more rows are in {elsewhere}."
     return Table(caption, tuple(columns), tuple(rows), note, more=more, name=name)
 
@@ -261,7 +261,7 @@ def ranked(
     found: Sequence[tuple[int, Callable[[], tuple[Entry, ...]]]],
     constant: Collection[str] = (),
 ) -> Cells:
-    """Return the table of all cells, with at most MOST_CELLS rows, those of the lowest ranks.
+    """Return the table of all measurements, with at most MOST_CELLS rows, those of the lowest ranks.
 
     whole: the table without rows. narrowed: indices of the columns with a filter. found: (rank, function that makes the
     row). constant: titles of columns to omit if all rows have the same entry.
@@ -275,13 +275,13 @@ def ranked(
 
 
 def drawn(*found: tuple[Chart, Table] | None) -> tuple[tuple[Chart, ...], tuple[Table, ...]]:
-    """Return the charts of `found` that have something to draw, and the tables that belong to them."""
+    """Return the charts of `found` that have something to draw, and the tables with their data."""
     known = [one for one in found if one is not None and one[0].plots]
     return tuple(chart for chart, _ in known), tuple(of for _, of in known)
 
 
 def filled(whole: Table, constant: Collection[str] = (), always: Sequence[int] = ()) -> Table:
-    """Return the table without empty columns. constant: titles of columns to omit also if all entries are the same.
+    """Return the table without empty columns. constant: titles of columns to omit if all their entries are equal.
 
     always: indices of columns to keep.
     """

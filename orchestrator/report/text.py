@@ -30,10 +30,10 @@ _CONSOLE: Final = Console(width=WIDTH, color_system=None, force_terminal=False)
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Lines of text that belong together. rank: how much a full page must show them.
+    """Lines of text that belong together. rank: how much of them a full page must show.
 
-    section: number of the finding that they belong to, as text; empty for other lines. On a full page the first
-    paragraph of each number comes first, then the second of each (one_page.py).
+    section: number of the finding that they belong to, as text; empty for other lines. A full page begins with the
+    first paragraph of each finding, then has the second of each (one_page.py).
     """
 
     rank: Rank
@@ -88,7 +88,7 @@ def lines(section: Section | None) -> Iterator[str]:
 
 
 def paragraphs(section: Section, *, heading: bool = True, limited: bool = True) -> Iterator[Paragraph]:
-    """Yield a section as ranked paragraphs. heading: with title. limited: at most `Finding.most` lines a finding."""
+    """Yield a section as ranked paragraphs. heading: with title. limited: cut findings to `Finding.most` lines."""
     content = list(_content(section, limited=limited))
     while content and content[-1].lines == ("",):
         content.pop()
@@ -190,7 +190,7 @@ def _framed(columns: Sequence[Column], rows: Sequence[Sequence[str]], indent: st
 
 
 def _entries(rows: Sequence[Sequence[str]], place: int) -> Iterator[str]:
-    """Yield each entry of column `place` once, after the names of its rows unless all rows have it."""
+    """Yield each entry of column `place` once, after the names of the rows that have it, unless all rows have it."""
     names_by_entry: dict[str, list[str]] = {}
     for row in rows:
         names_by_entry.setdefault(row[place], []).append(row[0])
@@ -203,7 +203,7 @@ def _entries(rows: Sequence[Sequence[str]], place: int) -> Iterator[str]:
 def fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
     """Return the indices of the columns that fit into `room` characters. widths: of the columns, with frame.
 
-    The column with the highest priority, and any equal to it, is dropped first. Those of priority 0 always stay.
+    The column with the highest priority is dropped first, one of priority 0 never.
     """
     kept = list(range(len(columns)))
     while sum(widths[place] for place in kept) > room:

@@ -1,7 +1,9 @@
-"""The best configuration of each model and phase: a line for each model, medians over identical GPUs.
+"""The best configuration of each model and workload: a line for each model, medians over identical GPUs.
 
 Model    infer/s bs prec   x  % smp/J train/s bs prec   x  % smp/J
 resnet50  7764.3 32 bf16 2.8 41  12.1  1694.3 32 bf16 2.1 33   4.1
+
+bs: batch size. x: speed-up over fp32. %: share of the rate of a matrix product. smp/J: samples for each joule.
 """
 
 from collections import Counter
@@ -67,7 +69,7 @@ _Models = dict[str, dict[Workload, dict[_Shape, list[Measured]]]]
 
 
 def best(report: Report) -> Section | None:
-    """Return a table for each kind of device, the fastest first: the highest rate of each model and phase.
+    """Return a table for each kind of device, the fastest first: the highest rate of each model and workload.
 
     None if no rate was measured.
     """
@@ -103,9 +105,9 @@ def best(report: Report) -> Section | None:
 
 
 def _won(rates: Mapping[str, Mapping[tuple[str, Workload], float]]) -> Counter[str]:
-    """Count the models and phases in which each kind of device is fastest, among those that all kinds measured.
+    """Count the models and workloads in which each kind of device is fastest, among those that all kinds measured.
 
-    rates: name of the kind → model and phase → best rate.
+    rates: name of the kind → (model, workload) → best rate.
     """
     one, *others = rates.values()
     common = [each for each in one if all(each in other for other in others)] if others else []

@@ -51,7 +51,7 @@ _LONGER: Final = {"quick": "standard", "triage": "standard", "standard": "rigoro
 
 
 def conditions(report: Report, layout: Layout) -> str:
-    """Return a line with the run's duration, preset and launches, and the software versions."""
+    """Return a line with the run's duration, preset, number of launches for each measurement, and software versions."""
     data = report.metadata
     stack = {"driver": data.driver_version, "torch": data.pytorch_version}
     known = (f"{name} {version}" for name, version in stack.items() if version)
@@ -72,7 +72,7 @@ def result(report: Report, layout: Layout) -> Section:
 
 
 def _causes(report: Report, layout: Layout) -> Iterator[str]:
-    """Yield the causes of the verdict that no later section shows; for a report of an old version its only cause."""
+    """Yield the causes of the verdict that no other section shows. A report of an old version has a single cause."""
     shown = {CauseKind.BURN_IN if layout.judges_gpus else CauseKind.CELLS}
     shown |= {CauseKind.FAULT, *COMPARED} if _is_faulty(report) else set()
     causes = [cause.text for cause in report.verdict.causes if cause.kind not in shown]
@@ -88,14 +88,14 @@ def _is_faulty(report: Report) -> bool:
 def limits(report: Report) -> Section | None:
     """Return the missed thresholds and regressions of a run that also has a faulty GPU; None for any other run.
 
-    Gives only the first sentence of each: the fault, which has its own section, is more urgent.
+    Each is cut to its first sentence, because the fault, which has its own section, is more urgent.
     """
     causes = [cause.text.partition(". ")[0] for cause in report.verdict.causes if cause.kind in COMPARED]
     return Section("limits", "Limits", tuple(causes)) if causes and _is_faulty(report) else None
 
 
 def speed_of_baseline(report: Report) -> Iterator[str]:
-    """Yield the score over the baseline of the run, and the slowest models; nothing without a score."""
+    """Yield the speed in percent of the baseline's, and the slowest models; nothing without a comparison."""
     compared = report.baseline_comparison
     if compared is not None and compared.overall_score is not None:
         over = plural(compared.cells, "cell")
@@ -104,7 +104,7 @@ def speed_of_baseline(report: Report) -> Iterator[str]:
 
 
 def gpus(report: Report) -> Section | None:
-    """Return what is wrong with single GPUs, and how much the speeds of the others differ; None if there is neither."""
+    """Return findings on single GPUs, and how much the speeds of the other ones differ; None if there is neither."""
     found = tuple(_found(report))
     slow = {standing.gpu_uuid for standing in report.stragglers if stragglers.is_found(standing)}
     more = (f"and {len(found) - SHOWN_GPUS} more",) if len(found) > SHOWN_GPUS else ()
@@ -120,9 +120,9 @@ def each_gpu(report: Report) -> Section | None:
 
 
 def _found(report: Report) -> Iterator[Finding]:
-    """Yield findings about GPUs' health, then about their speed.
+    """Yield findings on the health of GPUs and machine, then on the speed of GPUs.
 
-    Omits warnings about the health of a slow GPU, which has a finding about its speed anyway.
+    A slow GPU gets no finding for a mere warning about its health.
     """
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     slow = {standing.gpu_uuid for standing in report.stragglers if stragglers.is_found(standing)}
@@ -146,7 +146,7 @@ def _of_health(name: str, judged: DeviceHealth | NodeHealth) -> Finding:
 
 
 def describe(against: Differences, report: Report) -> str:
-    """Return words on how much identical devices differ in speed, and in how many cells."""
+    """Return a text on how much identical devices differ in speed, and in how many cells."""
     every = len(against.group.devices) == len(report.gpu_info)
     alike = "" if every else f"{labels(against.group.devices)} "
     if not against.percent:
@@ -194,7 +194,7 @@ def doubts(report: Report) -> Iterator[str]:
 
 
 def probes(report: Report) -> Section | None:
-    """Return the rates that the probes (of devices, without a model) measured, as medians over all devices, or None."""
+    """Return the rates that probes (tests without a model) measured, as medians over the devices; None without any."""
     found: dict[str, dict[str, list[ProbeMetrics]]] = {}
     for probe in report.probes:
         if probe.launches:

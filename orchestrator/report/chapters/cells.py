@@ -1,4 +1,4 @@
-"""The tables of every planned cell: its status and its figures."""
+"""The tables of every planned cell (a model in one configuration on one device): its status and its figures."""
 
 from functools import partial
 from typing import Final

@@ -1,4 +1,4 @@
-"""Input sizes that change between calls of a compiled model: tables and findings for the chapter in compiled.py.
+"""Tables and findings on compiled models whose input sizes change between calls, for the chapter in compiled.py.
 
 way: how the model is compiled for them (protocol.result.ShapeWay): static, dynamic or padded.
 """
@@ -19,7 +19,7 @@ _LIMITED = "torch reached its limit of compiled forms: later sizes ran eager"
 
 
 class ShapeRow(NamedTuple):
-    """Figures of a compiled cell with changing input sizes, in one way. name: cell and compile mode, for people."""
+    """Figures of a compiled model with changing input sizes, in one way. name: model and configuration, for people."""
 
     name: str
     model: str
@@ -46,7 +46,7 @@ def tables(rows: Sequence[ShapeRow]) -> Iterator[Table]:
 
 
 def findings(rows: Sequence[ShapeRow]) -> Iterator[Finding]:
-    """Yield a finding on rows that lack figures or ran partly eager, and one on reasons of recompilations."""
+    """Yield a finding on rows that lack figures or ran partly uncompiled (eager), and one on reasons to recompile."""
     lacking = [words for row in rows if (words := _remark(row))]
     again = [f"{row.model}, {row.figures.way}: {why}" for row in rows for why in row.figures.reasons]
     for title, lines in (
@@ -72,7 +72,7 @@ def _entries(row: ShapeRow) -> tuple[Entry, ...]:
 
 
 def _remark(row: ShapeRow) -> str:
-    """Return why a cell has no figures, or why some calls ran eager; empty if neither."""
+    """Return why a row has no figures, or why some calls ran uncompiled (eager); empty if neither."""
     if row.figures.error:
         return f"{row.name}: {row.figures.error}"
     return f"{row.name}, {row.figures.way}: {_LIMITED}" if row.figures.limited else ""

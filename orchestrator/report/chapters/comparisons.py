@@ -24,14 +24,14 @@ _GRAVEST_FIRST: Final = (Met.MISSED, Met.NOT_MEASURED, Met.MET)
 
 
 class _Names(NamedTuple):
-    """Names of cells by id, and of devices by UUID. `devices` is empty if the run has a single device."""
+    """Names of measurements by cell id, and of devices by UUID; the devices are empty if the run has only one."""
 
     cells: Mapping[str, str]
     devices: Mapping[str, str]
 
 
 def thresholds(report: Report) -> Section | None:
-    """Return a table for each threshold, missed ones first, with a row for each cell; None without a threshold."""
+    """Return a table for each threshold, missed ones first, a row for each measurement; None without a threshold."""
     if not report.thresholds:
         return None
     called = _names(report)
@@ -67,7 +67,7 @@ def _cell(row: ThresholdResult | Cost, called: _Names) -> str:
 
 
 def _of_models(found: BaselineComparison) -> dict[str, float]:
-    """Return the change of each model in percent, by its name."""
+    """Return model → change of its throughput in percent."""
     changes = found.improvement_percent
     return {name.removesuffix("_throughput"): change for name, change in changes.items() if name != _OVERALL}
 
@@ -116,7 +116,7 @@ def baseline(report: Report) -> Section | None:
 
 
 def costs(report: Report) -> Section | None:
-    """Return the price and energy of a million samples or tokens on each device; None without a price."""
+    """Return the price and energy of a million samples or tokens on each device; None if no price was given."""
     if not report.costs:
         return None
     called = _names(report)

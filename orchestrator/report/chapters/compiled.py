@@ -1,4 +1,4 @@
-"""The chapter "Compiled and eager": what torch.compile gains in each cell, its cost, and which mode to choose."""
+"""The chapter "Compiled and eager": what torch.compile gains for each model, its cost, and which mode to choose."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _UNCERTAIN: Final = 0.5
 
 @dataclass(frozen=True)
 class _Row:
-    """A compiled cell. group: its name without the compile mode. mode: its compile mode."""
+    """A compiled measurement. group: its name without the compile mode. mode: its compile mode."""
 
     group: str
     mode: str
@@ -37,7 +37,7 @@ class _Row:
 
 
 def compiled(report: Report) -> Section | None:
-    """Return a table of all compiled cells, and the best compile mode of each group; None if no cell is compiled."""
+    """Return a table of all compiled measurements, with the best compile mode for each; None if nothing is compiled."""
     found = [*_rows(report)]
     if not found:
         return None
@@ -160,9 +160,9 @@ def _advice(found: list[_Row]) -> Iterator[Finding]:
 
 
 def _best(rows: list[_Row], reference: str) -> str:
-    """Return which mode of a group to choose, as text: the fastest that is right and certainly faster, or `reference`.
+    """Return which compile mode to choose: the fastest one with right outputs and a certain gain, else `reference`.
 
-    reference: what the mode "eager" is, which is compiled if the model's own code does it.
+    reference: words for uncompiled: "eager", or "by its own code" for a model that compiles itself.
     """
     right = [row for row in rows if not row.metric.wrong]
     clear = [row for row in right if not _is_vague(row.figures)]

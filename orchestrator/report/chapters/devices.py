@@ -14,7 +14,7 @@ _READINGS: Final = "power, temperature, clocks and utilisation of the whole GPU,
 
 
 def devices(report: Report) -> Section:
-    """Return a table of the devices' health verdicts, if health was judged, and a table of their facts."""
+    """Return the facts of the devices as a table, after a table of health verdicts if health was judged."""
     judged = report.health.verdict is not HealthVerdict.NOT_APPLICABLE
     tables = (*((health.verdicts(report),) if judged else ()), _facts(report))
     return Section("devices", "Devices and their health" if judged else "Devices", tables=tables)

@@ -1,4 +1,4 @@
-"""The chapter of launches without a result: the gravest failure first, then the others, equal ones grouped."""
+"""The chapter of launches (processes that measure) without a result: the gravest failure first, equal ones grouped."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final

@@ -13,7 +13,7 @@ SHOWN: Final = 3
 
 
 def findings(report: Report, layout: Layout) -> Sequence[Finding]:
-    """Return up to three findings: faulty and slow GPUs, then the cause of the exit code, then GPUs in doubt.
+    """Return up to three findings: faulty and slow GPUs, then the causes of the exit code, then GPUs in doubt.
 
     The speed compared with the baseline follows, if the run has one.
     """

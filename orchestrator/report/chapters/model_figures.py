@@ -28,7 +28,7 @@ Figures = Mapping[str, Mapping[str, Mapping[int, float]]]
 
 
 class Measurement(NamedTuple):
-    """A measurement of a model on one device. model: as in the module's table.
+    """A measurement of a model on one device. model: name as in the module's table.
 
     where: mode and kind of device, as text; each only if the run has several.
     """
@@ -46,7 +46,7 @@ class Measurement(NamedTuple):
 
 
 class _Shape(NamedTuple):
-    """What the name of a model in a chart depends on: its sizes, layout and compile mode in one phase."""
+    """Sizes, layout, workload and compile mode of a model: what its name in a chart has to tell apart."""
 
     model: str
     phase: Workload
@@ -68,7 +68,7 @@ def measurements(report: Report) -> Iterator[Measurement]:
 
 
 def figures(report: Report, read: Callable[[Measured], float | None], *phases: Workload) -> Figures:
-    """Return choice ("inference, fp32") → model → batch size → median figure. read: returns a figure, or None."""
+    """Return choice ("inference, fp32") → model → batch size → median figure. read: returns the figure, or None."""
     found = medians(report, read, phases, lambda one: one.choice, lambda one: one.metric.batch_size or 0)
     return {
         choice: {model: dict(sorted(batches.items())) for model, batches in models.items()}
@@ -85,7 +85,7 @@ def medians(
 ) -> Mapping[Choice, Mapping[str, Mapping[Column, float]]]:
     """Return choice → model → column → median of a figure over identical devices.
 
-    read: returns the figure of a measurement, or None. choice, column: return the keys under which it is put.
+    read: returns the figure of a measurement, or None. choice, column: return the keys of a measurement.
     """
     values: dict[Choice, dict[str, dict[Column, list[float]]]] = {}
     for one in measurements(report):

@@ -21,7 +21,7 @@ _HEAD: Final = ("Prec.", "Batch 1", "Inference/s @B", "Training/s @B", "Tokens/s
 
 
 class _Key(NamedTuple):
-    """What distinguishes rows of the table. Generation stands in a row of inference, whatever its prompt's length."""
+    """What distinguishes rows of the table. Generation shares the row of inference, whatever its input size."""
 
     model: str
     precision: str

@@ -1,4 +1,4 @@
-"""The chapter of models' results on one GPU of each kind: tables by phase and precision, a column for a batch size."""
+"""The chapter of models' results on one GPU of each kind: tables by workload and precision, columns by batch size."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ _FORMATS: Final[Mapping[str, Callable[[float | None], str]]] = {
 
 
 def models(report: Report) -> Section | None:
-    """Return the results of one device of each kind: probes, an overview, then model by model; None without any."""
+    """Return the probes, an overview and the results of each model, on one device of each kind; None without any."""
     if not report.results and not report.probes:
         return None
     parts = [part for group in groups(report) for part in _group(report, group)]
@@ -167,7 +167,7 @@ def _text(figure: Figure, metric: Measured) -> str:
 
 
 def _with_names(results: Sequence[ModelResult]) -> Iterator[tuple[str, Measured]]:
-    """Yield (name, measurement) of the results of one device, except those of loading, whose line has its remarks."""
+    """Yield (name, measurement) of the results of one device, without loading, whose line has remarks of its own."""
     found = {key: metric for result in results for key, metric in keys.of_model(result) if key.phase != Workload.LOAD}
     names = keys.names(found)
     return ((names[key], metric) for key, metric in found.items())

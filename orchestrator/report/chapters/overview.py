@@ -1,6 +1,6 @@
 """The first and last chapters of a report: verdict with reasons, key figures, software versions, command.
 
-answer: verdict of a special kind of run, such as a burn-in, which its layout (report/layout.py) gives.
+answer: the verdict on devices in a special kind of run, such as a burn-in; it replaces the run's own verdict.
 """
 
 import datetime
@@ -146,7 +146,7 @@ def _best(report: Report, best: BestThroughput) -> str:
 
 
 def _without(cells: CellCounts, *, rounds: bool = False) -> Iterator[str]:
-    """Yield the number of planned cells of each status but ok, as text. rounds: also those with too few launches."""
+    """Yield the number of planned cells of each status but ok, as text. rounds: also of those with too few launches."""
     found = {
         "degraded (measured at a smaller batch size)": cells.degraded,
         "referred (measured as another planned batch size)": cells.referred,
@@ -170,7 +170,7 @@ def ended(report: Report, layout: Layout) -> Section:
 
 
 def verdict(report: Report, layout: Layout) -> Badge:
-    """Return the answer if there is one, else the run's verdict and those against GPUs, in the gravest tone."""
+    """Return the answer if there is one, else the run's verdict with that on its GPUs, in the gravest colour."""
     if (answer := layout.answer(report)) is not None:
         return answer.badge
     ended = Badge(report.verdict.word.upper(), _RUN.get(ExitCode(report.verdict.exit_code), Tone.BAD))
@@ -179,7 +179,7 @@ def verdict(report: Report, layout: Layout) -> Badge:
 
 
 def _against_gpus(report: Report) -> Iterator[Badge]:
-    """Yield a badge for faulty GPUs, slow ones and each kind of doubtful ones; a health warning if none is doubtful."""
+    """Yield badges for faulty, slow and doubtful GPUs, and if none is slow or doubtful, for a health warning."""
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     if faulty := [devices[one.gpu_uuid] for one in report.health.gpus if one.verdict is HealthVerdict.FAIL]:
         yield Badge(f"{labels(faulty)} faulty", Tone.BAD)
@@ -212,7 +212,7 @@ def preset(report: Report, layout: Layout) -> str:
 
 
 def meaning(report: Report, layout: Layout) -> str:
-    """Return the meaning of the exit code; for a run with an answer, first how much of the run supports the answer."""
+    """Return the meaning of the exit code; if there is an answer, first how much of the run supports it."""
     answer = layout.answer(report)
     ended = f"Exit code {report.verdict.exit_code}: {report.verdict.meaning}"
     return ended if answer is None else f"{answer.reach}. {ended}"

@@ -1,4 +1,4 @@
-"""The chapter of stragglers (GPUs slower than identical ones, their siblings), and that of a full node's losses.
+"""The chapter of stragglers (GPUs slower than identical ones, their siblings), and that of losses on a full node.
 
 standing: a GPU's verdict and its rate relative to its siblings.
 """
@@ -101,7 +101,7 @@ def _finding(standing: Standing, device: GpuInfo) -> Finding:
 
 
 def is_found(standing: Standing) -> bool:
-    """Whether the verdict on the GPU is reported as a finding: a bad one, SUSPECT or SPLIT."""
+    """Whether a GPU is named in the findings: its verdict is bad, SUSPECT (perhaps slower) or SPLIT (two groups)."""
     return standing.word in _FOUND or standing.verdict is SiblingVerdict.SPLIT
 
 
@@ -111,7 +111,7 @@ def where(device: GpuInfo) -> str:
 
 
 def brief_findings(report: Report) -> Iterator[Finding]:
-    """Yield a short finding for each GPU of which is_found is true, slowest first: verdict, evidence, what to do."""
+    """Yield a short finding for each GPU of which is_found is true, slowest first: verdict, its reason, what to do."""
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     for one in sorted(filter(is_found, report.stragglers), key=lambda one: one.percent or 0.0):
         device = devices[one.gpu_uuid]
@@ -133,7 +133,7 @@ def _rate(one: Standing) -> str:
 
 
 def without_finding(report: Report, elsewhere: Collection[str]) -> Iterator[Finding]:
-    """Yield a finding for all GPUs with the same verdict that needs no action. elsewhere: UUIDs of GPUs to skip."""
+    """Yield a finding for all GPUs with the same harmless verdict. elsewhere: UUIDs of GPUs to skip."""
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     standings = [one for one in report.stragglers if not is_found(one) and one.gpu_uuid not in elsewhere]
     alike: dict[tuple[SiblingVerdict, str], list[Standing]] = {}
@@ -198,7 +198,7 @@ def _alike(standings: Sequence[Standing], devices: Mapping[str, GpuInfo]) -> Ite
 
 
 def full_node(report: Report) -> Section | None:
-    """Return how much slower each cell is when all devices work than alone; None unless the run measured both.
+    """Return how much slower each model is when all devices work than alone; None unless the run measured both.
 
     Names of the tables: "means" (over the devices) and "devices".
     """
@@ -243,7 +243,7 @@ def _by_cell(compared: Sequence[FullNode]) -> Mapping[tuple[str, str], list[Full
 
 
 def _mean_row(cell: str, several: Sequence[FullNode], names: Mapping[str, str]) -> tuple[float, tuple[str, ...]]:
-    """Return the mean loss of a cell in percent, and its row: means over the devices, and the one that loses most."""
+    """Return the mean loss in percent, and the table's row: means over devices, and the device that loses most."""
     lost = {one.gpu_uuid: one.lost_percent or 0.0 for one in several}
     most = max(lost, key=lost.__getitem__)
     alone, together = (_mean(side) for side in zip(*((one.solo, one.loaded) for one in several), strict=True))

@@ -36,7 +36,7 @@ Drawn = tuple[Chart, Table]
 
 
 class Rates(NamedTuple):
-    """Throughputs that a chart shows at once. choice: see model_figures.py. models: model → batch size → throughput."""
+    """Throughputs that a chart shows at once. choice: entry of its menu. models: model → batch size → throughput."""
 
     choice: str
     unit: str
@@ -64,7 +64,7 @@ def performance(report: Report) -> Section | None:
 
 
 def _throughput(report: Report, phase: Workload, caveats: str) -> Drawn:
-    """Return a chart and table of a phase's throughput by model and precision, a plot a batch size, largest first."""
+    """Return a chart and a table of throughput by model and precision, a plot for each batch size, largest first."""
     figure = MAIN[phase][0]
     found = measured.medians(report, figure.number, (phase,), _size_and_place, lambda one: one.key.precision)
     order = sorted(found)
@@ -108,7 +108,7 @@ def _columns(rows: Mapping[Key, Mapping[str, float]]) -> dict[str, None]:
 
 
 def _exclusions(counts: Mapping[str, int]) -> str:
-    """Return a note on how many models a chart does not draw; empty if it draws all. counts: plot → its models."""
+    """Return a note on how many models a chart does not draw; empty if it draws all. counts: plot → models in it."""
     more = [f"{count - MOST_MODELS} more of {name}" for name, count in counts.items() if count > MOST_MODELS]
     return f"The first {MOST_MODELS} models are drawn. Not drawn: {'; '.join(more)}." if more else ""
 

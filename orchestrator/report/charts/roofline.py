@@ -1,6 +1,6 @@
 """The roofline chart: the speed of each model below the limits of its GPU, which probes of the same run measured.
 
-roof: the limit in one precision, from the rate of matrix products and the memory bandwidth.
+roof: the limits of a GPU in one precision: rate of matrix products, and memory bandwidth.
 """
 
 from collections.abc import Iterator, Sequence

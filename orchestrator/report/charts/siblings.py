@@ -1,4 +1,4 @@
-"""A small chart that compares the speed of identical GPUs (siblings), from their verdicts or gpu_differences.py."""
+"""A small chart that compares the speed of identical GPUs (siblings)."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -41,13 +41,13 @@ def against_each_other(report: Report) -> tuple[Chart, Table]:
 
 
 def _found(plot: Ratios) -> str:
-    """Return the GPUs with a verdict against them, slowest first: "GPU 5 -10.0% (STRAGGLER)"; "" if there is none."""
+    """Return the GPUs with a bad verdict, slowest first: "GPU 5 -10.0% (STRAGGLER)"; "" if there is none."""
     slow = sorted((row for row in plot.rows if row.tone is not Tone.PLAIN), key=lambda row: row.ratio)
     return ", ".join(f"{row.name} {_percent(row.ratio)} ({row.word})" for row in slow)
 
 
 def _ratios(report: Report, against: Differences) -> Iterator[Ratio]:
-    """Yield the speed of each GPU, with its verdict, or a FAIL of its health if the speed has no bad verdict."""
+    """Yield the speed of each GPU with a verdict: the FAIL of its health if its speed is not judged bad."""
     faulty = {one.gpu_uuid: one for one in report.health.gpus if one.verdict is HealthVerdict.FAIL}
     for uuid, ratio in _speeds(report, against):
         if uuid in faulty and ratio.tone is Tone.PLAIN:

@@ -1,4 +1,4 @@
-"""The chapter that compares identical devices cell by cell, each with the median speed of the cell.
+"""The chapter that compares identical devices cell by cell (model and configuration), each with the cell's median.
 
 Cell                     GPU 0 GPU 1 GPU 2 GPU 3        percent of the median speed, "." within 1 % of it
 resnet50 train fp32 b8       .     .  96.1     .
@@ -36,7 +36,7 @@ _FREQUENT: Final = "not steady"
 
 
 class _Row(NamedTuple):
-    """A row of the heat map. cell: name. one: values by device. doubts: UUID → why the cell cannot judge the device."""
+    """A row of the heat map. one: values by device. doubts: UUID → why the values cannot judge this device."""
 
     cell: str
     one: Spread
@@ -44,7 +44,7 @@ class _Row(NamedTuple):
 
 
 def spread(report: Report) -> Section | None:
-    """Return the comparison of each group of identical devices: a chart and tables; None without such a group.
+    """Return a comparison for each group of identical devices: a chart and tables; None without such a group.
 
     Names of the tables: "percent" (of the chart), and "spread" and "differing" of each group.
     """
@@ -109,7 +109,7 @@ def _identity(spread: Spread) -> tuple[object, ...]:
 def _of_devices(spread: Spread, qualities: Mapping[tuple[object, ...], Quality]) -> Mapping[str, Quality]:
     """Return UUID → why a cell cannot judge this device. qualities: as _qualities returns them.
 
-    A cell that can judge at most half of its devices judges none: the rest get the most common reason.
+    If it cannot judge half of its devices or more, it judges none: the others get the most common reason.
     """
     cell = _identity(spread)
     own = {value.gpu_uuid: qualities.get((value.gpu_uuid, *cell), Quality.OK) for value in spread.values}
@@ -157,7 +157,7 @@ def _row(spread: Spread, names: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def speed_percent(spread: Spread, value: SpreadValue) -> float | None:
-    """Return a device's speed in percent of the median speed; None if unknown. Loading: the shorter, the faster."""
+    """Return a device's speed in percent of the median speed; None if unknown."""
     percent = value.percent_of_median
     if not percent:
         return None

@@ -1,4 +1,4 @@
-"""The chapter of what launches (the processes that measure) spend their time on, such as start-up and warm-up."""
+"""The chapter of the time that launches (processes that measure) spend, such as on start-up and warm-up."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
@@ -16,7 +16,7 @@ Ledgers = Mapping[str, Sequence[LaunchLedger]]
 
 
 def time(report: Report) -> Section | None:
-    """Return the medians of the time that launches of each phase spend on each part; None if nothing was measured."""
+    """Return the median times of the parts of a launch, for each workload; None if nothing was measured."""
     found = _ledgers_of(report)
     if not found:
         return None

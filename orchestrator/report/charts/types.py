@@ -1,7 +1,4 @@
-"""The data of charts as types: numbers and captions, without colours and sizes. Chapters make them.
-
-says: text of a tooltip.
-"""
+"""The data of charts as types: numbers and captions, without colours and sizes. says: text of a tooltip."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -42,10 +39,9 @@ class Bars:
 
 @dataclass(frozen=True)
 class Box:
-    """A field of a heat map.
+    """A field of a heat map. value: decides the colour; None: no colour. marked: has a frame.
 
-    value: decides the colour; None: no colour. says: text of the tooltip. marked: has a frame. hatched: grey, because
-    the cell cannot judge the device.
+    hatched: grey, because the measurement cannot judge the device.
     """
 
     column: int
@@ -97,9 +93,9 @@ class Reading:
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar in a timeline: one or several launches. row: index of their device. start_s, end_s: since the run began.
+    """A bar in a timeline: one or several launches (measuring processes). start_s, end_s: since the start of the run.
 
-    kind: what the launches did, which decides the colour.
+    row: index of the device. kind: what the launches did, which decides the colour.
     """
 
     row: int
@@ -112,10 +108,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Course:
-    """A chart of one device over time: a curve for each sensor, and its launches as bars.
-
-    began_ms: start of the run, in milliseconds since the epoch.
-    """
+    """A chart of one device over time: a curve for each sensor, and launches as bars. began_ms: start, Unix time."""
 
     name: str
     began_ms: int
@@ -125,7 +118,7 @@ class Course:
 
 @dataclass(frozen=True)
 class Spans:
-    """A chart of the launches on all devices over time. rows: names of the devices. began_ms: as in Course."""
+    """A chart of the launches on all devices over time. rows: names of the devices. began_ms: start, Unix time."""
 
     name: str
     began_ms: int
@@ -135,10 +128,10 @@ class Spans:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A device's speed relative to the median of several, as a row of a chart. ratio: 1 is the median.
+    """A device's speed relative to the median of several devices, as a row of a chart. ratio: 1 is the median.
 
-    name: of the device. word: its verdict, in the legend. tone: colour and symbol. low, high: confidence interval.
-    margin_low, margin_high: ratios that still count as equal.
+    word: verdict, in the legend. tone: colour and symbol. low, high: confidence interval. margin_low, margin_high:
+    ratios that still count as equal.
     """
 
     name: str
@@ -162,9 +155,9 @@ class Ratios:
 
 @dataclass(frozen=True)
 class OfRun:
-    """A figure in one run of several. name, began: of the run. counted: the run is judged.
+    """A figure in one of several runs. name, began: of the run. counted: whether the run is judged.
 
-    stack: the software differs from that of the run before. change: describes a change of the figure's level, or "".
+    stack: whether the software differs from the run before. change: text about a lasting change of the figure, or "".
     """
 
     name: str
@@ -186,7 +179,7 @@ class OverRuns:
 
 @dataclass(frozen=True)
 class Roof:
-    """The limits of a GPU in one precision, its `name`: TFLOP/s of matrix products, and TB/s of its memory."""
+    """The limits of a GPU in one precision, its `name`: TFLOP/s of matrix products, and TB/s of memory."""
 
     name: str
     tflops: float
@@ -207,7 +200,7 @@ class RoofPoint:
 
 @dataclass(frozen=True)
 class Roofline:
-    """A roofline chart: measurements below the limits of their precisions. Both axes are logarithmic."""
+    """A roofline chart: measurements below the limits of their GPU. Both axes are logarithmic."""
 
     name: str
     roofs: tuple[Roof, ...]

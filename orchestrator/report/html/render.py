@@ -33,10 +33,10 @@ SCRIPTS: Final = (
 
 @dataclass(frozen=True)
 class Page:
-    """The contents of a page, from top to bottom mainly verdict, findings, cards, glance, sections, cells and footer.
+    """The contents of a page: from top to bottom verdict, findings, cards, glance, sections, cells and footer.
 
-    meaning: of the exit code. elsewhere: name of the file that has what did not fit. facts: (name, text).
-    glance: tables and charts of the first screen. file_name: for the reader's download of the table of cells.
+    meaning: of the exit code. elsewhere: name of the file with what did not fit. facts: (name, text). glance: tables
+    and charts of the first screen. file_name: of the table of cells if the reader saves it.
     """
 
     title: str
@@ -58,7 +58,7 @@ class Page:
 
 
 def bound(page: Page) -> bytes:
-    """Return the page as one HTML file, with its style, scripts and data inside."""
+    """Return the page as one HTML file that contains its style, scripts and data."""
     scripts = tuple(_file(name) for name in SCRIPTS)
     sections = (*filter(None, (page.glance,)), *page.sections)
     charts = (chart for section in sections for chart in section.charts)

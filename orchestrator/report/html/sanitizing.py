@@ -21,7 +21,7 @@ _ESCAPES: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\
 
 
 def text(value: object) -> object:
-    """Return a value for the templates: text as one line of printable characters, anything else unchanged."""
+    """Return `value` for the templates: text as one line of printable characters, other types unchanged."""
     return value if isinstance(value, Markup) or not isinstance(value, str) else cut(plain(value))
 
 
@@ -44,7 +44,7 @@ def data(value: object) -> Markup:
 
 
 def policy(scripts: Iterable[str]) -> str:
-    """Return the Content-Security-Policy: these scripts, inline styles (for ECharts), and nothing from a network."""
+    """Return the Content-Security-Policy: only these scripts, inline styles (for ECharts), nothing from a network."""
     hashes = " ".join(
         f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts
     )
@@ -52,7 +52,7 @@ def policy(scripts: Iterable[str]) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return `value` with safe text, and floats rounded to six digits, or to two decimals from 1000 on, throughout."""
+    """Return `value` with printable text, and floats rounded to six digits, or to two decimals from 1000 on."""
     match value:
         case str():
             return cut(plain(value))

@@ -1,6 +1,6 @@
 """Shortens a page until its file has at most 3 MB.
 
-The table of all cells is shortened first, least important rows first. If that is not enough, other tables, logs and the
+First the table of all measurements loses its least important rows. If that is not enough, other tables, logs and the
 choices of charts are shortened in steps.
 """
 
@@ -16,7 +16,7 @@ LEAST_CELLS: Final = 300
 
 
 class _Room(NamedTuple):
-    """Limits of one step of shortening. rows: of a table. logs: findings with logs in a chapter. plots: of a chart."""
+    """Limits of one step of shortening: rows of a table, findings with logs in a chapter, plots of a chart."""
 
     rows: int
     logs: int
@@ -45,7 +45,7 @@ def fitted(page: Page, rows: int = MOST_ROWS) -> bytes:
 
 
 def _with_fewer_cells(page: Page, size: int, least: int) -> bytes | None:
-    """Return the page as a file with as many rows of cells as fit into MOST_BYTES; None if fewer than `least` fit.
+    """Return the page as a file with as many rows of the table of cells as fit into MOST_BYTES; None if below `least`.
 
     size: bytes of the file with all rows.
     """
