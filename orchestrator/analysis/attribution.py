@@ -121,7 +121,6 @@ def _first_other_model(run: _Run, attempts: Iterable[Attempt], attempt: Attempt)
 
 
 def _points_at_device(run: _Run, attempt: Attempt, failure: Failure) -> bool:
-    """Whether the failure may be due to the device of the launch. False if the launch has several devices."""
     alone = len(run.archive.cells[attempt.start.cell].devices) == 1
     points = failure.category in POINTS_AT_DEVICE and not failure.stopped
     return alone and points and failure.phase not in BEFORE_DEVICE

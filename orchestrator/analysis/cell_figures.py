@@ -1,4 +1,4 @@
-"""Compute the figures of one cell (a model in one configuration on one device), in the report's units."""
+"""Compute the figures of one cell (a model in one configuration on one device) from its launches (processes)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ _SUMMARY: Final = ("mean_ms", "std_ms", "min_ms", "max_ms", "p50_ms", "p95_ms", 
 
 @dataclass(frozen=True)
 class ValidLaunches:
-    """A planned cell with the launches (measuring processes) that count for its figures. figures: None without any."""
+    """A planned cell with the launches that count for its figures. figures: None without any."""
 
     cell: Cell
     device: Device
@@ -83,13 +83,11 @@ def peak(memory: Memory) -> int | None:
 
 @cache
 def _sources(kind: type[Measured], base: type[CellReport]) -> Mapping[str, Source]:
-    """Return field → source of its value, for the fields that `kind` has and `base` lacks."""
     added = {*kind.__struct_fields__} - {*base.__struct_fields__}
     return {figure.field: figure.source for figure in FIGURES if figure.source and figure.field in added}
 
 
 def _fields(kind: type[Measured], base: CellReport, valid: ValidLaunches) -> dict[str, Any]:
-    """Return name → value of the fields of `base`, and of the fields that `kind` adds, if they have a source."""
     return asdict(base) | {field: valid.value(source) for field, source in _sources(kind, type(base)).items()}
 
 

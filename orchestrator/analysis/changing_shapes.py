@@ -41,7 +41,6 @@ def _sizes(calls: Sequence[ShapeCall]) -> tuple[ShapeTimes, ...]:
 
 
 def _time_ratio(padded: Sequence[ShapeTimes], static: Sequence[ShapeTimes]) -> float | None:
-    """Return the time of padded calls divided by that of static ones, without first calls; None if sizes differ."""
     if [one.input_size for one in padded] != [one.input_size for one in static]:
         return None
     later_ms, static_ms = (sum(one.later_call_ms or 0.0 for one in sizes) for sizes in (padded, static))

@@ -111,7 +111,7 @@ def _pays_after(first_call_ms: float | None, eager_ms: float, compiled_ms: float
 
 
 def _half_width(metric: Measured) -> float | None:
-    """Return half the width of the 95 % interval of a cell's time as a share, between launches, else within them.
+    """Return half the 95 % interval of a cell's time, as a share: between launches (processes), else within one.
 
     It covers both launches if there are only two: they may differ by more than the times within each.
     """

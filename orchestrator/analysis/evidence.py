@@ -1,6 +1,7 @@
-"""Reduce result files and telemetry to the figures that `report_builder.merge` needs.
+"""Reduce result files and telemetry of a run to the figures that `report_builder.merge` needs.
 
-At any time, at most the raw times of one cell and the samples of one GPU are in memory.
+A launch is a process that measures a cell: a model in one configuration on one device. At any time, at most the raw
+times of one cell and the samples of one GPU are in memory.
 """
 
 import gc
@@ -44,7 +45,7 @@ _NO_SERIES: Final[dict[str, bytes]] = {}
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class LaunchEvidence:
-    """Figures and telemetry of a launch (a process that measures a cell) with a result."""
+    """Figures and telemetry of a launch with a result."""
 
     result: Result  # without blocks, series and course of the warm-up, to save memory
     figures: LaunchFigures

@@ -30,7 +30,7 @@ class _Both(NamedTuple):
 def full_node(
     devices: Sequence[Device], results: Sequence[ModelResult], probes: Sequence[ProbeMetrics]
 ) -> tuple[FullNode, ...]:
-    """Return a comparison for each cell that is planned in both modes on a device, in the order of the results."""
+    """Return a comparison for each cell that is planned both solo and loaded, in the order of the results."""
     cells = list(_both(devices, results, probes))
     reasons = [_not_comparable(cell) for cell in cells]
     pairs = [_pair(cell) for cell, reason in zip(cells, reasons, strict=True) if reason is None]

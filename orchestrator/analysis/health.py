@@ -37,7 +37,7 @@ _ALIKE: Final = {
 
 
 def health(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault], level: str) -> HealthReport:
-    """Return the verdicts on GPUs and machine. faults: launch → cause of its failure.
+    """Return the verdicts on GPUs and machine. faults: number of a failed measurement → cause of its failure.
 
     level: name of a level in configs/health.yaml, which decides what PASS requires.
     """
@@ -150,7 +150,7 @@ def _kind(device: Device) -> tuple[str, int | None]:
 
 
 def _worked(archive: Archive) -> dict[str, dict[Segment, Span]]:
-    """Return UUID → session (process of the run) → start of the first and end of the last launch, in monotonic ns."""
+    """Return UUID → process of the run → start of the first and end of the last measurement, in monotonic ns."""
     by_device: dict[str, dict[Segment, Span]] = {}
     for attempt in archive.attempts:
         for uuid in archive.cells[attempt.start.cell].devices:
@@ -162,7 +162,7 @@ def _worked(archive: Archive) -> dict[str, dict[Segment, Span]]:
 
 
 def _work(archive: Archive, worked: Mapping[str, Mapping[Segment, Span]], uuid: str = "") -> Iterator[Work]:
-    """Yield the time of work on the GPU `uuid` in each session; the time on any GPU if `uuid` is "" or never worked."""
+    """Yield when the GPU `uuid` worked in each process of the run; when any GPU did if it never worked or is ""."""
     gpus = [other.uuid for other in archive.stored.devices if other.kind is DeviceKind.CUDA]
     of = [worked[gpu] for gpu in ([uuid] if uuid in worked else gpus) if gpu in worked]
     for segment in dict.fromkeys(archive.segments):

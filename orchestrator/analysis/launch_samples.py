@@ -1,4 +1,4 @@
-"""Read all values that the launches of a run (processes that measure) recorded, launch by launch to save memory.
+"""Read all values that the launches of a run (processes that measure a cell) recorded, one by one to save memory.
 
 Launches that do not count for the figures are read too, and marked. About 300 bytes per launch stay in memory.
 """

@@ -21,7 +21,7 @@ _WITHOUT_SHAPES: Final = {
 
 
 def shape_results(cell: Cell, shape: OperatorShape, evidence: Evidence) -> list[ShapeResult]:
-    """Return the results for one shape, from the launches that count for the figures of the cell."""
+    """Return the results for one shape, from the launches of `cell` that count for its figures."""
     launches = [evidence.launches[number].result.shapes for number in evidence.outcomes[cell.id].valid_launches]
     return [one for shapes in launches for one in shapes if one.shape == shape.name]
 

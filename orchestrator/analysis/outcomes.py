@@ -169,7 +169,6 @@ class _View:
         )
 
     def _without_result(self, cell: Cell, slots: Sequence[SlotState]) -> CellOutcome:
-        """Return the outcome of a cell without a result, by the last launch among its `slots`."""
         skipped = self._skipped(cell)
         if skipped is None and (dropped := self._dropped(cell)) is not None:
             return dropped
@@ -234,7 +233,6 @@ def _final(slot: SlotState, failure: Failure) -> str:
 
 
 def _is_unfit(slot: SlotState) -> bool:
-    """Whether the slot's launch ran out of memory even at batch size 1."""
     if slot.status is SlotStatus.DOES_NOT_FIT:
         return True
     ran_out = slot.status is SlotStatus.WAITING and slot.failures[-1:] == (Category.OUT_OF_MEMORY,)

@@ -37,9 +37,9 @@ class Reached:
 
 @dataclass(frozen=True)
 class Seen:
-    """Facts of a cell's result that decide whether its time is plausible. flops: operations of an iteration.
+    """Facts of a result that decide whether its time is plausible. flops: operations of an iteration.
 
-    generates: whether it writes text. covered: smallest share of a launch's measured time that iterations take.
+    generates: whether text is generated. covered: smallest share of a process's measured time that iterations take.
     """
 
     iteration_ms: float  # mean
@@ -59,7 +59,7 @@ def reached(probes: Sequence[ProbeMetrics], gpu_uuid: str) -> Reached:
 
 
 def judge(seen: Seen | None, precision: str, device: Reached) -> Plausibility:
-    """Judge whether a cell's time is plausible. seen: None without a result. device: rates measured on its device."""
+    """Judge whether a measured time is plausible. seen: None without a result. device: rates measured on its device."""
     if seen is None:
         return Plausibility(
             achieved_tflops=None, gemm_tflops=None, gemm_percent=None, least_iteration_ms=None, flags=(), note=""

@@ -37,7 +37,7 @@ from protocol.result import Environment
 
 
 def merge(archive: Archive, evidence: Evidence, terms: ReportTerms) -> Report:
-    """Return the report of a run, finished or not, with every planned cell. terms: how its kind of run is reported."""
+    """Return the report of a run, finished or not, with all planned measurements. terms: of this kind of run."""
     measured_probes = probes(archive, evidence)
     merged = results(archive, evidence, measured_probes)
     faults = attribute_failures(archive, evidence)
@@ -81,7 +81,7 @@ def merge(archive: Archive, evidence: Evidence, terms: ReportTerms) -> Report:
 
 
 def in_doubt(archive: Archive, evidence: Evidence) -> tuple[Doubt, ...]:
-    """Return the cells whose results so far leave a GPU SUSPECT: perhaps slower than identical GPUs."""
+    """Return the measurements that leave a GPU SUSPECT so far: perhaps slower than identical GPUs."""
     measured_probes = probes(archive, evidence)
     sides = side_by_side(archive.stored.devices, results(archive, evidence, measured_probes), measured_probes)
     return tuple(doubts(archive.stored.devices, sides))
@@ -95,7 +95,7 @@ def _metadata(archive: Archive, evidence: Evidence) -> Metadata:
     stored, finished = archive.stored, archive.finished
 
     def version(read: Callable[[Environment], str | None]) -> str | None:
-        """Return the version that `read` finds in all launches (several of a resumed run, joined); None if unknown."""
+        """Return the version that `read` finds in all results (several of a resumed run, joined); None if unknown."""
         seen = dict.fromkeys(read(launch.result.environment) for launch in evidence.launches.values())
         return ", ".join(text for text in seen if text) or None
 

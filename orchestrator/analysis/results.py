@@ -1,6 +1,6 @@
 """The lists of results in a report: an entry for each model and configuration, the probes, and all planned cells.
 
-A cell is one workload at one batch size, in one configuration on one device.
+A cell is one workload at one batch size, in one configuration on one device. A launch is a process that measures it.
 """
 
 from collections import Counter
@@ -48,10 +48,7 @@ class _Entry(NamedTuple):
 
 
 def results(archive: Archive, evidence: Evidence, probe_results: Sequence[ProbeMetrics]) -> tuple[ModelResult, ...]:
-    """Return an entry for each model and configuration, with all planned cells, in the order of the plan.
-
-    probe_results: figures of all probes.
-    """
+    """Return an entry for each model and configuration, with all planned cells, in the order of the plan."""
     entries: dict[_Entry, list[Cell]] = {}
     for cell in archive.stored.plan.cells:
         if cell.workload in PHASES:

@@ -1,4 +1,4 @@
-"""Find the root cause of a run's failures, describe failures, and recognise ends that are no failure."""
+"""Find the root cause of a run's failed launches (processes that measure), describe failures, and tell what is none."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -42,6 +42,6 @@ def out_of_time(failure: FailureReport) -> bool:
 
 
 def kind(failure: FailureReport) -> str:
-    """Describe how a launch failed, and in which phase, such as warm-up."""
+    """Describe how a launch failed, and in which phase of it, such as warm-up."""
     phase = f" (phase {failure.phase})" if failure.phase else ""
     return f"{how_it_ended(failure.category or failure.outcome, failure.message)}{phase}"

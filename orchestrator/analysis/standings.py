@@ -1,6 +1,7 @@
 """Compare each GPU with the identical GPUs of the run (siblings): verdict (stats/stragglers.py), cause, remedy. Pure.
 
-A STRAGGLER is slower, a SUSPECT perhaps; more launches decide. SPLIT: the GPUs form a fast and a slow group.
+A STRAGGLER is slower, a SUSPECT perhaps; more launches decide. SPLIT: the GPUs form a fast and a slow group. A cell is
+a model in one configuration.
 """
 
 from collections import Counter, defaultdict
@@ -234,10 +235,7 @@ def _standing(
 
 
 def _slowest(cells: Sequence[JudgedCell], own: Mapping[str, Sibling]) -> list[tuple[JudgedCell, Effect]]:
-    """Return the cells in which a GPU is slower, those beyond their margin first, then by the difference.
-
-    own: mode → verdict on this GPU.
-    """
+    """Return the cells in which a GPU is slower, those beyond their margin first, then by the difference."""
     alone = [
         (cell, own[cell.key.mode].alone[cell.name], cell.name in own[cell.key.mode].slow_cells)
         for cell in cells

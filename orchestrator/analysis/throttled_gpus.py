@@ -16,14 +16,14 @@ _SLOWDOWN: Final = clock_events.reason_names([clock_events.SLOWDOWN])
 
 
 class Held(NamedTuple):
-    """A cell in which a GPU was throttled, with the result of that GPU."""
+    """A measurement in which a GPU was throttled. cell: model and configuration. point: result of the GPU."""
 
     cell: CellKey
     point: Point
 
 
 def throttled_cells(sides: Sequence[SideBySide]) -> dict[str, list[Held]]:
-    """Return UUID → cells in which this GPU was throttled. sides: results of all cells (cross_gpu.side_by_side)."""
+    """Return UUID → measurements in which this GPU was throttled. sides: results by cell (cross_gpu.side_by_side)."""
     held: dict[str, list[Held]] = {}
     for side in sides:
         for point in side.points:
@@ -33,7 +33,7 @@ def throttled_cells(sides: Sequence[SideBySide]) -> dict[str, list[Held]]:
 
 
 def explain_throttling(held: Sequence[Held]) -> Why | None:
-    """Explain why a GPU was throttled, by the cell of `held` where it was throttled longest; None without cells."""
+    """Explain why a GPU was throttled, by the measurement where it was throttled longest; None if `held` is empty."""
     if not held:
         return None
     cell, (_, metric, _) = max(held, key=lambda throttled: throttled.point.metric.slowdown_percent or 0.0)
@@ -57,7 +57,7 @@ def _reason(seen: Sequence[str]) -> Reason:
 
 
 def explain_power_limit(device: Device, group: Sequence[Device]) -> Why | None:
-    """Explain a power limit of `device` below that of most GPUs in `group`, its siblings; None if it is not below."""
+    """Explain a power limit of `device` below that of most identical GPUs (`group`); None if it is not below."""
     own = device.power_limit_w
     ((usual, times),) = Counter(other.power_limit_w for other in group).most_common(1)
     if own is None or usual is None or own >= usual or 2 * times <= len(group):

@@ -1,4 +1,4 @@
-"""Launches of each device over time. Launches close together are merged, unless they failed. Pure."""
+"""Launches (measuring processes) of each device over time. Launches close together are merged. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""Comparisons as one HTML file, with the verdict and exit code first."""
+"""Comparisons as one HTML file, with the verdict and exit code first. A cell is a model in one configuration."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -46,12 +46,12 @@ _FILTERED: Final = ("Second run", "GPU", "Phase", "Implementation", "Shape", "Ti
 
 
 def to_html(comparisons: Sequence[Comparison], end: Ended) -> bytes:
-    """Render one or several comparisons as HTML. end: how they ended."""
+    """Render one or several comparisons as HTML. end: verdict and exit code."""
     return fitted(page(comparisons, end))
 
 
 def page(comparisons: Sequence[Comparison], end: Ended) -> Page:
-    """Return the page of one or several comparisons, before it is rendered. end: how they ended."""
+    """Return the page of one or several comparisons, before it is rendered. end: verdict and exit code."""
     first = comparisons[0]
     several = len(comparisons) > 1
     counts = wording.headline(comparisons)

@@ -1,9 +1,9 @@
-"""Comparisons as JUnit XML: a suite for each pair of runs, a test case for each cell.
+"""Comparisons as JUnit XML: a suite for each pair of runs, a test case for each cell (a model in one configuration).
 
 A cell with a verdict of --fail-on is a failure. Cells that could not be judged come first, and are skipped unless
 --fail-on names them. Every other cell has passed. A cell that only the first run has is NOT COMPARABLE, and so is a
 cell of a device that has no cell in the baseline. Other cells that only the second run has are skipped. A verdict on
-all cells of a phase together is a test case, too.
+all cells of a workload together is a test case, too.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -30,7 +30,7 @@ class _Case(NamedTuple):
 def to_junit(
     comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict], of_run: Sequence[Cause] = ()
 ) -> bytes:
-    """Render comparisons as JUnit XML. fail_on: verdicts that fail. of_run: a run's causes, also made test cases."""
+    """Render comparisons as JUnit XML. fail_on: verdicts that fail. of_run: causes of a run's exit code, also cases."""
     root = Element("testsuites", name="gpubench compare")
     for comparison in comparisons:
         suite = SubElement(

@@ -1,4 +1,4 @@
-"""Comparisons as Markdown for a pull request: the verdict, a table of changed cells, the number of other cells."""
+"""Comparisons as Markdown for a pull request: the verdict, a table of what changed, the number of other results."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ _MOST_ROWS: Final = 25
 
 
 def to_markdown(comparisons: Sequence[Comparison], end: Ended) -> str:
-    """Render comparisons as Markdown, without a newline at the end. end: how they ended."""
+    """Render comparisons as Markdown, without a newline at the end. end: verdict and exit code."""
     first = answer(comparisons, end)
     lines = [*markdown.lines(replace(first, summary=(" ".join(first.summary),)), "###")]
     for comparison in comparisons:

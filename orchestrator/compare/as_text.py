@@ -14,7 +14,7 @@ MOST_ROWS: Final = 15
 
 
 def to_text(comparisons: Sequence[Comparison], end: Ended) -> str:
-    """Render comparisons as text, without a newline at the end. end: how they ended."""
+    """Render comparisons as text, without a newline at the end. end: verdict and exit code."""
     first = answer(comparisons, end)
     lines = [line for words in (first.title, *first.summary) for line in text.wrap(words, "", "  ")]
     for comparison in comparisons:

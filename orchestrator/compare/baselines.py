@@ -1,7 +1,8 @@
-"""Score a run against a baseline: geometric means of the rates' ratios over cells without a fault. Pure.
+"""Score a run against a baseline: geometric means of the rates' ratios over cells (models in one configuration). Pure.
 
-A score compares machines, so another GPU model or power limit is allowed; `compare BASELINE REPORT` requires the same.
-Loading depends on disks and caches, so it is not averaged with the speed of a GPU.
+Cells with a fault, such as throttling, do not count. A score compares machines, so another GPU model or power limit is
+allowed; `compare BASELINE REPORT` requires the same. Loading depends on disks and caches, so it is not averaged with
+the speed of a GPU.
 """
 
 import math
@@ -35,7 +36,7 @@ class Held:
     """A run compared with a baseline. by_device: (UUID, cell) → rate of the device divided by the baseline's rate.
 
     excluded: (UUID, cell) → why it is not compared. unwatched: cells that the baseline measured without telemetry, so
-    that they may have been throttled.
+    that throttling is unknown.
     """
 
     comparison: BaselineComparison
@@ -78,7 +79,7 @@ def hold(run: Side, baseline: Side) -> Held:
 
 
 def joined(sides: Sequence[Side]) -> Side:
-    """Return one side with the cells of several runs. Raises ConfigError if stacks differ or a cell is in several."""
+    """Join the cells of several runs to one. Raises ConfigError if versions or settings differ or a cell repeats."""
     first = sides[0]
     for other in sides[1:]:
         if change := next(cell_facts.differences(first.stack, other.stack), None):
@@ -105,7 +106,7 @@ def reduced(side: Side, name: str) -> Side:
 
 
 def unsound(side: Side) -> dict[str, list[Place]]:
-    """Return fault and remedy, as one text → cells of a run that cannot be part of a baseline because of it."""
+    """Return fault and remedy (one text) → cells of a run that this fault keeps out of a baseline."""
     found: dict[str, list[Place]] = {}
     for place in pairing.places(side).values():
         if advice := cell_facts.advice(place):
@@ -155,7 +156,7 @@ def _comparison(
 
 
 def _note(run: Side, baseline: Side, unknown: int, cells: int) -> str:
-    """Return remarks on the score, or "". cells: number of scored cells. unknown: of those perhaps throttled."""
+    """Return remarks on the score, or "". cells: number of scored cells. unknown: how many of them may be throttled."""
     others = {device.gpu_name for device in baseline.devices} - {device.gpu_name for device in run.devices}
     notes = ["the baseline is of another GPU model"] if others else []
     if run.run_ids & baseline.run_ids:

@@ -29,9 +29,9 @@ _ALIKE: Final = "all GPUs of this node are: look at what they share first: cooli
 
 
 def judge(standings: Sequence[Standing], run: Side, sides: Iterable[Side]) -> tuple[Standing, ...]:
-    """Return the verdicts on the GPUs (standings), changed by the first baseline that has the GPU's board.
+    """Return the verdicts on the GPUs of a run, changed by the first baseline that has the GPU's board.
 
-    run: the run of the standings. sides: baselines, that of the user first.
+    standings: verdicts of the comparison with siblings. sides: baselines, that of the user first.
     """
     usable = [one for one in sides if not one.run_ids & run.run_ids and _software(one) == _software(run)]
     found: dict[str, tuple[Side, BaselineEffect]] = {}
@@ -61,7 +61,7 @@ def _has(side: Side, device: SideDevice) -> bool:
 
 
 def _ratios(run: Side, side: Side) -> Mapping[str, list[float]]:
-    """Return UUID → rates of `run` divided by those of the baseline `side`, of the cells that may judge a GPU."""
+    """Return UUID → rates of `run` divided by those of the baseline `side`, of measurements that can judge a GPU."""
     ratios: dict[str, list[float]] = {}
     for (uuid, key), ratio in baselines.hold(run, side).by_device.items():
         if WORKLOADS[key.phase].sibling_verdict:

@@ -1,11 +1,11 @@
-"""Facts that must agree before two cells are compared, and facts that may differ and are reported.
+"""Facts that must agree before two cells (models in one configuration) are compared, and facts that are reported.
 
 identity facts   must agree, or the cell is NOT COMPARABLE
 faults           keep a cell out of limits, scores, baselines, trends; in `compare` NOT COMPARABLE or a doubt
 doubts           a cell that was not steady is judged by the prior standard deviation (that of configs/margins.yaml), or
                  by its own if that is larger
 not watched      throttling is unknown: prevents SAME, NO CHANGE SEEN and FASTER, and is a remark on other verdicts
-stack facts      are what people compare, so the title names those that differ
+stack facts      versions and settings: they are what people compare, so the title names those that differ
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -38,7 +38,7 @@ class _Fact(NamedTuple):
 
 
 class _Fault(NamedTuple):
-    """A fault that keeps a cell from being compared. words: its name. found: whether a cell has it.
+    """A fault that keeps a cell from being compared. words: its name. found: returns whether a cell has it.
 
     with_status: name it with the cell's status. remedy: what to do. same_work: `compare` shows the change nevertheless.
     judged: `compare` also shows a verdict, by the prior standard deviation.
@@ -162,7 +162,7 @@ def doubt(before: Place, after: Place) -> str:
 
 
 def measures_host(before: Place, after: Place) -> bool:
-    """Whether the times of two compared cells vary as those of host-bound cells do, not as those of GPU-bound ones."""
+    """Whether two compared cells are expected to vary as host-bound cells do, and not as GPU-bound ones."""
     launches = min(len(before.cell.values), len(after.cell.values))
     # An unsteady cell of several launches shows its own scatter; the prior of the host would hide a GPU's change.
     unknown = launches < LEAST_LAUNCHES and doubt(before, after)
@@ -173,7 +173,7 @@ def measures_host(before: Place, after: Place) -> bool:
 
 
 def few_launches(before: Place, after: Place) -> str:
-    """Return "one launch" or "two launches" if a cell has so few that the prior standard deviation is used, or ""."""
+    """Return "one launch" or "two launches" (repetitions) if there are too few to show a cell's own spread; else ""."""
     return _FEW.get(min(len(before.cell.values), len(after.cell.values)), "")
 
 
@@ -193,7 +193,7 @@ def _sides(before: Place, after: Place) -> tuple[tuple[str, Place], ...]:
 
 
 class Change(NamedTuple):
-    """A fact of the stack of two runs or devices that differs. before, after: its values; "" if unknown."""
+    """A version or setting of two runs or devices that differs. before, after: its values; "" if unknown."""
 
     name: str
     before: str
@@ -206,14 +206,14 @@ class Change(NamedTuple):
 
 
 def shown(name: str, value: str | None) -> str:
-    """Return the value of a stack's fact as text; for a missing one "unknown", "adaptive" or "not set", by its name."""
+    """Return a version or setting as text; for a missing one "unknown", "adaptive" or "not set", by its name."""
     if name in EFFECTS:
         return value or "not set"
     return value.replace(", ", " and ") if value else _ABSENT.get(name, "unknown")  # a run may have several drivers
 
 
 def changes(before: Side, after: Side, paired: Iterable[tuple[SideDevice, SideDevice]]) -> Iterator[Change]:
-    """Yield the differences between the stacks of two runs, then those between their paired devices."""
+    """Yield the differing versions and settings of two runs, then those of their paired devices."""
     yield from differences(before.stack, after.stack)
     seen: dict[Change, None] = {}
     for old, new in paired:
@@ -225,7 +225,7 @@ def changes(before: Side, after: Side, paired: Iterable[tuple[SideDevice, SideDe
 
 
 def differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:
-    """Yield the differences between two stacks, of runs or of devices. An unknown version counts as unchanged."""
+    """Yield the versions and settings that differ between two runs or devices. Unknown versions count as equal."""
     for name in dict.fromkeys([*before, *after]):
         old, new = before.get(name, ""), after.get(name, "")
         if old != new and ((old and new) or name not in _READ_BY_LAUNCHES):

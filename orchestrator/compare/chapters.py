@@ -1,4 +1,4 @@
-"""Comparisons as sections of a report: the answer, then a section for each comparison."""
+"""Comparisons as sections of a report: the answer, then a section for each. A cell is a model in one configuration."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -32,7 +32,7 @@ _REMARKS: Final = 20
 
 
 class Ended(NamedTuple):
-    """How a comparison ended. badge: in a word. meaning: of the exit code. step: what to do next, or ""."""
+    """How a comparison ended. badge: verdict in a word. meaning: of the exit code. step: what to do next, or ""."""
 
     badge: Badge
     meaning: str
@@ -83,7 +83,6 @@ def worst(comparisons: Sequence[Comparison]) -> Finding | None:
 
 
 def _is_well(cell: ComparedCell) -> bool:
-    """Whether a cell is faster or unchanged by its verdict, or at least not slower and not WRONG."""
     no_loss = cell.verdict is not ChangeVerdict.WRONG and cell.ratio is not None and cell.ratio >= 1
     return no_loss or cell.verdict in (ChangeVerdict.FASTER, *UNCHANGED)
 

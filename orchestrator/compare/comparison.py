@@ -1,4 +1,4 @@
-"""Compare two runs cell by cell: NOT COMPARABLE, or the verdict of stats/two_runs.py. Pure."""
+"""Compare two runs cell by cell (model and configuration): NOT COMPARABLE, or a verdict of stats/two_runs.py. Pure."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ UNJUDGED: Final = frozenset({ChangeVerdict.PROBABLY_SLOWER, ChangeVerdict.INCONC
 class SessionSpread(NamedTuple):
     """How much the mean of a cell varies between runs on one machine: standard deviations as shares of the mean.
 
-    device, host: of cells limited by the device, by the host. runs: number of runs learned from; 0 for defaults.
+    device, host: of cells limited by the device, and by the host. runs: number of runs learned from; 0 for defaults.
     """
 
     device: float
@@ -93,7 +93,7 @@ class ComparedCell(Part, frozen=True, kw_only=True):
 
 
 class LoneCell(Part, frozen=True, kw_only=True):
-    """A cell without a partner. why: on which other device or in which mode the other run measured it, or ""."""
+    """A cell that one run has alone. why: the device or mode (solo, loaded) in which the other run has it, or ""."""
 
     cell: str
     model_name: str
@@ -102,7 +102,7 @@ class LoneCell(Part, frozen=True, kw_only=True):
 
 
 class StackChange(Part, frozen=True, kw_only=True):
-    """A fact of the stack of runs or devices that differs between the runs. before, after: null if unknown."""
+    """A version or setting of software, host or device that differs between runs. before, after: null if unknown."""
 
     name: str
     before: str | None
@@ -110,7 +110,7 @@ class StackChange(Part, frozen=True, kw_only=True):
 
 
 class Mean(Part, frozen=True, kw_only=True):
-    """Geometric mean of the ratios of a phase's cells. verdict: SLOWER or FASTER if they are so together; else null."""
+    """Geometric mean of the ratios of a workload's cells. verdict: SLOWER or FASTER as a whole; null if neither."""
 
     phase: str
     ratio: float
@@ -121,9 +121,9 @@ class Mean(Part, frozen=True, kw_only=True):
 
 
 class Comparison(Part, frozen=True, kw_only=True):
-    """Two compared runs. before, after: names as given; label_*: names with id and date. title: changed stack facts.
+    """Two compared runs. before, after: names as given; label_*: names with id and date. title: changed versions.
 
-    runs_before, runs_after: ids of the run, or of all runs of a baseline. only_*: cells without a partner.
+    runs_before, runs_after: ids of the run, or of all runs of a baseline. only_*: cells that the other run lacks.
     unheld: devices of the second run without a cell in the baseline.
     """
 
@@ -156,7 +156,7 @@ def compare(
 ) -> Comparison:
     """Compare the run `after` with the run or baseline `before`. percent: margin of every cell in place of `margins`.
 
-    session: spread between sessions in place of that of `margins`. named: key of a cell → name to show.
+    session: spread between runs of a machine, in place of that of `margins`. named: key of a cell → name to show.
     """
     found = pairing.beside(before, after)
     places = found.pairs
@@ -201,7 +201,7 @@ def compare(
 
 
 def exit_code(comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict]) -> ExitCode:
-    """Return MISSED for a verdict in fail_on, else PASSED if every cell of the first run was judged, or INCOMPLETE."""
+    """Return MISSED if a verdict is in fail_on, else PASSED if each cell of the first run was judged, or INCOMPLETE."""
     if failing(comparisons, fail_on):
         return ExitCode.MISSED
     return ExitCode.PASSED if all(map(_all_judged, comparisons)) else ExitCode.INCOMPLETE
@@ -277,10 +277,7 @@ def _compared(pair: tuple[Place, Place], names: _Names, rates: Pair, judged: Jud
 
 
 def _not_comparable(pair: tuple[Place, Place], names: _Names, reason: str) -> ComparedCell:
-    """Return the cell of a pair without a comparison: WRONG if only the second result is wrong, else NOT COMPARABLE.
-
-    The latter has a ratio if both did the same work.
-    """
+    """Return a cell without a verdict on its speed: WRONG if only the second result is wrong, else NOT COMPARABLE."""
     before, after = pair
     if after.cell.wrong and before.cell.values and not before.cell.wrong:
         return _cell(*pair, names, ChangeVerdict.WRONG, after.cell.wrong)

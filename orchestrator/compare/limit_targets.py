@@ -1,4 +1,4 @@
-"""The figures that a threshold can limit, and their value in each cell of a model or operator. Probes have none."""
+"""The figures that a threshold can limit, and their values in each cell (model or operator in one configuration)."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
@@ -16,7 +16,7 @@ from protocol.cell import CompileMode, Workload
 
 
 class Relative(NamedTuple):
-    """Speed of a cell in percent of a reference. why_not: why it is None. blind: the reference may be throttled."""
+    """Speed of a cell in percent of a reference. why_not: why it is unknown. blind: the reference may be throttled."""
 
     speed: float | None
     why_not: str
@@ -126,7 +126,7 @@ def _of_solo(alone: FullNode | None) -> Relative:
 def _of_siblings(
     report: Report, places: Mapping[tuple[str, CellKey], Place]
 ) -> Iterator[tuple[tuple[object, ...], Relative]]:
-    """Yield (UUID and facts of a cell, speed relative to identical devices); unknown if one of these has a fault."""
+    """Yield (UUID and facts of a cell, speed relative to identical devices); unknown if a device has a fault."""
     named = {_among_siblings(uuid, key): place for (uuid, key), place in places.items()}
     for spread in report.cross_gpu:
         key = (

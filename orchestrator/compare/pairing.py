@@ -1,4 +1,4 @@
-"""Pair the devices and cells of two runs. Pure.
+"""Pair the devices and cells (models in one configuration) of two runs. Pure.
 
 Devices of two runs are paired by UUID, else in order among those of a GPU model, else in order. With a baseline, every
 device of the run is paired with cells of the same device, else of its GPU model (pooling.py).
@@ -37,12 +37,12 @@ class Beside(NamedTuple):
 
 
 def beside(before: Side, after: Side) -> Beside:
-    """Pair the cells and devices of two sides, in the order of the first, or of the second for a baseline first."""
+    """Pair the cells and devices of two sides, in the order of `before`, or of `after` if `before` is a baseline."""
     return _with_baseline(before, after) if before.is_baseline else _of_runs(before, after)
 
 
 def places(side: Side) -> _Places:
-    """Return (UUID, key) → cell with its device, for every cell of a side."""
+    """Return (UUID, key) → cell with its device, for every cell of a run or baseline."""
     known = {device.gpu_uuid: device for device in side.devices}
     return {
         (cell.gpu_uuid, cell.key): Place(known[cell.gpu_uuid], cell) for cell in side.cells if cell.gpu_uuid in known
@@ -50,7 +50,7 @@ def places(side: Side) -> _Places:
 
 
 def by_key(side: Side) -> dict[CellKey, list[Place]]:
-    """Return key → cells with this key, one for each device of a side that has it."""
+    """Return key → cells with this key, one for each device that measured it."""
     found: dict[CellKey, list[Place]] = {}
     for place in places(side).values():
         found.setdefault(place.cell.key, []).append(place)

@@ -27,10 +27,7 @@ _WITHOUT: Final = "Delete the file to compare the run with nothing."
 
 
 class Against(Part, frozen=True, kw_only=True):
-    """What a run is compared with (references), null or empty if not given.
-
-    session: spread between sessions of this machine, set by a gate.
-    """
+    """What a run is compared with; null or empty if not given. session: spread between runs, set by `gate`."""
 
     baseline: Side | None = None
     session: SessionSpread | None = None
@@ -41,7 +38,7 @@ class Against(Part, frozen=True, kw_only=True):
         return self != NOTHING
 
     def beside(self, given: "Against") -> "Against":
-        """Return these references, with those that `given` has in their place."""
+        """Return these references, replaced by those that `given` has."""
         return Against(
             baseline=given.baseline or self.baseline,
             session=given.session or self.session,
@@ -117,5 +114,5 @@ def _scored(summary: Summary, scored: BaselineComparison) -> Summary:
 
 
 def _verdict(verdict: RunVerdict, results: Sequence[ThresholdResult]) -> RunVerdict:
-    """Return the verdict of the run with its missed thresholds. Graver outcomes (a hardware fault) still decide."""
+    """Return the verdict of the run with its missed thresholds. Graver outcomes, as a hardware fault, still decide."""
     return run_verdict((*verdict.causes, *thresholds.causes(results)), verdict.remarks)

@@ -28,10 +28,10 @@ Rate = Annotated[float, msgspec.Meta(ge=LEAST, le=MOST)]
 
 
 class SideCell(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """A cell on one device. values: the figure `metric` of each launch. ran_at: batch size. throttled: None if unknown.
+    """A cell (model and configuration) on one device. values: the figure `metric` of each launch. ran_at: batch size.
 
-    host_bound: whether the GPU waited for the host; None if unknown, as in older baselines. wrong: what is
-    wrong with the result of an operator or a compiled model. figures: name with unit → further figure, only shown.
+    host_bound: whether the GPU waited for the host. wrong: what is wrong with the result of an operator or a compiled
+    model. figures: name with unit → further figure, only shown. None: unknown, as in older baselines.
     """
 
     gpu_uuid: str
@@ -56,12 +56,12 @@ class SideCell(Part, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """The values of the launches as rates: a higher rate is faster."""
+        """The values of all repetitions (launches) as rates: a higher rate is faster."""
         return tuple(1 / value for value in self.values) if self.is_time else self.values
 
 
 class SideDevice(Part, frozen=True, kw_only=True):
-    """A device of a run or baseline. label: "GPU 0". stack: facts about it that may differ, such as its VBIOS."""
+    """A device of a run or baseline. label: "GPU 0". stack: facts that may differ, such as the version of its VBIOS."""
 
     gpu_uuid: str
     label: str
@@ -73,7 +73,7 @@ class SideDevice(Part, frozen=True, kw_only=True):
 
 
 class Side(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """A run or a baseline. baseline_version: None for a run. ended: why it did not end well, or "".
+    """A run or a baseline. baseline_version: None for a run. ended: why the run did not end well, or "".
 
     stack: versions and settings of the software and the host, {"driver": "580.95.05"}.
     """

@@ -1,4 +1,7 @@
-"""Thresholds: limits from a file, each compared with each matching cell. Without a figure, a limit is not met."""
+"""Thresholds: limits from a file, each applied to each matching cell (a model or operator in one configuration).
+
+Without a figure, a limit is not met.
+"""
 
 import enum
 import math
@@ -138,7 +141,7 @@ def mistake(threshold: Threshold) -> str:
 
 
 def pointless(threshold: Threshold) -> str:
-    """Return why a valid threshold proves nothing, or "". Run folders of older versions may contain such thresholds."""
+    """Return why a valid threshold proves nothing, or "". Run folders of older versions may contain such ones."""
     return _another_phase(threshold) or _never_missed(threshold)
 
 

@@ -1,4 +1,4 @@
-"""Why a cell has no partner although the other side measured it: on another device or in the other mode. Pure."""
+"""Why a cell (model and configuration) has no partner in the other run: it is on another device or in another mode."""
 
 from collections.abc import Container, Mapping
 from typing import Final
@@ -33,7 +33,7 @@ def other_mode(key: CellKey, cells: Container[CellKey], own: str, side: str, *, 
 
 
 class Other:
-    """The run `side`, searched for cells of the run `own` that have no partner. is_first: `side` is the first run."""
+    """The run `side`, searched for cells that the run `own` has alone. is_first: `side` is the first run."""
 
     def __init__(self, side: Side, own: Side, *, is_first: bool) -> None:
         self._side, self._own = (BASELINE if one.is_baseline else one.name for one in (side, own))
@@ -45,7 +45,7 @@ class Other:
                 of_model.setdefault(place.cell.key, []).append(place.device.label)
 
     def why(self, place: Place) -> str:
-        """Return where the other run measured a cell without a partner, as text; "" if on no GPU of this model."""
+        """Return where the other run measured a cell of `own`, as text; "" if on no GPU of this model."""
         known, key = self._labels.get(place.device.gpu_name, {}), place.cell.key
         if labels := known.get(key):
             return f"{self._side} measured such a cell only on {listed(labels, 'and')}"

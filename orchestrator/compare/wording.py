@@ -1,4 +1,4 @@
-"""Texts of a comparison for all formats: headlines, changes, remarks."""
+"""Texts of a comparison for all formats: headlines, changes, remarks. A cell is a model in one configuration."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
@@ -60,7 +60,7 @@ def headline(comparisons: Sequence[Comparison]) -> str:
 def verdicts(comparisons: Sequence[Comparison]) -> str:
     """Return the numbers of verdicts: "1 SLOWER, 3 SAME".
 
-    If no cell is SLOWER by itself, the text begins with the phases whose cells together are.
+    If no cell is SLOWER by itself, the text begins with the workloads that are SLOWER as a whole.
     """
     counts = {word: sum(comparison.counts.get(word, 0) for comparison in comparisons) for word in GRAVEST_FIRST}
     slower = [
@@ -71,7 +71,7 @@ def verdicts(comparisons: Sequence[Comparison]) -> str:
 
 
 def means(comparison: Comparison) -> str:
-    """Return the mean change of speed over the cells of each phase, with its interval; empty without means."""
+    """Return the mean change of speed of each workload, with its interval; empty without means."""
     return f"Geometric mean: {', '.join(map(mean, comparison.means))}" if comparison.means else ""
 
 
@@ -104,7 +104,7 @@ def _on_several(comparison: Comparison) -> bool:
 
 
 def change(cell: ComparedCell | Mean) -> str:
-    """Return the change of the speed of a cell or phase, "-5.0%"; "" if it is unknown."""
+    """Return the change of the speed of a cell or workload, "-5.0%"; "" if it is unknown."""
     return "" if cell.ratio is None else difference(percent(cell.ratio))
 
 
@@ -169,7 +169,7 @@ def unjudged(comparison: Comparison, most: int = _MOST_LONE) -> Iterator[str]:
 
 
 def next_step(comparisons: Sequence[Comparison]) -> str:
-    """Return what decides the inconclusive and probably slower cells (a command or option); "" without such cells."""
+    """Return the command or option that decides inconclusive and probably slower cells; "" without such cells."""
     undecided = (ChangeVerdict.INCONCLUSIVE, ChangeVerdict.PROBABLY_SLOWER)
     cells = [cell for one in comparisons for cell in one.cells if cell.must_be_judged and cell.verdict in undecided]
     if not cells:
@@ -188,7 +188,6 @@ def remark(cell: ComparedCell) -> str:
 
 
 def _remark(cell: ComparedCell) -> str:
-    """Return what prevents or weakens the verdict of a cell, and how many launches it needs, or ""."""
     words = [cell.reason] if cell.reason else []
     if cell.launches_needed is not None:
         words.append(f"needs {cell.launches_needed} launches per side")

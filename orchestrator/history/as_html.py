@@ -1,4 +1,4 @@
-"""Trends as one HTML file, with changes first and a chart for each cell."""
+"""Trends as one HTML file, with changes first and a chart for each result (a figure on one device over many runs)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -48,7 +48,7 @@ def to_html(trends: Sequence[Trend], filters: Mapping[str, str]) -> bytes:
 
 
 def page(trends: Sequence[Trend], filters: Mapping[str, str]) -> Page:
-    """Return the page of at least one trend, before it is rendered. filters: as in `to_html`."""
+    """Return the page of at least one trend, before it is rendered. filters: name of a requested filter → its value."""
     runs = sorted({(point.test_date, point.run_id) for trend in trends for point in trend.points})
     heading = f"{filters['Model']} over {plural(len(runs), 'run')}"
     found = [(trend, point) for trend in trends for point in trend.points if wording.change(point)]
@@ -160,7 +160,7 @@ def _row(trend: Trend, point: TrendPoint) -> tuple[Entry, ...]:
 
 
 def _value(point: TrendPoint) -> str:
-    """Format the value of a point without thousands separators, so that the table can be sorted by it."""
+    """Format the value of a point without thousands separators, which would break sorting of the table."""
     return "" if point.value is None else wording.figure(point.value).replace(",", "")
 
 

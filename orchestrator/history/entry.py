@@ -70,7 +70,7 @@ def _why_of_health(judged: DeviceHealth) -> str:
 
 
 def _why_of_burn_in(burn_in: GpuBurnIn) -> str:
-    """Return the reasons for a burn-in's verdict on a GPU, and unless it is FAIL or WARN also the number of checks."""
+    """Return the reasons for a burn-in's verdict on a GPU, with the number of checks unless it is FAIL or WARN."""
     reasons = dict.fromkeys(one.text for one in burn_in.reasons if one.verdict is burn_in.verdict)
     if burn_in.verdict in OFFENCES or not burn_in.checks:
         return "; ".join(reasons)
@@ -80,7 +80,6 @@ def _why_of_burn_in(burn_in: GpuBurnIn) -> str:
 
 
 def _cells(report: Report, reduced: Side) -> Iterator[CellRecord]:
-    """Yield a record of each cell of a report. reduced: the report as `run_figures.of_report` reduces it."""
     metrics: list[Metric] = [metric for result in report.results for _, metric in keys.of_model(result)]
     metrics += report.probes
     metrics += [metric for _, _, metric in keys.of_operators(report)]

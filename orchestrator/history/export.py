@@ -1,4 +1,4 @@
-"""Export the history as JSON, or as CSV with a row per cell and run. The text is made run by run to save memory."""
+"""Export the history as JSON, or as CSV with a row per cell (model and configuration) and run. Made run by run."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Queries of the history: runs by a filter, one run, points of trends, offences of devices."""
+"""Queries of the history: runs by a filter, one run, points of trends, offences (FAIL or WARN) of devices."""
 
 import sqlite3
 from collections import Counter
@@ -153,7 +153,10 @@ def points(
     batch_size: int | None = None,
     since: str | None = None,
 ) -> list[Point]:
-    """Return the cells of a model in all runs, oldest run first. gpu, since: as in `Filter`. None: any."""
+    """Return the measurements of a model in all runs, oldest run first. None: any.
+
+    gpu: prefix of a UUID or part of a name. since: date of the oldest run, ISO 8601.
+    """
     wanted = {"model": model, "gpu": gpu, "precision": precision, "batch_size": batch_size, "since": since}
     return [
         _made(

@@ -13,7 +13,7 @@ LONGEST_S: Final = 1e11
 
 
 class RunLine(Part, frozen=True, kw_only=True):
-    """Summary of a run. planned, ok: numbers of cells. test_date: ISO 8601, UTC. devices: ("8 x NVIDIA H200",).
+    """Summary of a run. planned, ok: numbers of measurements. test_date: ISO 8601, UTC. devices: ("8 x NVIDIA H200",).
 
     tainted: faults were injected. stack: versions and settings. health, burn_in: worst verdict; "" without a burn-in.
     """
@@ -39,7 +39,7 @@ class RunLine(Part, frozen=True, kw_only=True):
 class DeviceRecord(Part, frozen=True, kw_only=True):
     """A device in a run. health, burn_in: verdict; "" without one. burn_in_words: reasons for the burn-in's verdict.
 
-    health_words: reasons for FAIL or WARN of its health, else "".
+    health_words: reasons for FAIL or WARN, else "".
     """
 
     device: SideDevice
@@ -50,9 +50,9 @@ class DeviceRecord(Part, frozen=True, kw_only=True):
 
 
 class CellRecord(Part, frozen=True, kw_only=True):
-    """A cell on one device. launches: the figure `metric` of each launch. doubt: why the cell is not judged, or "".
+    """A cell (model and configuration) on one device. launches: the figure `metric` of each launch (process).
 
-    figures: name → median over the launches.
+    doubt: why the cell is not judged, or "". figures: name → median over the launches.
     """
 
     gpu_uuid: str
@@ -73,7 +73,7 @@ class RunRecord(Part, frozen=True, kw_only=True):
 
 
 class Point(Part, frozen=True, kw_only=True):
-    """A cell of one run on its device, from which a trend is made. test_date: start of the run, ISO 8601, UTC."""
+    """The result of a cell (model and configuration) in one run. test_date: start of the run, ISO 8601, UTC."""
 
     run_id: str
     test_date: str
@@ -97,7 +97,7 @@ class Offence(Part, frozen=True, kw_only=True):
 
 
 class Filter(Part, frozen=True, kw_only=True):
-    """Filter of runs; None: any. run_id: prefix. gpu: prefix of a UUID or part of a name. since: as test_date."""
+    """Filter of runs; None: any. run_id: prefix. gpu: prefix of a UUID or part of a name. since: ISO 8601 date."""
 
     run_id: str | None = None
     gpu: str | None = None

@@ -1,4 +1,4 @@
-"""How much results vary between runs (sessions) of one machine, learned from runs of the same cells and stack. Pure."""
+"""How much results vary between runs of one machine, learned from runs of the same cells (configurations). Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -18,10 +18,10 @@ _Place = tuple[str, CellKey]
 
 
 def spread(records: Iterable[RunRecord], side: Side, others: frozenset[str], margins: Margins) -> SessionSpread | None:
-    """Return the spread between sessions in those recorded runs that have the cells and the stack of `side`.
+    """Return the spread between recorded runs with the cells, versions and settings of `side`; None with too few.
 
-    records: newest first. Of each day the newest run counts, because runs of one day are often one session. others:
-    ids of runs to ignore. margins: supplies what cannot be learned. None if there are fewer than three such runs.
+    records: newest first. Of each day the newest run counts: the state of a machine often stays the same for a day.
+    others: ids of runs to ignore. margins: supplies what cannot be learned.
     """
     host = {place: cell_facts.measures_host(one, one) for place, one in pairing.places(side).items() if one.cell.values}
     of_days: dict[str, Mapping[_Place, tuple[float, ...]]] = {}
@@ -49,7 +49,7 @@ def spread(records: Iterable[RunRecord], side: Side, others: frozenset[str], mar
 
 
 def same_stack(stack: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Whether two stacks are equal, except for the seed: the same software and settings, as far as known."""
+    """Whether versions and settings are equal except for the seed. An unknown version counts as equal."""
     return not {change.name for change in cell_facts.differences(stack, other)} - _QUIET
 
 

@@ -1,4 +1,4 @@
-"""Trends: a series for each cell on each GPU over many runs, with its changes (stats/change_points.py). Pure.
+"""Trends: a series for each cell (configuration) on each GPU over many runs, with its changes. Pure.
 
 Runs that are tainted, throttled, not watched for throttling, contaminated or at a smaller batch are shown, not judged.
 """
@@ -21,9 +21,9 @@ _QUIET: Final = frozenset({"seed"})
 
 
 class TrendPoint(Part, frozen=True, kw_only=True):
-    """One run in a trend. excluded: why the run is not judged, or "". change_percent: of the level, with this run.
+    """One run in a trend. excluded: why the run is not judged, or "". stack: changed versions and settings.
 
-    stack: changes of software and settings since the previous run.
+    change_percent: change of the level of values that begins with this run, if any.
     """
 
     run_id: str

@@ -55,7 +55,7 @@ def unjudged(trend: Trend) -> str:
 
 
 def earlier_findings(devices: Sequence[Device], offences: Iterable[Offence]) -> dict[str, str]:
-    """Return UUID → remark on the newest of the gravest offences of a device. offences: oldest first."""
+    """Return UUID → remark on the newest of the gravest offences (FAIL or WARN) of a device. offences: oldest first."""
     against: dict[str, list[Offence]] = {}
     for offence in offences:
         against.setdefault(offence.gpu_uuid, []).append(offence)

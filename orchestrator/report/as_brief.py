@@ -37,10 +37,7 @@ def sections(report: Report, layout: Layout) -> tuple[Section, ...]:
 def to_brief(
     report: Report, layout: Layout, details: Sequence[str] = (), *, columns: int = LEAST_WIDTH, colour: bool = False
 ) -> str:
-    """Return the brief report, without a newline at its end. details: paths of the full reports, shown last.
-
-    Answers come first, and what casts doubt on them after (ADR 33).
-    """
+    """Return the brief report, without a newline at its end. details: paths of the full reports, shown last."""
     width = min(max(columns, LEAST_WIDTH), MOST_WIDTH)
     parts, lines = sections(report, layout), list[str]()
     for most in _OF_A_FINDING:
@@ -95,10 +92,7 @@ def _finding(finding: Finding, room: int, most: int | None, *, colour: bool) -> 
 
 
 def _table(table: Table, width: int) -> Iterator[str]:
-    """Yield the lines of a table. Blocks of columns that do not fit side by side follow below each other.
-
-    Columns without a block that do not fit are dropped.
-    """
+    """Yield the lines of a table. Columns that do not fit side by side follow in blocks below, or are dropped."""
     titles = [column.short or column.title for column in table.columns]
     rows = [titles, *([plain(str(entry)) for entry in row] for row in table.rows)]
     widths = [max(cell_len(row[place]) for row in rows) for place in range(len(table.columns))]

@@ -27,7 +27,7 @@ class Line(NamedTuple):
 
     @property
     def mode(self) -> str | None:
-        """ "solo" if other GPUs were idle, "loaded" if all worked; None for a cell without figures."""
+        """Mode of the cell: "solo" if other GPUs were idle, "loaded" if all worked; None for a cell without figures."""
         if self.result is not None:
             return self.result.mode
         return self.metric.mode if isinstance(self.metric, ProbeMetrics) else None

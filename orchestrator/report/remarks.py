@@ -127,7 +127,6 @@ def _of_workload(metric: Measured) -> Iterator[Remark]:
 
 
 def _fixed(text: str) -> Remark:
-    """Make a caveat of a text in which braces are no placeholders."""
     return Remark(text.replace("{", "{{").replace("}", "}}"))
 
 

@@ -59,7 +59,7 @@ _PHASES: Final = {
 
 
 def migrated(document: Json, version: int) -> Json:
-    """Change the document in place to the newest version and return it. version: that of the document."""
+    """Change the document in place to the newest version and return it. version: schema version of the document."""
     for number in range(version, max(STEPS) + 1):
         STEPS[number](document)
         document["schema_version"] = number + 1
@@ -141,7 +141,7 @@ def _to_4(document: Json) -> None:
 
 
 def _median_as_launch(metric: Json, workload: Workload) -> list[Any]:
-    """Return the median over launches as the figure of a single launch: old reports have no more. [] without it."""
+    """Return [median over launches (repetitions)] or []: old reports lack the figures of single launches."""
     value = metric.get(main_figure(workload, str(metric.get("model_name"))).field)
     return [] if value is None else [value]
 
@@ -190,7 +190,7 @@ def _measured(part: Json) -> Iterator[tuple[Json, Workload]]:
 
 
 def _parts(value: object, *path: str) -> Iterator[Json]:
-    """Yield the objects at the end of a path of keys. "*" means each item of a list, or each value of an object."""
+    """Yield the objects in `value` at a path of keys. "*" means each item of a list, or each value of an object."""
     if not path:
         if isinstance(value, dict):
             yield value

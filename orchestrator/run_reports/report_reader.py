@@ -1,4 +1,4 @@
-"""Read what the user names to compare or to render, strictly.
+"""Read the report, baseline or run that the user names, strictly.
 
     report.json      of any schema version (report_migrations.py); unknown keys are errors
     a baseline file  of its own schema version; unknown keys are errors
@@ -47,7 +47,7 @@ def read(name: str, runs_folder: str, history_db: str | None = None) -> Side:
 
 
 def is_file(name: str) -> bool:
-    """Whether `name` is an existing .json file, so a report or a baseline and not a run. Does not read it."""
+    """Whether `name` is an existing .json file: a report or a baseline, not a run. Does not read it."""
     return name.lower().endswith(".json") and safe_read.is_there(Path(name)) and not safe_read.is_folder(Path(name))
 
 
@@ -61,9 +61,9 @@ def report(path: Path) -> Report:
 
 
 def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None) -> list[Side]:
-    """Read all sides of a comparison by their names. Raises UserError.
+    """Read the runs, reports or baselines to compare by their names.
 
-    It is also an error if a side has the same runs as the first, or is a baseline while the first is none.
+    Raises UserError, also if one has the same runs as the first, or is a baseline while the first is none.
     """
     first, *others = [read(name, runs_folder, history_db) for name in names]
     for other in others:
@@ -79,7 +79,7 @@ def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None)
 
 
 def baseline(name: str, runs_folder: str, history_db: str | None = None, *, origin: str = "--compare-baseline") -> Side:
-    """Read the baseline `name`: a file, run, or shipped one. origin: option or line, for errors. Raises UserError."""
+    """Read the baseline `name`: a file, run, or shipped one. origin: option or line that names it. Raises UserError."""
     if not name.strip():
         raise ConfigError(f"{origin}: expected a file or a name, got an empty text")
     shipped = shipped_baselines.files()
@@ -122,7 +122,7 @@ def _sound(report: Report, name: str) -> Side:
 
 
 def _with_unique_keys(side: Side) -> Side:
-    """Return `side` unchanged. Raises ConfigError if a UUID or cell occurs twice, or a cell's device is missing."""
+    """Return `side`. Raises ConfigError if a device or measurement occurs twice, or a device is missing."""
     uuid, devices = _most(device.gpu_uuid for device in side.devices)
     if devices > 1:
         raise ConfigError(f"{side.name}: not as gpubench writes it: {devices} devices have the UUID {uuid}")

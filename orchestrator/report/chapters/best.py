@@ -105,10 +105,7 @@ def best(report: Report) -> Section | None:
 
 
 def _won(rates: Mapping[str, Mapping[tuple[str, Workload], float]]) -> Counter[str]:
-    """Count the models and workloads in which each kind of device is fastest, among those that all kinds measured.
-
-    rates: name of the kind → (model, workload) → best rate.
-    """
+    """Count the models and workloads in which each kind of device is fastest, among those that all kinds measured."""
     one, *others = rates.values()
     common = [each for each in one if all(each in other for other in others)] if others else []
     won = Counter(max(rates, key=lambda name: rates[name][each]) for each in common)

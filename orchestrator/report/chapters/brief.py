@@ -61,7 +61,7 @@ def conditions(report: Report, layout: Layout) -> str:
 
 
 def result(report: Report, layout: Layout) -> Section:
-    """Return the verdict, the number of measured cells, the speed over a baseline, and causes not shown below."""
+    """Return the verdict, the number of measurements, the speed over a baseline, and causes not shown below."""
     badge, cells, judged = overview.verdict(report, layout), report.summary.cells, report.health.verdict
     words = [f"{cells.ok} of {plural(cells.planned, 'cell')} measured"]
     known = judged is not HealthVerdict.NOT_APPLICABLE and not layout.judges_gpus
@@ -120,10 +120,7 @@ def each_gpu(report: Report) -> Section | None:
 
 
 def _found(report: Report) -> Iterator[Finding]:
-    """Yield findings on the health of GPUs and machine, then on the speed of GPUs.
-
-    A slow GPU gets no finding for a mere warning about its health.
-    """
+    """Yield findings on the health of GPUs and machine, then on the speed of GPUs."""
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     slow = {standing.gpu_uuid for standing in report.stragglers if stragglers.is_found(standing)}
     for one in report.health.gpus:
@@ -146,7 +143,7 @@ def _of_health(name: str, judged: DeviceHealth | NodeHealth) -> Finding:
 
 
 def describe(against: Differences, report: Report) -> str:
-    """Return a text on how much identical devices differ in speed, and in how many cells."""
+    """Return a text on how much identical devices differ in speed, and over how many measurements."""
     every = len(against.group.devices) == len(report.gpu_info)
     alike = "" if every else f"{labels(against.group.devices)} "
     if not against.percent:
@@ -178,7 +175,7 @@ def _on_gpus(report: Report) -> bool:
 
 
 def doubts(report: Report) -> Iterator[str]:
-    """Yield the number of cells that were not measured, and of doubtful results of each kind, with advice."""
+    """Yield the number of missing measurements, and of doubtful results of each kind, with advice."""
     counts = Counter(line.quality for line in lines(report))
     total = plural(len(report.cells), "cell")
     lacking = {kind: words for kind, words in _WITHOUT_FIGURE.items() if counts[kind]}

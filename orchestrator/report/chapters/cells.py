@@ -160,7 +160,7 @@ def _remark(text: str) -> str:
 
 
 def batch(phase: str, size: int) -> str:
-    """Return the batch size as text; empty for a phase without one."""
+    """Return the batch size as text; empty for a workload (phase) without one."""
     return "" if phase in WITHOUT_BATCH else str(size)
 
 

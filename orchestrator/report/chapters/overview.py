@@ -146,7 +146,7 @@ def _best(report: Report, best: BestThroughput) -> str:
 
 
 def _without(cells: CellCounts, *, rounds: bool = False) -> Iterator[str]:
-    """Yield the number of planned cells of each status but ok, as text. rounds: also of those with too few launches."""
+    """Yield the number of planned measurements of each status but ok. rounds: also of those repeated too few times."""
     found = {
         "degraded (measured at a smaller batch size)": cells.degraded,
         "referred (measured as another planned batch size)": cells.referred,

@@ -12,7 +12,7 @@ from orchestrator.report.sections import Table, numbers, table, texts
 def probes(found: Sequence[ProbeMetrics], where: str = "", *, with_mode: bool = False) -> Table:
     """Return a table with a row for each rate of one device's probes. where: text to append to the caption.
 
-    with_mode: rows also name the mode, solo or loaded.
+    with_mode: rows also say whether other GPUs were idle (solo) or at work (loaded).
     """
     rows = [
         (f"{name}, {probe.mode}" if with_mode else name, *figures) for probe in found for name, *figures in rates(probe)

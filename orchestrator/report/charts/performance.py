@@ -196,10 +196,7 @@ def _without(report: Report) -> Mapping[str, Mapping[str, Mapping[int, Status]]]
 
 
 def _box(column: int, row: int, what: str, figure: float | Status | None) -> Box:
-    """Return a field of the heat map of peak memory. column, row: its place. what: model and batch size.
-
-    figure: MB, or the status of a cell without MB; None if no cell was planned.
-    """
+    """Return a field of the heat map of peak memory. figure: MB, or the status of a measurement without MB."""
     match figure:
         case Status():
             short, meaning = _MEANS[figure]

@@ -17,7 +17,7 @@ from orchestrator.report.sections import Chart, Table, numbers, table, texts
 
 
 def roofline(report: Report) -> tuple[Chart, Table]:
-    """Return a chart with a plot for each phase and kind of device, and its table. No plots without probes."""
+    """Return a chart with a plot for each workload and kind of device, and its table. No plots without probes."""
     shown = {group.shown.gpu_uuid for group in groups(report)}
     several = len(report.gpu_info) > 1
     plots: dict[str, Roofline] = {}

@@ -194,7 +194,7 @@ def _cell_names(spreads: Sequence[Spread]) -> Iterator[str]:
 
 
 def _notes(cells: Mapping[str, Spread]) -> Iterator[str]:
-    """Yield each note on the cells once, with the cells' names: notes about all cells first, then the rarest ones."""
+    """Yield each note once, with the names of its cells: notes about all cells first, then the rarest ones."""
     about: dict[str, list[str]] = {}
     for cell, one in cells.items():
         for note in one.notes:

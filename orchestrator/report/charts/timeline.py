@@ -120,6 +120,5 @@ def _summary(reading: Reading) -> tuple[str, str, str]:
 
 
 def _clock(seconds: float) -> str:
-    """Format the time since the start of the run: "0:07:42"."""
     whole = round(max(0.0, seconds))
     return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
