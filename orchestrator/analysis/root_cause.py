@@ -1,4 +1,4 @@
-"""Find the root cause of a run's failed launches (processes that measure), describe failures, and tell what is none."""
+"""Find the root cause of a run's failed launches (processes that measure), and describe failures."""
 
 from collections.abc import Sequence
 from typing import Final

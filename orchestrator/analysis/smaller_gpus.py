@@ -1,4 +1,4 @@
-"""Mark cells as suspect that ran out of memory on one GPU, but not on others of its kind. Pure."""
+"""Mark cells (model configurations) as suspect that ran out of memory on one GPU, but not on identical ones. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final

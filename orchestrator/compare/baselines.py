@@ -46,7 +46,7 @@ class Held:
 
 
 def hold(run: Side, baseline: Side) -> Held:
-    """Compare the run with the baseline. Devices of one side that measured the same cell count by their median."""
+    """Compare the run with the baseline. Several devices of a side with the same cell count as their median."""
     stored = pairing.by_key(baseline)
     reference = {
         key: sound
@@ -79,7 +79,7 @@ def hold(run: Side, baseline: Side) -> Held:
 
 
 def joined(sides: Sequence[Side]) -> Side:
-    """Join the cells of several runs to one. Raises ConfigError if versions or settings differ or a cell repeats."""
+    """Return one side with the cells of several runs. Raises ConfigError if their versions differ or a cell repeats."""
     first = sides[0]
     for other in sides[1:]:
         if change := next(cell_facts.differences(first.stack, other.stack), None):

@@ -39,7 +39,7 @@ from protocol.paths import RunPaths
 class UnwrittenError(StorageError):
     """Files of a report that could not be written.
 
-    published: files that were written to the path of -o. copies_alone: whether all failed files belong to -o.
+    published: files that were written to the output path (-o). copies_alone: whether all failed files belong there.
     """
 
     def __init__(
@@ -66,7 +66,10 @@ class Made(NamedTuple):
 
 
 def make(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Report:
-    """Make the report of the run in the folder `paths`. held: replaces the stored baseline. Raises RunFolderError."""
+    """Make the report of the run in the folder `paths`. held: replaces the stored baseline, thresholds and price.
+
+    Raises RunFolderError.
+    """
     return make_all(paths, stored, held).report
 
 
@@ -94,7 +97,7 @@ def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | N
 
 
 def write(stored: StoredRun, paths: RunPaths) -> Report:
-    """Write the report to the path of -o and into the run's folder. Raises UnwrittenError."""
+    """Write the report to the output path (-o) and into the run's folder. Raises UnwrittenError."""
     made = make_all(paths, stored)
     published = () if report_places.is_copy(stored, paths) else stored.configuration.formats
     _write_each(made, stored, paths, kinds(stored, paths), published)
@@ -125,7 +128,7 @@ def complete(stored: StoredRun, paths: RunPaths) -> tuple[Report, bool]:
 def _write_each(
     made: Made, stored: StoredRun, paths: RunPaths, own: Collection[ReportFormat], published: Collection[ReportFormat]
 ) -> None:
-    """Write formats, the most important first: `own` into the run's folder, `published` to the path of -o.
+    """Write formats, the most important first: `own` into the run's folder, `published` to the output path (-o).
 
     If a write into the folder fails, the older file there is deleted. Raises UnwrittenError.
     """
