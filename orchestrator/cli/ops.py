@@ -50,7 +50,7 @@ class OpsParams(RunParams):
 
 @click.command("ops", short_help="Measure and verify operators.", cls=MeasuringCommand, epilog=EXAMPLES)
 @click.option("--category", cls=ListOption, metavar="NAMES", help="Categories of operators. [default: all]")
-@click.option("--op", cls=ListOption, metavar="NAMES", help="Operators, as in docs/operators.md. [default: all]")
+@click.option("--op", cls=ListOption, metavar="NAMES", help="Operators; --dry-run lists all. [default: all]")
 @click.option(
     "--implementations",
     cls=ListOption,

@@ -23,6 +23,7 @@ from orchestrator.report.numbers import difference, duration, number
 from orchestrator.report.sections import Finding, Section
 from orchestrator.stats.stragglers import LEAST_GPUS, SiblingVerdict
 from protocol.cell import DeviceKind
+from protocol.exit_codes import ExitCode
 
 SHOWN_CAUSES: Final = 2
 SHOWN_GPUS: Final = 8
@@ -33,7 +34,7 @@ _WITHOUT_FIGURE: Final[Mapping[Quality, str]] = {
     Quality.DROPPED: "dropped (no time left; fewer models or a longer limit)",
     Quality.DOES_NOT_FIT: "too large for the memory",
     Quality.REFERRED: "referred to a smaller batch size of the run",
-    Quality.UNSUPPORTED: "unsupported (`gpubench-orchestrate doctor` says what is missing)",
+    Quality.UNSUPPORTED: "unsupported: see why with --full",
 }
 _ADVICE: Final[Mapping[Quality, str]] = {
     Quality.CONTAMINATED: "end other programs on the GPU",
@@ -220,6 +221,8 @@ def next_steps(report: Report) -> Section:
     steps = [f"why cells failed: gpubench-orchestrate explain {data.run_id}"] if cells.failed else []
     if not data.running and (cells.missing or not data.finished):
         steps.append(f"continue the run: gpubench-orchestrate resume {data.run_id}")
+    if report.verdict.exit_code == ExitCode.HARDWARE:
+        steps.append("after the repair: gpubench-orchestrate --burn-in 1h")
     if steps:
         return Section("next", "Next", tuple(steps))
     judged = any(standing.verdict is not SiblingVerdict.NONE for standing in report.stragglers)

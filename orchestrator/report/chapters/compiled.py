@@ -27,9 +27,11 @@ _UNCERTAIN: Final = 0.5
 
 @dataclass(frozen=True)
 class _Row:
-    """A compiled measurement. group: its name without the compile mode. mode: its compile mode."""
+    """A compiled measurement. group: its name without the compile mode. model: its name without batch and mode."""
 
     group: str
+    model: str
+    batch: str
     mode: str
     metric: PhaseMetrics
     figures: CompilationFigures
@@ -37,11 +39,10 @@ class _Row:
 
 
 def compiled(report: Report) -> Section | None:
-    """Return a table of all compiled measurements, with the best compile mode for each; None if nothing is compiled."""
+    """Return a table for each compiled model, and which compile mode to choose; None if nothing is compiled."""
     found = [*_rows(report)]
     if not found:
         return None
-    chart, figures = _speed_ups(found)
     shapes = [
         ShapeRow(f"{row.group} {row.mode}", row.line.entry.model_name, one)
         for row in found
@@ -51,8 +52,8 @@ def compiled(report: Report) -> Section | None:
         "compiled",
         "Compiled and eager",
         (_SUMMARY,),
-        charts=(chart,) if chart.plots else (),
-        tables=(figures, *changing_shapes.tables(shapes)),
+        charts=tuple(_chart(found)),
+        tables=(*_tables(found), *changing_shapes.tables(shapes)),
         findings=(*_advice(found), *_wrong(found), *_breaks(found), *changing_shapes.findings(shapes)),
     )
 
@@ -63,54 +64,58 @@ def _rows(report: Report) -> Iterator[_Row]:
     for line in lines(report):
         if isinstance(line.metric, PhaseMetrics) and line.metric.compilation is not None and line.result is not None:
             entry = line.entry
-            words = (entry.model_name, entry.workload, entry.precision, _size(entry.input_size), f"b{entry.batch_size}")
-            where = labels[entry.gpu_uuid] if several else ""
+            model = f"{entry.model_name} {entry.workload} {entry.precision}{_size(entry.input_size)}"
+            where = f" {labels[entry.gpu_uuid]}" if several else ""
+            batch = str(entry.batch_size)
             mode = OWN_CODE if line.metric.compilation.own else line.result.compile_mode
-            yield _Row(" ".join(filter(None, (*words, where))), mode, line.metric, line.metric.compilation, line)
+            compilation = line.metric.compilation
+            yield _Row(f"{model} b{batch}{where}", f"{model}{where}", batch, mode, line.metric, compilation, line)
 
 
 def _size(input_size: int | None) -> str:
-    return "" if input_size is None else f"input {input_size}"
+    return "" if input_size is None else f" input {input_size}"
 
 
 # ── figures ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _speed_ups(found: list[_Row]) -> tuple[Chart, Table]:
+def _tables(found: list[_Row]) -> Iterator[Table]:
+    """Yield a table for each model, phase and precision, with a row for each batch size and compile mode."""
     columns = (
-        *texts("Measurement", "Mode"),
-        *numbers("Iteration ms", priority=1),
+        *numbers("Batch"),
+        *texts("Mode"),
+        *numbers("Iteration ms", priority=4),
         *numbers("Speed-up"),
-        *texts("95% interval", priority=2),
-        *numbers("Cold s", priority=1),
-        *numbers("Cached s", priority=3),
+        *texts("95% interval"),
+        *numbers("Cold s"),
+        *numbers("Cached s", priority=1),
         *numbers("First call s", priority=6),
         *numbers("Memory", priority=5),
         *numbers("Graphs", priority=6),
         *numbers("Breaks", "Recompilations", priority=4),
-        *numbers("Error", priority=3),
-        *numbers("Pays after", priority=2),
+        *numbers("Error", priority=2),
+        *numbers("Pays after", priority=3),
     )
-    figures = table("Compiled cells", columns, [_entries(row) for row in found], name="compiled")
+    for model in dict.fromkeys(row.model for row in found):
+        rows = [_entries(row) for row in found if row.model == model]
+        yield table(model, columns, rows, name=f"compiled {model}")
+
+
+def _chart(found: list[_Row]) -> Iterator[Chart]:
+    """Yield a bar chart of all speed-ups; nothing where no eager measurement is there to compare with."""
     groups, modes = [*dict.fromkeys(row.group for row in found)], [*dict.fromkeys(row.mode for row in found)]
     gained = {(row.group, row.mode): row.figures.speed_up for row in found}
+    if all(value is None for value in gained.values()):
+        return
     series = tuple(Series(mode, tuple(gained.get((group, mode)) for group in groups)) for mode in modes)
-    known = any(value is not None for value in gained.values())
-    chart = Chart(
-        "speed-ups",
-        "Speed-up over eager",
-        Kind.BARS,
-        "Eager is 1. Higher is better.",
-        (Bars("speed-up", "times", tuple(groups), series),) if known else (),
-        "compiled",
-    )
-    return chart, figures
+    bars = Bars("speed-up", "times", tuple(groups), series)
+    yield Chart("speed-ups", "Speed-up over eager", Kind.BARS, "Eager is 1. Higher is better.", (bars,))
 
 
 def _entries(row: _Row) -> tuple[Entry, ...]:
     figures = row.figures
     return (
-        row.group,
+        row.batch,
         row.mode,
         number(row.metric.total_iteration_time_ms),
         Badge("WRONG", Tone.BAD) if row.metric.wrong else _times(figures.speed_up),
