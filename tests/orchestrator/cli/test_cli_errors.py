@@ -30,7 +30,7 @@ def test_a_report_is_rendered_without_its_run(invoke: Invoke, tmp_path: Path) ->
     refused = {
         ("-f", "html"): "-o old.html",
         ("-f", "html,csv"): "-o old -f html,csv",
-        ("-o", "x.samples.csv"): "Name that folder",
+        ("-o", "x.samples.csv"): "launches/",
         ("--price", "2"): "--price needs a run",
         ("--history",): "--history needs a run",
     }
