@@ -50,7 +50,12 @@ def answer(comparisons: Sequence[Comparison], end: Ended) -> Section:
     gravest = worst(comparisons)
     slower = slower_cells(comparisons)
     first = () if gravest is None or (slower and gravest.badge == _SLOWER) else (gravest.title,)
-    lines = (*first, *slower, end.meaning, end.step)
+    changed = (
+        f"Changed between the runs: {comparisons[0].title}"
+        if slower and len(comparisons) == 1 and comparisons[0].changes
+        else ""
+    )
+    lines = (*first, *slower, changed, end.meaning, end.step)
     title = f"{end.badge}: {wording.headline(comparisons)}"
     return Section("answer", title, tuple(f"{line}." for line in lines if line))
 

@@ -151,7 +151,8 @@ def slower(comparison: Comparison, most: int = _MOST_SLOWER) -> str:
         devices = sorted(cell.gpu_after if comparison.against_baseline else cell.gpu_before for cell in cells)
         names.append(f"{name} {changes} ({', '.join(devices)})" if several else f"{name} {changes}")
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"SLOWER: {', '.join(names[:most])}{more}" if names else ""
+    order = ", worst first" if len(names) > 1 else ""
+    return f"SLOWER{order}: {', '.join(names[:most])}{more}" if names else ""
 
 
 def unjudged(comparison: Comparison, most: int = _MOST_LONE) -> Iterator[str]:

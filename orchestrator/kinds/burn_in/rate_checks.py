@@ -34,7 +34,7 @@ _PACES: Final = {
     drift.DriftVerdict.TOO_SHORT: Pace.INCONCLUSIVE,
 }
 BESIDE: Final = {
-    workload: f"speed in the check {workload}" for workload in (Workload.SOAK, Workload.TRUTH, Workload.REPLAY)
+    workload: f'speed in the check "{workload}"' for workload in (Workload.SOAK, Workload.TRUTH, Workload.REPLAY)
 }
 """Check whose rate is the GPU's own → name of the rate. Judged one by one: steady load would hide noisier training."""
 _WAITED: Final = "the GPU waited for the host, so its rate is the host's"

@@ -74,11 +74,13 @@ def best(report: Report) -> Section | None:
     None if no rate was measured.
     """
     tables: dict[str, Table] = {}
+    found: list[_Models] = []
     rates: dict[str, Mapping[tuple[str, Workload], float]] = {}
     for group in groups(report):
         models = _found(report, {device.gpu_uuid for device in group.devices})
         made, name = _table(models), f"{group.shown.gpu_name}, {labels(group.devices)}"
         if made.rows:
+            found.append(models)
             tables[name] = replace(made, caption=name if len(groups(report)) > 1 else "")
             rates[name] = _tops(models)
     if not tables:
@@ -87,21 +89,27 @@ def best(report: Report) -> Section | None:
     ordered = [tables[name] for name in sorted(tables, key=lambda name: -won[name])]
     titles = {column.title for table in ordered for column in table.columns}
     several = any(len(group.devices) > 1 for group in groups(report))
-    sizes = sorted(
-        {
-            measurement.metric.batch_size
-            for measurement in measurements(report)
-            if measurement.metric.batch_size and measurement.key.phase in _RATES
-        }
-    )
-    legend = [f"Batch size{'s' if len(sizes) > 1 else ''} (bs) tested: {', '.join(map(str, sizes))}"]
-    legend += ["medians of GPUs"] if several else []
+    legend = [_tested(report, found), *(["medians of GPUs"] if several else [])]
     legend += [words for column, words in _EXPLAINED.items() if column in titles]
     marks = remarks.legend(str(entry) for table in ordered for row in table.rows for entry in row[1:])
     counts = "; in ".join(f"{count}: {name}" for name, count in won.items())
     fastest = (f"of {won.total()} models and phases, fastest in {counts}",) if won else ()
     ordered[-1] = replace(ordered[-1], remarks=("; ".join((*legend, *marks)),))
     return Section("best", "Best", fastest, tables=tuple(ordered))
+
+
+def _tested(report: Report, found: Sequence[_Models]) -> str:
+    """Return the batch sizes and precisions that were measured, and whether larger batches may be faster still."""
+    phases = [one for models in found for by_phase in models.values() for one in by_phase.items()]
+    shapes = {shape for _, by_shape in phases for shape in by_shape}
+    sizes = sorted({shape.batch for shape in shapes})
+    precisions = [one for one in Precision if any(shape.precision == one for shape in shapes)]
+    tops = [(_top(*one), max(shape.batch for shape in one[1])) for one in phases if len({s.batch for s in one[1]}) > 1]
+    grows = [top.shape.batch == largest for top, largest in tops if top is not None]
+    fits = all(one.metric.batch_size == one.metric.batch_size_requested for one in measurements(report))
+    more = "; the largest is fastest: try larger ones" if fits and grows and all(grows) else ""
+    many = "s" if len(sizes) > 1 else ""
+    return f"Batch size{many} (bs) tested: {', '.join(map(str, sizes))}, in {', '.join(precisions)}{more}"
 
 
 def _won(rates: Mapping[str, Mapping[tuple[str, Workload], float]]) -> Counter[str]:
@@ -114,10 +122,10 @@ def _won(rates: Mapping[str, Mapping[tuple[str, Workload], float]]) -> Counter[s
 
 def _tops(models: _Models) -> dict[tuple[str, Workload], float]:
     return {
-        (model, phase): max(one.rate for one in rates)
+        (model, phase): top.rate
         for model, phases in models.items()
         for phase, by_shape in phases.items()
-        if (rates := list(_rates(phase, by_shape)))
+        if (top := _top(phase, by_shape)) is not None
     }
 
 
@@ -154,12 +162,13 @@ def _columns(phase: Workload) -> tuple[Column, ...]:
 
 
 def _entries(phase: Workload, by_shape: dict[_Shape, list[Measured]]) -> tuple[str, ...]:
-    rates = list(_rates(phase, by_shape))
-    if not rates:
+    top = _top(phase, by_shape)
+    if top is None:
         return ("",) * len(_columns(phase))
-    top = max(rates, key=lambda one: one.rate)
     in_doubt = "".join(dict.fromkeys(remarks.mark(metric) for metric in top.metrics))
-    base = next((one.rate for one in rates if one.shape == top.shape._replace(precision=Precision.FP32)), None)
+    base = next(
+        (one.rate for one in _rates(phase, by_shape) if one.shape == top.shape._replace(precision=Precision.FP32)), None
+    )
     gain = "" if base is None or top.shape.precision == Precision.FP32 else f"{top.rate / base:.1f}"
     shares = [one.plausibility.gemm_percent for one in top.metrics if isinstance(one, Computed)]
     share, joule = _median(shares), _median([_ENERGY[phase][1].number(one) for one in top.metrics])
@@ -171,6 +180,10 @@ def _entries(phase: Workload, by_shape: dict[_Shape, list[Measured]]) -> tuple[s
         "" if share is None else f"{share:.0f}",
         "" if not joule else number(1 / joule),
     )
+
+
+def _top(phase: Workload, by_shape: dict[_Shape, list[Measured]]) -> _Rate | None:
+    return max(_rates(phase, by_shape), key=lambda one: one.rate, default=None)
 
 
 def _rates(phase: Workload, by_shape: dict[_Shape, list[Measured]]) -> Iterator[_Rate]:

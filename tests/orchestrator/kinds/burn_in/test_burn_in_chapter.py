@@ -265,7 +265,7 @@ def test_what_has_no_verdict_is_apart_and_names_its_devices(untested: Report) ->
     undecided = replace(second, not_tested=UNTESTED | open_question, not_decided=tuple(open_question))
     night = replace(untested.burn_in, gpus=(first, undecided))
     (line,) = chapter.not_decided(night, untested)
-    assert [part for part in ("soak and truth", "cpu:1", "open") if part not in line] == []
+    assert [part for part in ('"soak" and "truth"', "cpu:1", "open") if part not in line] == []
     assert chapter.not_tested(night, untested) == chapter.not_tested(untested.burn_in, untested)
 
 

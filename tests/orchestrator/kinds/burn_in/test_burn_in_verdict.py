@@ -213,10 +213,18 @@ def test_the_gravest_reason_is_first_and_decides(facts: dict[str, object], verdi
 @pytest.mark.parametrize(
     ("workload", "changes", "carried"),
     [
-        (Workload.SOAK, {}, ("1 element, 2 bits", "0 of 10")),
-        (Workload.SOAK, {"elements": 0, "bits": 0}, ("product", "0 of 10")),
-        (Workload.REPLAY, {"bits": 0, "what": "1 of 11 gradients differ"}, ("1 of 11 gradients differ", "0 of 10")),
-        (Workload.REPLAY, {"elements": 0, "bits": 0, "what": "a loss of 2, not 1"}, ("a loss of 2, not 1", "0 of 10")),
+        (Workload.SOAK, {}, ("1 element, 2 bits", "repeated (10 times)")),
+        (Workload.SOAK, {"elements": 0, "bits": 0}, ("product", "repeated (10 times)")),
+        (
+            Workload.REPLAY,
+            {"bits": 0, "what": "1 of 11 gradients differ"},
+            ("1 of 11 gradients differ", "repeated (10 times)"),
+        ),
+        (
+            Workload.REPLAY,
+            {"elements": 0, "bits": 0, "what": "a loss of 2, not 1"},
+            ("a loss of 2, not 1", "repeated (10 times)"),
+        ),
         (Workload.REPLAY, {"elements": 0, "bits": 0, "repeated": 0}, ("product",)),
     ],
 )

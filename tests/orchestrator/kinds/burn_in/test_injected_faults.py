@@ -115,7 +115,7 @@ def test_a_round_that_never_came_brought_nothing_about(tmp_path: Path) -> None:
     ("devices", "rate", "found", "words"),
     [
         (gpus(4), lambda gpu, _hours: 0.9 if gpu == 3 else 1.0, True, "compared with siblings"),
-        (gpus(4), same, False, "soak: 100.0%"),
+        (gpus(4), same, False, 'soak": 100.0%'),
         (cpus(1), same, False, "not judged"),
     ],
 )
@@ -138,7 +138,7 @@ def test_what_all_lose_over_the_night_is_not_the_doing_of_one_that_is_slow(tmp_p
     assert any(one.kind == OVER_TIME and one.pace is Pace.SLOWER for one in made.gpus[3].paces)
     (fault,) = made.injected
     assert fault.fate is Fate.MISSED
-    assert "soak: 100.0%" in fault.outcome
+    assert 'soak": 100.0%' in fault.outcome
 
 
 @pytest.mark.parametrize("ended", [True, False])

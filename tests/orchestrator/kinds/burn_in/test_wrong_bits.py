@@ -121,7 +121,7 @@ def test_wrong_bits_of_a_launch_that_does_not_count_fail_its_gpu(
     told = night.told
     assert verdicts(told) == [HealthVerdict.PASS, HealthVerdict.FAIL, HealthVerdict.PASS]
     second = told.gpus[1]
-    carried = (night.cell.precision, "round 1, 20", "1 element, 1 bit", "0 of 10")
+    carried = (night.cell.precision, "round 1, 20", "1 element, 1 bit", "repeated (10 times)")
     assert [part for part in carried if part not in reason(second)] == []
     assert night.report().verdict.exit_code == ExitCode.HARDWARE
     soak = next(one for one in second.checks if one.check == Workload.SOAK)
@@ -157,7 +157,7 @@ def test_what_was_not_looked_at_closer_says_so(tmp_path: Path) -> None:
         night.failed(cell, Category.CRASHED, phase=Phase.MEASURE)
 
     night = Lost(tmp_path, lose)
-    assert re.search("element|bit wrong|repetitions", reason(night.told.gpus[1])) is None
+    assert re.search("element|bit wrong|repetition|when repeated", reason(night.told.gpus[1])) is None
 
 
 @pytest.fixture(scope="module")
