@@ -4,7 +4,7 @@ from typing import Final, Unpack
 
 import click
 
-from orchestrator.cli.decorators import OPTIONS, RunParams, add_options, require_one_volume
+from orchestrator.cli.decorators import OPTIONS, RunParams, add_options, offering, require_one_volume
 from orchestrator.cli.exit_notification import announced
 from orchestrator.cli.list_options import ListOption
 from orchestrator.cli.program import MeasuringCommand
@@ -48,9 +48,33 @@ class OpsParams(RunParams):
     pythonpath: str | None
 
 
+def _operators() -> list[str]:
+    from orchestrator.config import operators
+
+    return [*operators.load()]
+
+
+def _categories() -> list[str]:
+    from orchestrator.config import operators
+
+    return [*dict.fromkeys(spec.category for spec in operators.load().values())]
+
+
 @click.command("ops", short_help="Measure and verify operators.", cls=MeasuringCommand, epilog=EXAMPLES)
-@click.option("--category", cls=ListOption, metavar="NAMES", help="Categories of operators. [default: all]")
-@click.option("--op", cls=ListOption, metavar="NAMES", help="Operators; --dry-run lists all. [default: all]")
+@click.option(
+    "--category",
+    cls=ListOption,
+    metavar="NAMES",
+    shell_complete=offering(_categories, several=True),
+    help="Categories of operators. [default: all]",
+)
+@click.option(
+    "--op",
+    cls=ListOption,
+    metavar="NAMES",
+    shell_complete=offering(_operators, several=True),
+    help="Operators; --dry-run lists all. [default: all]",
+)
 @click.option(
     "--implementations",
     cls=ListOption,
