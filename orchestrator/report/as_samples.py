@@ -22,20 +22,8 @@ from protocol.cell import AUTO, Workload
 
 COLUMNS: Final = (
     *("Model", "Phase", "Precision", "Mode", "Batch_Size", "Requested_Batch", "Input_Size", "Memory_Format"),
-    *(
-        "New_Tokens",
-        "GPU",
-        "GPU_UUID",
-        "GPU_Name",
-        "Other_GPU_UUIDs",
-        "Cell",
-        "Compile_Mode",
-        "Status",
-        "Launch",
-        "Round",
-        "Counts",
-    ),
-    *("Reason", "Series", "Unit", "Iterations", "Sample", "Outlier", "Value"),
+    *("New_Tokens", "GPU", "GPU_UUID", "GPU_Name", "Other_GPU_UUIDs", "Cell", "Compile_Mode"),
+    *("Status", "Launch", "Round", "Counts", "Reason", "Series", "Unit", "Iterations", "Sample", "Outlier", "Value"),
 )
 _TIME: Final = "ms"
 _ROWS_AT_ONCE: Final = 1_000

@@ -17,6 +17,11 @@ _TIMES: Final = tuple(
 )
 
 
+def precision_and_mode(precision: str, compile_mode: str) -> str:
+    """Return the precision, with the compile mode unless that is eager: "bf16", "bf16 reduce-overhead"."""
+    return precision if compile_mode == CompileMode.EAGER else f"{precision} {compile_mode}"
+
+
 class Line(NamedTuple):
     """A planned cell and its result. metric: its figures, or None. result: entry of its model, None for a probe."""
 
@@ -45,14 +50,12 @@ class Line(NamedTuple):
     @property
     def format(self) -> str:
         """Precision of the cell, with its compile mode unless that is eager."""
-        one = self.entry
-        return one.precision if one.compile_mode == CompileMode.EAGER else f"{one.precision} {one.compile_mode}"
+        return precision_and_mode(self.entry.precision, self.entry.compile_mode)
 
     @property
     def quality(self) -> Quality:
         """The quality of the cell's result: ok, or why it is doubtful."""
-        wrong = self.entry.quality is Quality.WRONG  # of an operator, which has no metric
-        return Quality.WRONG if wrong else quality(self.entry.status, self.metric)
+        return self.entry.quality or quality(self.entry.status, self.metric)
 
     @property
     def figure(self) -> Figure | None:

@@ -21,9 +21,10 @@ from orchestrator.figures.table import BY_FIELD, main_figure
 from orchestrator.report import remarks
 from orchestrator.report.chapters.model_figures import measurements
 from orchestrator.report.device_labels import groups, labels
+from orchestrator.report.lines import precision_and_mode
 from orchestrator.report.numbers import number
 from orchestrator.report.sections import Column, Section, Table, numbers, texts
-from protocol.cell import CompileMode, Mode, Precision, Workload
+from protocol.cell import Mode, Precision, Workload
 
 LONGEST_NAME: Final = 20
 _RATES: Final = {
@@ -54,8 +55,8 @@ class _Shape(NamedTuple):
 
     @property
     def format(self) -> str:
-        """Precision for people, with the compile mode if the model is compiled: "bf16", "bf16 default"."""
-        return self.precision if self.compile_mode == CompileMode.EAGER else f"{self.precision} {self.compile_mode}"
+        """Precision for people, with the compile mode if the model is compiled."""
+        return precision_and_mode(self.precision, self.compile_mode)
 
 
 class _Rate(NamedTuple):
@@ -166,9 +167,8 @@ def _entries(phase: Workload, by_shape: dict[_Shape, list[Measured]]) -> tuple[s
     if top is None:
         return ("",) * len(_columns(phase))
     in_doubt = "".join(dict.fromkeys(remarks.mark(metric) for metric in top.metrics))
-    base = next(
-        (one.rate for one in _rates(phase, by_shape) if one.shape == top.shape._replace(precision=Precision.FP32)), None
-    )
+    in_fp32 = top.shape._replace(precision=Precision.FP32)
+    base = next((one.rate for one in _rates(phase, by_shape) if one.shape == in_fp32), None)
     gain = "" if base is None or top.shape.precision == Precision.FP32 else f"{top.rate / base:.1f}"
     shares = [one.plausibility.gemm_percent for one in top.metrics if isinstance(one, Computed)]
     share, joule = _median(shares), _median([_ENERGY[phase][1].number(one) for one in top.metrics])

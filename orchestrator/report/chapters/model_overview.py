@@ -10,13 +10,13 @@ from typing import Final, NamedTuple
 
 from orchestrator.config.naming import shortened
 from orchestrator.figures.cells import GenerationMetrics, Measured, ModelResult, PhaseMetrics
+from orchestrator.figures.quality import Quality
+from orchestrator.report.lines import precision_and_mode
 from orchestrator.report.numbers import number, unit
 from orchestrator.report.remarks import SHORT, legend, mark
 from orchestrator.report.sections import Table, numbers, texts
-from protocol.cell import CompileMode
 
 LONGEST_NAME: Final = 20
-_WRONG: Final = "WRONG"
 _HEAD: Final = ("Prec.", "Batch 1", "Inference/s @B", "Training/s @B", "Tokens/s")
 
 
@@ -75,7 +75,7 @@ def _name(key: _Key, lines: Iterable[_Key]) -> str:
 
 def _entries(key: _Key, line: _Line) -> tuple[str, ...]:
     return (
-        key.precision if key.compile_mode == CompileMode.EAGER else f"{key.precision} {key.compile_mode}",
+        precision_and_mode(key.precision, key.compile_mode),
         _first(line.inference),
         _best(line.inference, "throughput_samples_per_sec"),
         _best(line.training, "throughput_samples_per_sec"),
@@ -85,18 +85,21 @@ def _entries(key: _Key, line: _Line) -> tuple[str, ...]:
 
 def _first(metrics: Mapping[str, PhaseMetrics]) -> str:
     one = metrics.get("batch_size_1")
-    if one is None or one.wrong:
-        return _WRONG if one else ""
+    if one is None:
+        return ""
+    if one.wrong:
+        return Quality.WRONG
     return _without(one) if one.forward_time_ms is None else f"{unit(one.forward_time_ms, 'ms')}{mark(one)}"
 
 
 def _best(metrics: Mapping[str, Measured], figure: str, *, at_batch: bool = True) -> str:
     known = [metric for metric in metrics.values() if getattr(metric, figure) is not None]
-    if known and not (known := [metric for metric in known if not metric.wrong]):
-        return _WRONG
+    right = [metric for metric in known if not metric.wrong]
     if not known:
         return next((_without(metric) for metric in metrics.values()), "")
-    best = max(known, key=lambda metric: float(getattr(metric, figure)))
+    if not right:
+        return Quality.WRONG
+    best = max(right, key=lambda metric: float(getattr(metric, figure)))
     batch = f" @{best.batch_size}" if at_batch else ""
     return f"{number(getattr(best, figure))}{batch}{mark(best)}"
 
