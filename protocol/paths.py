@@ -9,7 +9,6 @@ runs/<time>-<id>/
 """
 
 import os
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -64,17 +63,17 @@ class LaunchPaths:
         """Caches of the compiler that all attempts at the cell share, removed when the run is over."""
         return self.folder.parent / _COMPILER_CACHES
 
-    def fatal_shapes(self) -> set[str]:
-        """Return the shapes not to try: that of the attempt before, and those of several earlier attempts at the cell.
+    @property
+    def fatal_shape(self) -> str:
+        """Shape in which the attempt died, leaving neither a result nor an error; "" if it did not."""
+        died = not self.result.exists() and not self.error.exists() and self.shape.exists()
+        return self.shape.read_text(encoding="utf-8") if died else ""
 
-        Counted are attempts that died in a shape, without a result or an error.
-        """
+    def fatal_shapes(self) -> set[str]:
+        """Return the shapes not to try: where the previous attempt at the cell died, or two earlier ones did."""
         folders = (folder for folder in self.folder.parent.glob("[0-9]*") if folder != self.folder)
-        earlier = [LaunchPaths(folder) for folder in sorted(folders, key=lambda folder: int(folder.name))]
-        died = [one for one in earlier if not one.result.exists() and not one.error.exists() and one.shape.exists()]
-        fatal = Counter(one.shape.read_text(encoding="utf-8") for one in died)
-        last = {one.shape.read_text(encoding="utf-8") for one in died if one is earlier[-1]}
-        return last.union(shape for shape, deaths in fatal.items() if deaths > 1)
+        shapes = [LaunchPaths(one).fatal_shape for one in sorted(folders, key=lambda folder: int(folder.name))]
+        return {shape for shape in shapes if shape and (shape == shapes[-1] or shapes.count(shape) > 1)}
 
     def of_rank(self, rank: int) -> "LaunchPaths":
         """Return the files of the attempt's process with this rank (protocol.messages.Gang)."""

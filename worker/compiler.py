@@ -129,9 +129,8 @@ def use_caches(folder: Path, *, cold: bool) -> bool:
     if cold:
         shutil.rmtree(folder, ignore_errors=True)
     cached = folder.is_dir()
-    redirect_caches(folder)
     importlib.import_module("worker.inductor_ahead")  # takes a second that must not count as compile time
-    _redirect_headers(folder)
+    redirect_caches(folder)
     return cached
 
 
