@@ -116,9 +116,10 @@ def _seen(workload: Workload, mismatch: Mismatch) -> tuple[str, str]:
     if not mismatch.repeated:
         described = size if mismatch.elements else "wrong bits"
         return f"{mismatch.what}: {described}", "not repeated because the launch ended"
-    times = "once" if mismatch.repeated == 1 else f"{mismatch.repeated} times"
-    again = f"wrong again in {mismatch.wrong_again} of {mismatch.repeated} repetitions"
-    again = again if mismatch.wrong_again else f"right when repeated ({times})"
+    if mismatch.wrong_again:
+        again = f"wrong again in {mismatch.wrong_again} of {mismatch.repeated} repetitions"
+    else:
+        again = f"right when repeated ({'once' if mismatch.repeated == 1 else f'{mismatch.repeated} times'})"
     if workload is Workload.REPLAY:
         return mismatch.what, again  # which gradients differ, and the loss; nobody knows by how many bits
     return f"{mismatch.what}: {size if mismatch.elements else 'check failed, but no element differs'}", again
