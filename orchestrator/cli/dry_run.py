@@ -68,7 +68,7 @@ def _totals(plan: Plan, configuration: Configuration, devices: Sequence[Device])
     fitting = [slot for device in devices for slot in budget.forecast(plan, device)]
     all_fit = len(fitting) >= plan.launches
     enough = (
-        f"all {plan.launches} launches, as estimated"
+        f"{'the launch' if plan.launches == 1 else f'all {plan.launches} launches'}, as estimated"
         if all_fit
         else f"about {len(fitting)} launches; the rest is dropped"
     )
@@ -147,7 +147,8 @@ def _row(cell: Cell) -> tuple[str, ...]:
     size = "" if cell.input_size is None else str(cell.input_size)
     if cell.new_tokens is not None:
         size += f"+{cell.new_tokens}"
-    return (cell.model, cell.workload, cell.precision, str(cell.batch_size or "auto"), size)
+    how = f"{cell.precision} {cell.compile_mode}" if cell.compiles else cell.precision
+    return (cell.model, cell.workload, how, str(cell.batch_size or "auto"), size)
 
 
 def _about(cell: Cell, configuration: Configuration, group: Sequence[Device], devices: Sequence[Device]) -> str:

@@ -56,10 +56,10 @@ def device_conflicts(devices: Sequence[Device], cores: Sequence[int], runs: Path
     """Warn about devices that another live run uses, or that share CPU cores. cores: those of this process."""
     beyond = [device.label for device in devices if device.kind is DeviceKind.CPU and device.gpu_id >= len(cores)]
     if beyond:
-        there, verb = plural(len(cores), "core"), "is" if len(beyond) == 1 else "are"
+        there, names = plural(len(cores), "core"), "is just a name" if len(beyond) == 1 else "are just names"
         yield (
-            f"this machine has only {there}, so {listed(beyond, 'and')} {verb} just a name: the CPU devices of a run "
-            "divide the cores among them"
+            f"this machine has only {there}, so {listed(beyond, 'and')} {names}: the CPU devices of a run divide the "
+            "cores among them"
         )
     with suppress(OSError):  # writing to the runs folder reports the error later
         for folder in folders.in_order(runs):

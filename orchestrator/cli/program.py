@@ -232,7 +232,7 @@ def _usage(error: click.UsageError, program: str, hint: str = "") -> str:
 
 def _offered(argument: click.Parameter, context: click.Context | None) -> str:
     """Return a space and the values to choose from, if there are few; for a run the last one; else ""."""
-    if argument.human_readable_name == "RUN":
+    if argument.human_readable_name in ("RUN", "RUN..."):
         return " The last run is @last."
     words = [] if context is None else [one.value for one in argument.shell_complete(context, "") if one.value]
     return f" Valid: {' and '.join(words)}." if 0 < len(words) <= _FEW_COMMANDS else ""

@@ -29,7 +29,10 @@ def contents(path: Path) -> bytes:
                 raise ConfigError(f"{path}: larger than {MAX_BYTES >> 20} MiB, so not written by gpubench")
             return file.read(MAX_BYTES)
     except FileNotFoundError as error:
-        raise ConfigError(f"{path}: there is no such file, nor a run's folder of that name") from error
+        raise ConfigError(
+            f"{path}: there is no such file, nor a run's folder of that name. "
+            "`gpubench-orchestrate history` lists runs."
+        ) from error
     except (OSError, ValueError) as error:  # ValueError: a NUL character in the name
         raise ConfigError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
 

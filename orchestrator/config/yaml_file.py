@@ -105,6 +105,8 @@ def parse(data: bytes, name: str) -> Document:
         mark = error.problem_mark or error.context_mark
         where = f"{name}, line {mark.line + 1}" if mark else name
         problem = ", ".join(filter(None, (error.context, error.problem)))
+        if r"'\t'" in (error.problem or ""):
+            problem = "found a tab. Use spaces"
         raise ConfigError(f"{where}: not valid YAML: {problem}") from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{name}: not valid YAML: {str(error).splitlines()[0]}") from None

@@ -134,7 +134,7 @@ def _of_disk(disk: Disk) -> Finding:
         return Finding(Level.BROKEN, subject, disk.wrong, fix=temporary.REMEDY)
     if disk.free_bytes is None:
         option = {"runs": "--runs-folder", "weights": "XDG_CACHE_HOME"}.get(disk.what, "TMPDIR")
-        message = f"{disk.folder}, for {disk.what}, cannot be written: {disk.wrong}"
+        message = f"the folder {disk.folder} (for {disk.what}) cannot be written: {disk.wrong}"
         return Finding(Level.BROKEN, subject, message, fix=f"Name another folder with {option}")
     message = f"{disk.free_bytes / GIB:.1f} GiB free in {disk.folder}, for {disk.what}"
     if disk.free_bytes < DISK_MIN:

@@ -7,6 +7,7 @@ from orchestrator.report.chapters.best import best
 from orchestrator.report.chapters.brief import gpus, limits, next_steps, probes, warnings
 from orchestrator.report.chapters.cells import listed
 from orchestrator.report.chapters.comparisons import baseline, costs, thresholds
+from orchestrator.report.chapters.compiled import briefly as compiled_briefly
 from orchestrator.report.chapters.compiled import compiled
 from orchestrator.report.chapters.devices import described, devices
 from orchestrator.report.chapters.excluded import not_measured
@@ -42,7 +43,7 @@ DEFAULT: Final = Layout(
         costs,
         summary,
     ),
-    brief=(gpus, best, limits, warnings, probes, next_steps),
+    brief=(gpus, best, compiled_briefly, limits, warnings, probes, next_steps),
     markdown=(
         shown(stragglers, findings=False),
         shown(full_node, tables=("devices",), findings=False),

@@ -23,6 +23,8 @@ _SUMMARY = (
 
 _UNCERTAIN: Final = 0.5
 """A speed-up that is uncertain by ± this share or more (95 %) recommends nothing."""
+_SHOWN: Final = 4
+"""Most lines of advice in the brief report."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,15 @@ def compiled(report: Report) -> Section | None:
         tables=(*_tables(found), *changing_shapes.tables(shapes)),
         findings=(*_advice(found), *_wrong(found), *_breaks(found), *changing_shapes.findings(shapes)),
     )
+
+
+def briefly(report: Report) -> Section | None:
+    """Return which compile modes to choose on the first device; None if none was compared with eager."""
+    found = [*_rows(report)]
+    on_first = [row for row in found if row.line.entry.gpu_uuid == found[0].line.entry.gpu_uuid]
+    advice = tuple(line for finding in _advice(on_first) for line in finding.lines)
+    more = (f"and {len(advice) - _SHOWN} more: --full",) if len(advice) > _SHOWN else ()
+    return Section("compiled", "Compiled", (*advice[:_SHOWN], *more)) if advice else None
 
 
 def _rows(report: Report) -> Iterator[_Row]:
