@@ -18,6 +18,7 @@ from orchestrator.analysis.cross_gpu import NO_VERDICT_ON_CPU, THROTTLED, Point,
 from orchestrator.analysis.sibling_cells import JudgedCell
 from orchestrator.config.workloads import WORKLOADS
 from orchestrator.figures.comparisons import SiblingEffect, Standing
+from orchestrator.gpu.health.judges import Action
 from orchestrator.state.added_launches import Doubt
 from orchestrator.stats import sibling_reasons
 from orchestrator.stats.sibling_reasons import Traits
@@ -41,7 +42,7 @@ OF_A_SPLIT: Final = (
     "Until then consider neither group healthy"
 )
 NEXT_STEP: Final = {
-    Reason.HEAT: "check its cooling: fans, airflow, dust, and what stands before and behind its slot",
+    Reason.HEAT: Action.COOL.advice,
     Reason.POWER: "swap it with another GPU: if the slot stays slow, check its power supply, else the board",
     Reason.CLOCK: "see what lowers its clock: nvidia-smi -q -d CLOCK,PERFORMANCE",
     Reason.LINK: "reseat the board or its riser, and check the slot's settings in the BIOS",

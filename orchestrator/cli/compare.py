@@ -84,7 +84,8 @@ def command(
     from orchestrator.store.journal import write_durably
 
     if len(runs) < 2:
-        raise ConfigError(f"expected two runs or more to compare, got {len(runs)}. `{context.command_path} --help`")
+        last = "The last two are @last~1 and @last"
+        raise ConfigError(f"expected two runs or more, got {len(runs)}. {last}. See `{context.command_path} --help`.")
     if threshold is not None and not 0 < threshold < 100:
         raise ConfigError(f"--threshold: expected more than 0 and less than 100, got {threshold:g}")
     failing = _failing(fail_on)
@@ -129,7 +130,9 @@ def _rendered(
     from orchestrator.compare import comparison, wording
     from orchestrator.compare.chapters import ended
 
-    end = ended(code, wording.failure(comparison.failing(compared, failing)), wording.next_step(compared))
+    found = comparison.failing(compared, failing)
+    regression = any(verdict in comparison.REGRESSIONS for verdict in found)
+    end = ended(code, wording.failure(found), wording.next_step(compared), regression=regression)
     if kind == "html":
         from orchestrator.compare.as_html import to_html
 

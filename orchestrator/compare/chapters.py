@@ -26,6 +26,7 @@ _ENDS: Final[Mapping[int, Badge]] = {
 }
 _SLOWER: Final = Badge(ChangeVerdict.SLOWER, TONES[ChangeVerdict.SLOWER])
 _FAILED: Final = Badge("FAILED", Tone.BAD)
+_REGRESSION: Final = Badge("REGRESSION", Tone.BAD)
 UNCHANGED: Final = (ChangeVerdict.SAME, ChangeVerdict.NO_CHANGE)
 _ROWS: Final = 300
 _REMARKS: Final = 20
@@ -39,10 +40,13 @@ class Ended(NamedTuple):
     step: str
 
 
-def ended(code: int, why: str = "", step: str = "") -> Ended:
-    """Return how a comparison ends with this exit code. why: reason for it, or "". step: what to do next, or ""."""
+def ended(code: int, why: str = "", step: str = "", *, regression: bool = False) -> Ended:
+    """Return how a comparison ends with this exit code. why: reason for it, or "". step: what to do next, or "".
+
+    regression: whether slower or wrong cells fail it, and not something else, such as missing cells.
+    """
     meaning = f"Exit code {code:d}: {why or wording.MEANS[ExitCode(code)]}"
-    return Ended(_ENDS.get(code, _FAILED), meaning, step and f"Next: {step}")
+    return Ended(_ENDS.get(code, _REGRESSION if regression else _FAILED), meaning, step and f"Next: {step}")
 
 
 def answer(comparisons: Sequence[Comparison], end: Ended) -> Section:

@@ -31,6 +31,7 @@ from protocol.exit_codes import ExitCode
 _Names = Mapping[CellKey, str]
 FAIL_ON: Final = frozenset({ChangeVerdict.WRONG, ChangeVerdict.SLOWER, ChangeVerdict.PROBABLY_SLOWER})
 MISSING: Final = "missing cells"
+REGRESSIONS: Final = frozenset({ChangeVerdict.WRONG, ChangeVerdict.SLOWER, ChangeVerdict.PROBABLY_SLOWER})
 UNJUDGED: Final = frozenset({ChangeVerdict.PROBABLY_SLOWER, ChangeVerdict.INCONCLUSIVE, ChangeVerdict.NOT_COMPARABLE})
 
 

@@ -55,7 +55,8 @@ class Line(NamedTuple):
     @property
     def quality(self) -> Quality:
         """The quality of the cell's result: ok, or why it is doubtful."""
-        return self.entry.quality or quality(self.entry.status, self.metric)
+        wrong = self.entry.quality is Quality.WRONG  # of an operator, which has no metric
+        return Quality.WRONG if wrong else quality(self.entry.status, self.metric)
 
     @property
     def figure(self) -> Figure | None:

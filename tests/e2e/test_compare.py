@@ -71,7 +71,7 @@ def test_a_regression_ends_with_one_in_every_format(compare: Callable[..., Resul
     """From folders, reports and @last; all formats say the same."""
     text = compare("compare", "@last~1", "@last", "--junit", "out.xml")
     assert (text.exit_code, text.stderr) == (1, "")
-    assert text.stdout.startswith(f"FAILED: {CELLS} SLOWER\n")
+    assert text.stdout.startswith(f"REGRESSION: {CELLS} SLOWER\n")
     assert "driver 570.86 -> 580.95" in text.stdout.splitlines()
     found = json.loads(compare("compare", f"runs/{OLDER}", "@last", "--format", "json").stdout)
     assert found["exit_code"] == 1
@@ -80,7 +80,7 @@ def test_a_regression_ends_with_one_in_every_format(compare: Callable[..., Resul
     assert [mean["ratio"] for mean in one["means"]] == [pytest.approx(1 / 1.05, abs=0.005)]
     markdown = compare("compare", "@last~1", f"runs/{NEWER}/report.json", "--format", "md")
     assert markdown.exit_code == 1
-    assert markdown.stdout.startswith(f"### FAILED: {CELLS} SLOWER\n")
+    assert markdown.stdout.startswith(f"### REGRESSION: {CELLS} SLOWER\n")
     suite = ET.parse(tmp_path / "out.xml").getroot()[0]
     assert (suite.get("tests"), suite.get("failures")) == (str(CELLS + 1), str(CELLS + 1))  # all together, too
 
@@ -97,7 +97,7 @@ def test_a_page_is_printed_or_written(compare: Callable[..., Result], tmp_path: 
     assert page.read_text(encoding="utf-8") == printed.stdout
     assert printed.stdout.startswith("<!DOCTYPE html>")
     assert (tmp_path / "page.1.html").read_text() == "older"
-    for name, begins in (("x.json", "{"), ("x", "FAILED: ")):
+    for name, begins in (("x.json", "{"), ("x", "REGRESSION: ")):
         assert compare("compare", "@last~1", "@last", "-o", name).exit_code == 1
         assert (tmp_path / name).read_text(encoding="utf-8").startswith(begins)
 

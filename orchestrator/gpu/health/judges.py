@@ -36,9 +36,28 @@ class Action(enum.StrEnum):
     PAIRS = "test it with one other at a time"
     MONITOR = "watch for a repeat"
     SLOW = "find out why it is slow"
+    COOL = "check its cooling"
     RESET = "reset the GPU"
     REBOOT = "reboot the machine"
     REPLACE = "take it out of service"
+
+    @property
+    def severity(self) -> int:
+        """Place among the actions, the mildest at 0."""
+        return tuple(Action).index(self)
+
+    @property
+    def advice(self) -> str:
+        """The action with details: what to check, or what to do if it does not help."""
+        return f"{self}{_DETAILS.get(self, '')}"
+
+
+_IF_REPEATED: Final = "; if the error comes again, take the GPU out of service"
+_DETAILS: Final = {
+    Action.COOL: ": fans, airflow, dust, and what stands before and behind its slot",
+    Action.RESET: _IF_REPEATED,
+    Action.REBOOT: _IF_REPEATED,
+}
 
 
 @dataclass(frozen=True)
@@ -192,7 +211,7 @@ def _slowdown(case: Case) -> Judgement:
     if not use.readings:
         return _unreadable("no readings of the clocks")
     if use.slowed_worst is not None and use.slowed_worst >= limits.slowdown_fail_share:
-        return _fail(f"{use.slowed_worst:.0%} of ten minutes. Check cooling and power supply", Action.REPLACE)
+        return _fail(f"{use.slowed_worst:.0%} of ten minutes. Check cooling and power supply", Action.COOL)
     if use.slowed > limits.slowdown_warn_share:
         return _warn(f"{use.slowed:.0%} of the time. Check cooling and power supply")
     return WELL
@@ -214,7 +233,7 @@ def _thermal_violation(case: Case) -> Judgement:
 def _temperature(value: str) -> Callable[[Case], Judgement]:
     def judge(case: Case) -> Judgement:
         if case.course.spent_s.get(value, 0.0) >= HELD_S:
-            return _fail("at its limit for ten seconds or longer. Check the cooling", Action.REPLACE)
+            return _fail("at its limit for ten seconds or longer", Action.COOL)
         left = case.course.lowest[value]
         return _warn(f"{left} degrees below its limit") if left <= case.limits.temperature_near_c else WELL
 

@@ -40,7 +40,6 @@ GRAVEST_FIRST: Final = (
     HealthVerdict.PASS,
     HealthVerdict.NOT_APPLICABLE,
 )
-_MILDEST_FIRST: Final = tuple(Action)
 _OF_A_SLICE: Final = frozenset({"launches"})
 """Names of signals that a MIG slice has for itself. All others are those of the whole GPU."""
 _OF_A_LOST_SLICE: Final = _OF_A_SLICE | {"xid"}
@@ -271,5 +270,5 @@ def _opinion(findings: tuple[Finding, ...], gap: str) -> Opinion:
         verdict = HealthVerdict.UNKNOWN
     else:
         verdict = HealthVerdict.WARN if State.WARN in states else HealthVerdict.PASS
-    action = max((finding.judgement.action for finding in findings), key=_MILDEST_FIRST.index)
+    action = max((finding.judgement.action for finding in findings), key=lambda action: action.severity)
     return Opinion(verdict, findings, action, lacking, gap)

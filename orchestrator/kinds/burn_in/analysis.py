@@ -11,6 +11,7 @@ from orchestrator.analysis.evidence import Evidence, LaunchEvidence
 from orchestrator.config.run_configuration import BurnIn
 from orchestrator.figures.burn_in import BurnInReport, GpuBurnIn, PaceReport, ReasonReport
 from orchestrator.figures.health import HealthReport
+from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import HealthVerdict, worst
 from orchestrator.kinds.burn_in import (
     bit_comparison,
@@ -159,7 +160,7 @@ def _samples(good: Sequence[_Good], uncounted: Sequence[Uncounted]) -> Iterator[
 def _work(facts: _Facts, device: Device, mine: Sequence[_Good], beside: Sequence[Share]) -> Work:
     """Collect the facts of one GPU. mine: its launches with a result. beside: what other launches show against it."""
     archive, evidence, compared = facts.archive, facts.evidence, facts.compared
-    health, why = _health(device, facts.health)
+    health, why, action = _health(device, facts.health)
     verified = [(one, one.evidence.result.verification) for one in mine if one.evidence.result.verification is not None]
     not_tested, work = _not_tested(facts, device, verified), facts.at_work[device.uuid]
     return Work(
@@ -181,6 +182,7 @@ def _work(facts: _Facts, device: Device, mine: Sequence[_Good], beside: Sequence
         repeated=tuple(lost_launches.repeated(facts.lost, facts.done, device)),
         health=health,
         health_reason=why,
+        health_action=action,
         paces=facts.paces.get(device.uuid, {}),
         not_tested=not_tested,
         lost_time=_lost_time(facts, device, work),
@@ -249,13 +251,14 @@ def _skipped(archive: Archive, device: Device) -> Iterator[str]:
             yield f"{cell_name(cell)}, all later rounds: skipped on every device: {archive.skipped[scope]}"
 
 
-def _health(device: Device, judged: HealthReport) -> tuple[HealthVerdict, str]:
+def _health(device: Device, judged: HealthReport) -> tuple[HealthVerdict, str, Action]:
     for gpu in judged.gpus:
         if gpu.gpu_uuid == device.uuid:
             signals = [signal.words for signal in gpu.signals if signal.state in {"FAIL", "WARN"}]
             unread = [f"not read: {', '.join(gpu.lacking)}"] if gpu.lacking else []
-            return gpu.verdict, "; ".join([*signals, *unread, *([gpu.note] if gpu.note else [])]) or str(gpu.verdict)
-    return HealthVerdict.NOT_APPLICABLE, ""
+            why = "; ".join([*signals, *unread, *([gpu.note] if gpu.note else [])]) or str(gpu.verdict)
+            return gpu.verdict, why, gpu.action
+    return HealthVerdict.NOT_APPLICABLE, "", Action.NOTHING
 
 
 def _too_hot(archive: Archive, device: Device) -> str:

@@ -25,7 +25,7 @@ from orchestrator.report.chapters import health
 from orchestrator.report.device_labels import groups, label_of, labels
 from orchestrator.report.layout import Answer
 from orchestrator.report.numbers import duration
-from orchestrator.report.sections import MOST_ROWS, SHOWN_REASONS, Badge, Column, Finding, Rank, Section, Table
+from orchestrator.report.sections import MOST_ROWS, SHOWN_REASONS, Badge, Column, Finding, Rank, Section, Table, Tone
 from protocol.cell import Workload
 
 T = TypeVar("T", int, float)
@@ -33,7 +33,7 @@ COLUMNS: Final = ("GPU", "Verdict", "Load", "Rounds", "Checks", "Wrong", "FLOP",
 _PRIORITIES: Final = {"FLOP": 2, "Rounds": 1}  # Columns that a narrow format drops. The JSON report has them
 _LONGEST_TITLE: Final = 80
 _SLOW: Final = "compare its memory errors, links and host with a sibling's, or test it in another slot"
-_INJECTED: Final = "nothing: the fault was injected"
+_INJECTED: Final = "nothing, because the fault was injected"
 _TAINTED: Final = "start a burn-in without --inject, which gives a verdict"
 _MOST_AN_HOUR: Final = 1  # Only bounds up to this many errors per hour are shown. No GPU in use makes more
 
@@ -78,7 +78,7 @@ def _findings(result: BurnInReport, report: Report) -> Iterator[Finding]:
     yield from _finding(
         "What earlier runs found", "earlier", (f"{who}: {earlier}" for who, earlier in named if earlier)
     )
-    yield from _finding("What was injected", "injected", injected(result))
+    yield from _finding("What was injected", "injected", injected(result), Rank.GRAVEST)
     yield from _finding("What was checked", "", evidence(result, _tested_memory(report)))
     planned = any(gpu.unfinished for gpu in result.gpus)
     untested = Rank.GRAVEST if planned else Rank.TOLD
@@ -91,11 +91,12 @@ def _findings(result: BurnInReport, report: Report) -> Iterator[Finding]:
 
 def each_gpu(report: Report) -> Section | None:
     """Return a section with a finding per GPU, the gravest first, and one for all that PASS; None for other runs."""
-    if report.burn_in is None:
+    result = report.burn_in
+    if result is None:
         return None
-    ordered = sorted(report.burn_in.gpus, key=lambda gpu: GRAVEST_FIRST.index(gpu.verdict))
+    ordered = sorted(result.gpus, key=lambda gpu: GRAVEST_FIRST.index(gpu.verdict))
     well = [gpu for gpu in ordered if gpu.verdict is HealthVerdict.PASS and not gpu.reasons]
-    findings = [_briefly(gpu, report) for gpu in ordered if gpu not in well]
+    findings = [_briefly(gpu, report, result) for gpu in ordered if gpu not in well]
     if well:
         of_well = [device for device in report.gpu_info if device.gpu_uuid in {gpu.gpu_uuid for gpu in well}]
         findings.append(Finding(health.badge(HealthVerdict.PASS), f"{labels(of_well)}: {_work(well)}"))
@@ -123,23 +124,27 @@ def _range(values: Sequence[T], shown: Callable[[T], str]) -> str:
     return " to ".join(dict.fromkeys(map(shown, (min(values), max(values)))))
 
 
-def _briefly(gpu: GpuBurnIn, report: Report) -> Finding:
-    more = f" (and {plural(len(gpu.reasons) - 1, 'more reason')} for this verdict)" if len(gpu.reasons) > 1 else ""
-    evidence = [f"{reason.text}{more}" for reason in gpu.reasons[:1]]
+def _briefly(gpu: GpuBurnIn, report: Report, result: BurnInReport) -> Finding:
+    evidence = [reason.text.partition(". ")[0] for reason in gpu.reasons[:1]]
+    if result.tainted:
+        found = any(fault.found for fault in result.injected if fault.gpu_uuid == gpu.gpu_uuid)
+        badge, step = Badge(f"TEST {gpu.verdict}", Tone.QUIET), _INJECTED if found else _TAINTED
+    else:
+        badge, step = health.badge(gpu.verdict), _step(gpu) and f"{_step(gpu)}{_board(gpu, report)}"
+    todo = (f"to do: {step}",) if step else ()
+    return Finding(badge, f"{label_of(gpu.gpu_uuid, report)}: {_work([gpu])}", (*evidence, *todo))
+
+
+def _board(gpu: GpuBurnIn, report: Report) -> str:
     (device,) = (one for one in report.gpu_info if one.gpu_uuid == gpu.gpu_uuid)
-    which = ", ".join(filter(None, (device.pci_address, device.serial and f"serial {device.serial}")))
-    todo = [f"to do: {_step(gpu)}{which and f' ({which})'}"] if gpu.action is not Action.NOTHING else []
-    if report.burn_in is not None and report.burn_in.tainted:
-        found = any(fault.found for fault in report.burn_in.injected if fault.gpu_uuid == gpu.gpu_uuid)
-        todo = [f"to do: {_INJECTED if found else _TAINTED}"]
-    who = label_of(gpu.gpu_uuid, report)
-    return Finding(health.badge(gpu.verdict), f"{who}: {_work([gpu])}", (*evidence, *todo))
+    facts = ", ".join(filter(None, (device.pci_address, device.serial and f"serial {device.serial}")))
+    return facts and f" ({facts})"
 
 
 def _step(gpu: GpuBurnIn) -> str:
     """Return what to do about a GPU in words. For a slow GPU they depend on the probable reason."""
     if gpu.action is not Action.SLOW:
-        return gpu.action
+        return gpu.action.advice
     reasons = [pace.reason for pace in gpu.paces if pace.pace is Pace.SLOWER]
     return next((NEXT_STEP[reason] for reason in reasons if reason in NEXT_STEP), _SLOW)
 
@@ -153,10 +158,16 @@ def _finding(
 
 
 def answer(report: Report) -> Answer | None:
-    """Return "PASS: 3 of 3 GPUs", or bad verdicts: "FAIL: GPU 1; WARN (slow): GPU 2"; None for another kind of run."""
+    """Return "PASS: 3 of 3 GPUs", or bad verdicts: "FAIL: GPU 1; WARN (slow): GPU 2"; None for another kind of run.
+
+    A burn-in with injected faults is a test of the checks: it says which faults were found, and nothing about GPUs.
+    """
     result = report.burn_in
     if result is None:
         return None
+    if result.tainted:
+        test = f"TEST, no verdict on the hardware. Injected faults: {proven(result) or 'none'}"
+        return Answer(Badge(test, Tone.WARN), requested_time(result))
     found = _by_verdict(result, report)
     kind = "GPU" if all(device.kind == "cuda" for device in report.gpu_info) else "device"
     first = next(iter(found), str(result.verdict))
@@ -165,8 +176,7 @@ def answer(report: Report) -> Answer | None:
     who = f"{count} of {plural(count, kind)}" if len(devices) == count else labels(devices)
     who += "".join(f"; {title}: {labels(more)}" for title, more in found.items())
     who += "" if len(devices) == count else f" (of {plural(count, kind)})"
-    injected = f". Faults were injected{proven(result)}" if result.tainted else ""
-    return Answer(Badge(f"{first}: {who}{injected}", health.TONES[result.verdict]), requested_time(result))
+    return Answer(Badge(f"{first}: {who}", health.TONES[result.verdict]), requested_time(result))
 
 
 def _by_verdict(result: BurnInReport, report: Report) -> dict[str, list[GpuInfo]]:
@@ -193,16 +203,13 @@ def injected(result: BurnInReport) -> Iterator[str]:
 
 
 def proven(result: BurnInReport) -> str:
-    """Return how many injected faults took effect and were found: ", 2 of 2 found"."""
+    """Return how many injected faults took effect and were found: "2 of 2 found"; "" without any."""
     total = len(result.injected)
     done = sum(_fate(fault) is not Fate.UNDONE for fault in result.injected)
     found = sum(fault.found for fault in result.injected)
-    effective = f", {done} of {total} TOOK EFFECT" if done < total else ""
-    if not done:
-        return effective
-    return (
-        f"{effective}, {found} of {done} found" if found == done else f"{effective}, NOT ALL FOUND: {found} of {done}"
-    )
+    effective = f"{done} of {total} TOOK EFFECT" if done < total else ""
+    detected = f"{found} of {done} found" if found == done else f"NOT ALL FOUND: {found} of {done}"
+    return ", ".join(filter(None, (effective, detected if done else "")))
 
 
 def _fate(fault: InjectedReport) -> Fate:
@@ -217,7 +224,7 @@ def _columns_of(result: BurnInReport, report: Report) -> Iterator[tuple[str, ...
 def meaning(result: BurnInReport) -> str:
     """Return a sentence that says what the verdicts prove."""
     if result.tainted:
-        return f"Faults were injected on purpose{proven(result)}: the verdicts say nothing about the GPUs."
+        return "Faults were injected on purpose: the verdicts say nothing about the GPUs."
     return "PASS means that the checks below saw no error. It does not prove that there is none."
 
 

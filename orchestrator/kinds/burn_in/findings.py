@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.config.workloads import WORKLOADS
 from orchestrator.figures.burn_in import Pace
+from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.kinds.burn_in.bit_comparison import Deviation
 from orchestrator.kinds.burn_in.memory_test import Covered
@@ -125,6 +126,7 @@ class Work:
     repeated: tuple[str, ...] = ()
     health: HealthVerdict = HealthVerdict.NOT_APPLICABLE
     health_reason: str = ""
+    health_action: Action = Action.NOTHING
     paces: Mapping[str, RateVerdict] = field(default_factory=dict)
     not_tested: Mapping[str, str] = field(default_factory=dict)  # check → reason
     lost_time: str = ""

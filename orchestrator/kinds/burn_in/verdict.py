@@ -131,12 +131,13 @@ def another_algorithm(mismatch: Mismatch) -> bool:
     return mismatch.beyond_rounding is False and every_time and mismatch.elements >= ALGORITHM_ELEMENTS
 
 
-def _of_health(work: Work) -> Iterator[Reason]:
-    if work.too_hot:
-        yield Reason(HealthVerdict.FAIL, work.too_hot, Action.REPLACE)
+def _of_health(work: Work) -> list[Reason]:
+    """Return the reasons that heat and health signals give, the one with the most severe action first."""
+    found = [Reason(HealthVerdict.FAIL, work.too_hot, Action.COOL)] if work.too_hot else []
     if work.health in (HealthVerdict.FAIL, HealthVerdict.UNKNOWN, HealthVerdict.WARN):
-        action = {HealthVerdict.FAIL: Action.REPLACE}.get(work.health, Action.MONITOR)
-        yield Reason(work.health, f"health: {work.health_reason}", action)
+        action = work.health_action if work.health is HealthVerdict.FAIL else Action.MONITOR
+        found.append(Reason(work.health, f"health: {work.health_reason}", action))
+    return sorted(found, key=lambda reason: -reason.action.severity)
 
 
 def _gaps(work: Work) -> Iterator[Reason]:

@@ -16,7 +16,7 @@ from orchestrator.compare.comparison import FAIL_ON, ComparedCell, Comparison
 from orchestrator.compare.run_figures import Side
 from orchestrator.engine.kind import Outcome
 from orchestrator.figures import keys
-from orchestrator.figures.exit_code import COMPARED, RunVerdict
+from orchestrator.figures.exit_code import COMPARED, CauseKind, RunVerdict
 from orchestrator.figures.keys import CellKey
 from orchestrator.figures.report import Report
 from orchestrator.kinds.gate import noise, planning, sides, undecided
@@ -66,7 +66,8 @@ def answer(archive: Archive, evidence: Evidence, report: Report) -> Answer:
 
 
 def _ended(verdict: RunVerdict) -> Ended:
-    return ended(verdict.exit_code, verdict.why)
+    regression = any(cause.kind in {CauseKind.SLOWER, CauseKind.WRONG} for cause in verdict.causes)
+    return ended(verdict.exit_code, verdict.why, regression=regression)
 
 
 def _advised(cell: ComparedCell, advice: str) -> ComparedCell:

@@ -1,7 +1,7 @@
 """The parts of the brief report, each a chapter. `report/as_brief.py` lays them out for a terminal."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Final
 
@@ -74,7 +74,7 @@ def result(report: Report, layout: Layout) -> Section:
 
 def _causes(report: Report, layout: Layout) -> Iterator[str]:
     """Yield the causes of the verdict that no other section shows. A report of an old version has a single cause."""
-    shown = {CauseKind.BURN_IN if layout.judges_gpus else CauseKind.CELLS}
+    shown = {CauseKind.BURN_IN, CauseKind.TAINTED} if layout.judges_gpus else {CauseKind.CELLS}
     shown |= {CauseKind.FAULT, *COMPARED} if _is_faulty(report) else set()
     causes = [cause.text for cause in report.verdict.causes if cause.kind not in shown]
     yield from causes[:SHOWN_CAUSES] if report.verdict.causes else filter(None, (report.verdict.why,))
@@ -109,8 +109,23 @@ def gpus(report: Report) -> Section | None:
     found = tuple(_found(report))
     slow = {standing.gpu_uuid for standing in report.stragglers if stragglers.is_found(standing)}
     more = (f"and {len(found) - SHOWN_GPUS} more",) if len(found) > SHOWN_GPUS else ()
-    notes = tuple(describe(one, report) for one in differences(report) if one.cells and not slow & {*one.percent})
-    return Section("gpus", "GPUs", findings=found[:SHOWN_GPUS], notes=(*more, *notes)) if found or notes else None
+    notes = tuple(
+        describe(one, report)
+        for one in differences(report)
+        if one.cells and not slow & {*one.percent} and (one.percent or not found)
+    )
+    shown = (*found[:SHOWN_GPUS], *(_healthy(report, slow) if found else ()))
+    return Section("gpus", "GPUs", findings=shown, notes=(*more, *notes)) if found or notes else None
+
+
+def _healthy(report: Report, slow: Collection[str]) -> Iterator[Finding]:
+    """Yield a finding for all GPUs that are healthy and not slow. slow: UUIDs of the others."""
+    healthy = {one.gpu_uuid for one in report.health.gpus if one.verdict is HealthVerdict.PASS} - {*slow}
+    if healthy:
+        who = labels([device for device in report.gpu_info if device.gpu_uuid in healthy])
+        alike = [one for one in report.stragglers if one.gpu_uuid in healthy and one.percent is not None]
+        speed = f", {stragglers.rates(alike)}" if len(alike) == len(healthy) else ""
+        yield Finding(health.badge(HealthVerdict.PASS), f"{who}: hardware health{speed}")
 
 
 def each_gpu(report: Report) -> Section | None:
@@ -136,11 +151,8 @@ def _of_health(name: str, judged: DeviceHealth | NodeHealth) -> Finding:
     signals = [
         f"{signal.title}: {signal.message}" for signal in judged.signals if signal.state in (State.FAIL, State.WARN)
     ]
-    more = f" (and {plural(len(signals) - 1, 'more signal')})" if len(signals) > 1 else ""
-    step = (f"to do: {judged.action}",) if judged.action else ()
-    return Finding(
-        health.badge(judged.verdict), f"{name}, hardware health", (*(f"{words}{more}" for words in signals[:1]), *step)
-    )
+    step = (f"to do: {judged.action.advice}",) if judged.action else ()
+    return Finding(health.badge(judged.verdict), f"{name}, hardware health", (*signals[:1], *step))
 
 
 def describe(against: Differences, report: Report) -> str:
@@ -229,6 +241,7 @@ def next_steps(report: Report) -> Section:
     if len(report.gpu_info) >= LEAST_GPUS and not judged and report.gpu_info[0].kind == DeviceKind.CUDA:
         steps.append("which GPU is slow: gpubench-orchestrate triage")
     if setup.profile == "quick":
-        steps.append("more precise figures: --profile standard")
+        longer = "without --fast" if "--fast" in data.command else "--profile standard"  # --fast wins over a profile
+        steps.append(f"more precise figures: {longer}")
     steps.append(f"compare: gpubench-orchestrate compare EARLIER {data.run_id}")
     return Section("next", "Next", tuple(steps))

@@ -5,6 +5,7 @@ from typing import Final
 
 from orchestrator.figures.report import Report
 from orchestrator.report.chapters import brief
+from orchestrator.report.chapters.stragglers import SLOW
 from orchestrator.report.layout import Layout
 from orchestrator.report.sections import Badge, Finding, Tone
 from protocol.exit_codes import ExitCode
@@ -18,9 +19,12 @@ def findings(report: Report, layout: Layout) -> Sequence[Finding]:
     The speed compared with the baseline follows, if the run has one.
     """
     of_gpus = [finding for chapter in layout.brief if (section := chapter(report)) for finding in section.findings]
-    by_tone = {tone: [one for one in of_gpus if one.badge and one.badge.tone is tone] for tone in (Tone.BAD, Tone.WARN)}
-    causes = report.verdict.reasons[:1] if report.verdict.exit_code != ExitCode.PASSED and not by_tone[Tone.BAD] else ()
-    found = (*by_tone[Tone.BAD], *(Finding(Badge("worst finding", Tone.BAD), why) for why in causes))
+    faulty = [one for one in of_gpus if one.badge and one.badge.tone is Tone.BAD]
+    slow = [one for one in of_gpus if one.badge and one.badge.text in SLOW]
+    doubtful = [one for one in of_gpus if one.badge and one.badge.tone is Tone.WARN and one not in slow]
+    failed = report.verdict.exit_code != ExitCode.PASSED
+    causes = report.verdict.reasons[:1] if failed and not faulty and not slow else ()
+    found = (*faulty, *slow, *(Finding(Badge("worst finding", Tone.BAD), why) for why in causes), *doubtful)
     compared = tuple(brief.speed_of_baseline(report))
     baseline = (Finding(Badge("baseline", Tone.QUIET), compared[0], compared[1:]),) if compared else ()
-    return (*(*found, *by_tone[Tone.WARN])[:SHOWN], *baseline)
+    return (*found[:SHOWN], *baseline)

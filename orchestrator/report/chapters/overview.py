@@ -183,18 +183,12 @@ def _against_gpus(report: Report) -> Iterator[Badge]:
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     if faulty := [devices[one.gpu_uuid] for one in report.health.gpus if one.verdict is HealthVerdict.FAIL]:
         yield Badge(f"{labels(faulty)} faulty", Tone.BAD)
-    tones = {
-        standing.gpu_uuid: stragglers.badge(standing).tone
-        for standing in report.stragglers
-        if stragglers.is_found(standing)
-    }
     alike: dict[str, list[GpuInfo]] = {}
-    for one in report.stragglers:
-        if one.gpu_uuid in tones:
-            word = "slow" if tones[one.gpu_uuid] is Tone.BAD else one.word.lower()
-            alike.setdefault(word, []).append(devices[one.gpu_uuid])
+    for one in filter(stragglers.is_found, report.stragglers):
+        word = "slow" if one.verdict in stragglers.SLOW else one.word.lower()
+        alike.setdefault(word, []).append(devices[one.gpu_uuid])
     for word, gpus in alike.items():
-        yield Badge(f"{labels(gpus)} {word}", Tone.BAD if word == "slow" else Tone.WARN)
+        yield Badge(f"{labels(gpus)} {word}", Tone.WARN)
     if not alike and report.health.verdict is HealthVerdict.WARN:
         yield Badge(f"health {HealthVerdict.WARN}", Tone.WARN)
 

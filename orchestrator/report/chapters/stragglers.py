@@ -26,9 +26,9 @@ MEANS_OF_LAUNCHES: Final = (
 TONES: Final = {
     SiblingVerdict.OK: Tone.GOOD,
     SiblingVerdict.SUSPECT: Tone.WARN,
-    SiblingVerdict.STRAGGLER: Tone.BAD,
-    SiblingVerdict.IN_CELLS: Tone.BAD,
-    SiblingVerdict.BELOW_BASELINE: Tone.BAD,
+    SiblingVerdict.STRAGGLER: Tone.WARN,
+    SiblingVerdict.IN_CELLS: Tone.WARN,
+    SiblingVerdict.BELOW_BASELINE: Tone.WARN,
     SiblingVerdict.SPLIT: Tone.WARN,
     SiblingVerdict.NONE: Tone.QUIET,
 }
@@ -40,6 +40,8 @@ _FOUND: Final[Sequence[str]] = (
     SLOWED_DOWN,
 )
 """Verdicts of which each GPU gets a finding of its own, in the order of the findings."""
+SLOW: Final = frozenset({SiblingVerdict.STRAGGLER, SiblingVerdict.BELOW_BASELINE, SiblingVerdict.IN_CELLS})
+"""Verdicts on GPUs that are certainly slow, in all cells or in some."""
 _BY_RATE: Final = (SiblingVerdict.STRAGGLER, SiblingVerdict.SUSPECT)
 """Verdicts whose evidence is the rate over all cells, so that a brief finding states that rate."""
 
@@ -106,8 +108,9 @@ def is_found(standing: Standing) -> bool:
 
 
 def where(device: GpuInfo) -> str:
-    """Return a GPU's name and PCI address: "GPU 5 at 00000000:1D:00.0"."""
-    return f"{label(device)} at {device.pci_address}" if device.pci_address else label(device)
+    """Return a GPU's name, PCI address and serial: "GPU 5 at 00000000:1D:00.0, serial 1650000000005"."""
+    at = f" at {device.pci_address}" if device.pci_address else ""
+    return f"{label(device)}{at}{f', serial {device.serial}' if device.serial else ''}"
 
 
 def brief_findings(report: Report) -> Iterator[Finding]:
@@ -141,10 +144,11 @@ def without_finding(report: Report, elsewhere: Collection[str]) -> Iterator[Find
         alike.setdefault((one.verdict, "" if one.verdict is SiblingVerdict.OK else one.why), []).append(one)
     for (_, why), of_verdict in alike.items():
         who = labels([devices[one.gpu_uuid] for one in of_verdict])
-        yield Finding(badge(of_verdict[0]), f"{who}: {why or _rates(of_verdict)}")
+        yield Finding(badge(of_verdict[0]), f"{who}: {why or rates(of_verdict)}")
 
 
-def _rates(standings: Sequence[Standing]) -> str:
+def rates(standings: Sequence[Standing]) -> str:
+    """Return the rates of GPUs relative to their siblings, as a range: "99.7% to 100.2% of siblings' rate"."""
     percents = sorted(standing.percent for standing in standings if standing.percent is not None)
     between = " to ".join(dict.fromkeys(map(share, (percents[0], percents[-1]))))
     return f"{between} of siblings' rate"

@@ -93,8 +93,8 @@ def test_a_baseline_goes_by_its_name_and_names_its_runs_in_json() -> None:
 
 def test_markdown_is_a_headline_and_what_changed(mixed: Comparison) -> None:
     """Cells that are the same are counted, not listed; of many that changed the first are listed."""
-    text = to_markdown([mixed], ended(ExitCode.MISSED))
-    assert text.startswith("### FAILED: 1 SLOWER, 1 INCONCLUSIVE, ")
+    text = to_markdown([mixed], ended(ExitCode.MISSED, regression=True))
+    assert text.startswith("### REGRESSION: 1 SLOWER, 1 INCONCLUSIVE, ")
     shown = [line.split("|") for line in text.splitlines() if line.startswith("| ") and "Cell |" not in line]
     assert [row[1].strip() for row in shown] == ["slow inference bf16 b8", "noisy inference bf16 b8"]
     assert {len(row) for row in shown} == {6}

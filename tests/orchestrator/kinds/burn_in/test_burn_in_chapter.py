@@ -168,11 +168,11 @@ def test_what_the_time_limit_ends_is_no_failure(tmp_path: Path) -> None:
     ("fates", "words"),
     [
         ((), ""),
-        ((Fate.FOUND, Fate.FOUND), ", 2 of 2 found"),
-        ((Fate.MISSED, Fate.IN_PART, Fate.FOUND), ", NOT ALL FOUND: 1 of 3"),
-        ((Fate.UNDONE,), ", 0 of 1 TOOK EFFECT"),
-        ((Fate.UNDONE, Fate.FOUND), ", 1 of 2 TOOK EFFECT, 1 of 1 found"),
-        ((Fate.UNDONE, Fate.FOUND, Fate.MISSED), ", 2 of 3 TOOK EFFECT, NOT ALL FOUND: 1 of 2"),
+        ((Fate.FOUND, Fate.FOUND), "2 of 2 found"),
+        ((Fate.MISSED, Fate.IN_PART, Fate.FOUND), "NOT ALL FOUND: 1 of 3"),
+        ((Fate.UNDONE,), "0 of 1 TOOK EFFECT"),
+        ((Fate.UNDONE, Fate.FOUND), "1 of 2 TOOK EFFECT, 1 of 1 found"),
+        ((Fate.UNDONE, Fate.FOUND, Fate.MISSED), "2 of 3 TOOK EFFECT, NOT ALL FOUND: 1 of 2"),
     ],
 )
 def test_what_was_missed_is_told_apart_from_what_was_not_brought_about(
@@ -184,7 +184,8 @@ def test_what_was_missed_is_told_apart_from_what_was_not_brought_about(
     night = replace(untested.burn_in, injected=faults, tainted=True)
     assert chapter.proven(night) == words
     report = replace(untested, burn_in=night)
-    assert re.fullmatch(f"UNKNOWN: 2 of 2 .* injected{words}", overview.verdict(report, BURN_IN.layout).text)
+    assert overview.verdict(report, BURN_IN.layout).text.startswith("TEST, ")
+    assert overview.verdict(report, BURN_IN.layout).text.endswith(words or "none")
 
 
 def test_what_became_of_a_fault_is_told_once(untested: Report) -> None:

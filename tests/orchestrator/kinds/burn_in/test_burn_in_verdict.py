@@ -85,11 +85,16 @@ STOPPED, CRASHED = {"interrupted": "stopped on request"}, ("soak: crashed",)
         ({**LINKS, "unclear": 16}, FAIL, REPLACE, ("1 more mismatch",)),
         ({**mismatches(Workload.LINKS, Workload.SOAK), "unclear": 17}, FAIL, REPLACE, ("products: 17 mismatches",)),
         # health
-        ({"health": FAIL, "health_reason": "Xid 79"}, FAIL, REPLACE, ("health: Xid 79",)),
+        (
+            {"health": FAIL, "health_reason": "Xid 79", "health_action": Action.REBOOT, "too_hot": "too hot"},
+            FAIL,
+            Action.REBOOT,
+            ("health: Xid 79", "too hot"),
+        ),
         ({"health": UNKNOWN, "health_reason": "unread"}, UNKNOWN, MONITOR, ("health: unread",)),
         ({"health": WARN, "health_reason": "PCIe"}, WARN, MONITOR, ("health: PCIe",)),
         ({"health": HealthVerdict.NOT_APPLICABLE}, PASS, NOTHING, ()),
-        ({"too_hot": "too hot: at 90"}, FAIL, REPLACE, ("too hot: at 90",)),
+        ({"too_hot": "too hot: at 90"}, FAIL, Action.COOL, ("too hot: at 90",)),
         # missing evidence
         ({"unread": ("one", "two")}, UNKNOWN, AGAIN, ("2 launches", "one")),
         ({"tainted": True}, UNKNOWN, NOTHING, ("tainted",)),

@@ -46,8 +46,7 @@ def outcome(night: Night) -> InjectedReport:
     text = " ".join(to_text(made, BURN_IN.layout).split())
     assert f"injected: {fault.fate.upper()}: {fault.fault}: {fault.outcome.removeprefix(f'{fault.fate}: ')}" in text
     missed = "0 of 1 TOOK EFFECT" if fault.fate is Fate.UNDONE else "NOT ALL FOUND: 0 of 1"
-    told = "1 of 1 found" if fault.found else missed
-    assert f"injected on purpose, {told}: " in text
+    assert f" Injected faults: {'1 of 1 found' if fault.found else missed} " in text
     return fault
 
 

@@ -140,7 +140,7 @@ def test_the_worst_of_nights_fits_one_page(quick: Report) -> None:
     assert CUT in lines
     assert sum(re.match(f"FAIL: GPU .*: {Action.REPLACE}", line) is not None for line in lines) == 8
     assert any(line.startswith("injected: FOUND: ") for line in lines)
-    assert ", 20 of 20 found: " in " ".join(" ".join(lines).split())
+    assert ": 20 of 20 found" in " ".join(" ".join(lines).split())
     assert any(line.startswith("soak: ") for line in lines)
 
 
@@ -162,7 +162,7 @@ def test_whether_faults_were_found_is_never_cut_off(quick: Report) -> None:
         for gpu in night.gpus
     )
     lines = lines_of(replace(quick, burn_in=replace(night, gpus=worst, injected=faults, tainted=True)))
-    assert ", NOT ALL FOUND: 7 of 8: " in " ".join(" ".join(lines).split())
+    assert ": NOT ALL FOUND: 7 of 8" in " ".join(" ".join(lines).split())
     told = [line for line in lines if line.startswith("injected: ")]
     assert told[0].startswith(f"injected: {Fate.IN_PART.upper()}: GPU 5 ")
 
