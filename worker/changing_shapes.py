@@ -2,7 +2,7 @@
 
     for each way (ShapeWay):  empty caches │ compile │ call with each size _CALLS times, in one random order
 
-A trial holds the size and time of each call, and whether it compiled, or only the error of an eager model at a size.
+A trial holds size, time and `compiled` of each call, or an error. All trials hold the eager model's error, if any.
 """
 
 import random

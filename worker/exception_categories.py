@@ -1,6 +1,6 @@
 """Classification of the exception that ended a launch, as a Failure. The orchestrator classifies processes that died.
 
-torch is never imported here, because importing it may be what failed.
+This module never imports torch, because the import of torch may have failed.
 """
 
 import errno

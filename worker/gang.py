@@ -32,7 +32,7 @@ _MULTICAST: Final = "NCCL_NVLS_ENABLE"
 
 
 class Gang:
-    """Communication between all processes of a launch, one a device. Operations raise CommunicationError."""
+    """Communication between all processes of a launch. Failed operations raise CommunicationError."""
 
     def __init__(self, assign: Assign, device: torch.device) -> None:
         """Wait until all processes are connected. `device` must be open."""

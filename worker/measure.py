@@ -231,7 +231,7 @@ def _processors_s() -> float:
 
 
 class _Record:
-    """Measured blocks, and times in milliseconds: of spans and iterations, as means over `group` iterations."""
+    """Measured blocks, and the times of their spans and iterations in ms, as means over `group` iterations."""
 
     def __init__(self, work: Work, group: int) -> None:
         self._work = work

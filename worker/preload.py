@@ -27,7 +27,7 @@ COMMON: Final = (
 
 
 def modules(model: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the modules to preload: `model`, and COMMON if torch is imported. Import the workload before."""
+    """Return the modules to preload: `model`, and COMMON if torch is imported. Call it after importing the workload."""
     return (*model, *COMMON) if "torch" in sys.modules else model
 
 

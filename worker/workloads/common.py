@@ -114,7 +114,7 @@ def holding(tensors: Iterable[torch.Tensor]) -> torch.nn.Module:
 
 
 def cast(module: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
-    """Cast floating-point weights to `dtype`. Raises UnsuitableModelError for complex weights and fp16 or bf16."""
+    """Cast floating-point weights to `dtype`. Raises UnsuitableModelError for complex weights if it is fp16 or bf16."""
     if dtype in devices.HALF.values():
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
             if tensor.is_complex():

@@ -231,7 +231,7 @@ class MemoryTest:
     def verification(
         self, key: tuple[str, ...], not_tested: dict[str, str], share: MemoryShare | None = None
     ) -> Verification:
-        """Return the Verification. Its `checks` count checks of chunks. Arguments: its fields."""
+        """Return the Verification. Its `checks` count checks of chunks. Arguments: fields of Verification."""
         return Verification(
             key=key,
             patterns=patterns.marches(self._done.total(), self._chunks, self._first),

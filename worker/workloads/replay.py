@@ -161,7 +161,7 @@ class Replays:
         self._kept = Kept(stage)
         phase_s = min(assign.deadlines.warm_up, assign.deadlines.measure)
         self._left_s = min(phase_s / 2, assign.measurement.max_s)
-        """Seconds left to repeat wrong replays: half of a phase's margin (Deadlines), at most `max_s`.
+        """Seconds left to repeat wrong replays: half of what Deadlines adds to a phase, at most `max_s`.
 
         A launch that takes three times as long when the run ends counts as hung (kinds/burn_in/lost_launches.py)."""
 
