@@ -1,4 +1,4 @@
-"""Start of a launch's process: the orchestrator adopts it, and it ends when the orchestrator ends.
+"""Adoption of a launch's process by the orchestrator, with which it also ends.
 
     zygote ── fork ──▶ middle ── fork ──▶ worker        (or: orchestrator ── spawn ──▶ worker)
                          └ exits                └ is adopted by the orchestrator, the nearest child subreaper
@@ -28,9 +28,9 @@ _OOM_SCORE: Final = "1000"
 
 
 def become(spec: LaunchSpec, born_of: int) -> int:
-    """Turn this process into the launch `spec`, or exit with NOT_ADOPTED. Returns the descriptor of fault.log.
+    """Set this process up as the launch `spec`: session, logs, CPU cores. Returns the descriptor of fault.log.
 
-    born_of: PID of this process's parent before the orchestrator adopted the process.
+    Exits with NOT_ADOPTED if the orchestrator does not become its parent. born_of: PID of the parent that created it.
     """
     if os.getsid(0) != os.getpid():
         os.setsid()
@@ -46,25 +46,25 @@ def become(spec: LaunchSpec, born_of: int) -> int:
 
 
 def die_with_parent(parent_pid: int) -> None:
-    """Have the kernel kill this process with its parent. Exits at once if the parent is already another process."""
+    """Have the kernel kill this process when its parent ends. Exits at once if `parent_pid` is not its parent."""
     _prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
     if os.getppid() != parent_pid:
         os._exit(WorkerExit.NOT_ADOPTED)
 
 
 def be_called(name: str) -> None:
-    """Give this process a name that ps and top show. Only the first 15 characters of `name` count."""
+    """Set the name of this process in ps and top, to the first 15 bytes of `name`."""
     _prctl(_PR_SET_NAME, ctypes.c_char_p(name.encode()))
 
 
 def settle() -> None:
-    """Collect garbage, then exempt all objects from later collections, which would copy a fork's shared pages."""
+    """Collect garbage, then freeze all objects: later collections would copy the memory shared with forks."""
     gc.collect()
     gc.freeze()
 
 
 def rooms_root() -> str:
-    """Return the folder from which this process imported the project's packages."""
+    """Return the folder that holds the imported package worker."""
     return str(Path(__file__).resolve().parents[1])
 
 

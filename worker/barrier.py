@@ -1,6 +1,6 @@
-"""Barrier between the processes of a cell whose work is simulated (workloads/fault.py), without torch, NCCL or gloo.
+"""Barrier between the processes of a simulated cell (workloads/fault.py), without torch, NCCL or gloo.
 
-rank 1, 2, … ── "here" ──▶ rank 0          once each of them is there
+rank 1, 2, … ── "here" ──▶ rank 0          rank 0 waits for all other ranks
 rank 1, 2, … ◀── "go on" ── rank 0         a connection that ends is a CommunicationError
 """
 
@@ -15,7 +15,7 @@ _LOOK_S = 0.005
 
 
 class Gathering:
-    """One process's side of a barrier between all processes of a launch. Never times out."""
+    """Barrier between all processes of a launch, as seen by one of them. Never times out."""
 
     def __init__(self, gang: Gang, size: int) -> None:
         """Wait until all `size` processes are connected. Raises CommunicationError."""

@@ -1,6 +1,6 @@
-"""Build a model without filling its parameters at random, because its weights are read from a file next.
+"""Build a model without random initial parameters, because its weights are read from a file next.
 
-Layers, torch.nn.init and libraries fill parameters, some through `parameter.data`. All of these fills are skipped.
+Random fills of parameters by layers, torch.nn.init and libraries are skipped, also those through `parameter.data`.
 Buffers are filled as always, because the file may not hold them.
 """
 
@@ -16,13 +16,13 @@ _FILLS: Final = frozenset(
         *("kaiming_normal_", "kaiming_uniform_", "xavier_normal_", "xavier_uniform_", "trunc_normal_", "orthogonal_"),
     }
 )
-"""Names of the calls that fill a tensor at random: methods, functions of torch.nn.init, or replacements of those."""
+"""Names of calls that fill a tensor at random: of methods, and of functions of torch.nn.init or a library."""
 _DATA: Final = torch.Tensor.data.__get__  # type: ignore[attr-defined]  # torch declares it as a plain tensor
 _OF_A_PARAMETER: Final = "_gpubench_of_a_parameter"
 
 
 class Blank(TorchFunctionMode):
-    """Mode of torch in which calls that fill parameters at random do nothing."""
+    """Mode of torch in which random fills of parameters do nothing."""
 
     def __torch_function__(
         self,

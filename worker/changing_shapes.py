@@ -1,8 +1,8 @@
-"""Input sizes that change from call to call: what a compiled model costs when it is static, dynamic or padded.
+"""Trials of a compiled model with changing input sizes: compiled static, dynamic or padded.
 
-    for each way (ShapeWay):  empty caches │ compile │ call with each size several times, in one random order
+    for each way (ShapeWay):  empty caches │ compile │ call with each size _CALLS times, in one random order
 
-Each call gives a size, a time and whether it compiled. If the eager model refuses a size, every way gets that error.
+A trial holds size, time and `compiled` of each call, or an error. All trials hold the eager model's error, if any.
 """
 
 import random
@@ -23,11 +23,11 @@ from worker.models.base import Batch
 from worker.stage import Stage
 
 _CALLS: Final = 4
-"""Calls with each size: the first, and three later ones."""
+"""Number of calls with each size, the first one included."""
 
 
 class Trials:
-    """The trials of one launch. batch_of: makes inputs of a given size. forward: calls the model with inputs."""
+    """Trials of one launch. batch_of: makes inputs of a given size. forward: calls the model with inputs."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Trials:
             return tuple(self._trial(way, shapes) for way in ShapeWay)
 
     def _refusal(self, shapes: ChangingShapes) -> str:
-        """Return why the eager model cannot run with all of these input sizes; an empty text if it can."""
+        """Return the reason why these sizes cannot be tried, from eager calls; "" if they can."""
         found = set()
         for size in shapes.sizes:
             try:
@@ -114,7 +114,7 @@ class Trials:
 
 
 def _padded(tensor: torch.Tensor, shape: torch.Size) -> torch.Tensor:
-    """Return the tensor with zeros added at the end of each dimension, up to `shape`."""
+    """Return the tensor padded to `shape` with zeros at the end of each dimension."""
     if tensor.shape == shape:
         return tensor
     widths = [(0, wanted - length) for length, wanted in zip(tensor.shape, shape, strict=True)]

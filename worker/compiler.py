@@ -1,10 +1,10 @@
-"""torch.compile as a phase of a launch: private caches, what was compiled, and the error of the outputs.
+"""torch.compile as a phase of a launch: caches of the cell, compile time, and errors of the outputs.
 
-    eager call │ caches of this cell │ first compiled call: the time to compile │ WARM_UP │ MEASURE │ random outputs
+    eager calls │ set the caches │ first compiled call, whose compile time counts │ WARM_UP │ MEASURE │ random outputs
 
-The first launch of a cell finds its caches empty (cold); later launches use the caches that it filled (cached). Outputs
-are compared with those of the eager model. Random outputs, such as losses with dropout, are compared at the end,
-because that takes a compilation of its own.
+The first launch of a cell starts with empty caches (cold); later launches use the caches that it filled (cached).
+Compiled outputs are compared with eager ones. Random outputs, such as losses with dropout, are compared at the end,
+because their comparison needs another compilation.
 """
 
 import importlib
@@ -34,13 +34,13 @@ _CACHES: Final = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "tr
 _LOGS: Final = ("__graph_breaks", "__recompiles", "torch._dynamo.convert_frame")
 _PLACE: Final = re.compile(r"in user code at (\S+:\d+)|Recompiling function \S+ in (\S+:\d+)")
 _REPLAYED: Final = 3
-"""Calls until CUDA graphs replay: reduce-overhead and max-autotune warm up in the first, and record in the second."""
+"""Number of the call that first replays a CUDA graph. With reduce-overhead, call 1 warms up and call 2 records."""
 MOST: Final = 20
-"""Graph breaks and recompilations that a result keeps."""
+"""Largest number of graph breaks, and of recompilations, in a result."""
 
 
 class Compiler:
-    """Compilation of a launch's model. Enters Phase.WARM_UP afterwards. In an eager cell it compiles nothing."""
+    """Compilation of a launch's model, then entry into Phase.WARM_UP. An eager cell only enters the phase."""
 
     def __init__(self, assign: Assign, stage: Stage, device: torch.device) -> None:
         self._assign, self._stage, self._device = assign, stage, device
@@ -51,7 +51,7 @@ class Compiler:
         stage.enter(Phase.COMPILE if self._compiles else Phase.WARM_UP)
 
     def compile(self, module: torch.nn.Module, call: Callable[[], object]) -> None:
-        """Compile the module in place by running `call`. Raises UnsuitableModelError if nothing is compiled."""
+        """Compile the module in place by running `call`. Raises UnsuitableModelError if nothing can be compiled."""
         if not self._compiles:
             return
         with self._stage.timed("compile"):
@@ -78,7 +78,7 @@ class Compiler:
         self._stage.enter(Phase.WARM_UP)
 
     def compilation(self) -> Compilation | None:
-        """Return what was compiled so far (in an eager cell: by the model's own code), None if nothing was."""
+        """Return facts of all compilations so far, None without any. An eager model's own code may compile too."""
         made = graphs()
         if not self._compiles and not made:
             return None
@@ -93,10 +93,10 @@ class Compiler:
     def compare_random(
         self, found: Compilation | None, module: torch.nn.Module, call: Callable[[], object]
     ) -> Compilation | None:
-        """Return `found` with the errors of random outputs. Eager and compiled calls draw the same numbers here.
+        """Return `found`, in the first launch of a cell with the errors of random outputs added.
 
-        The measured code draws other random numbers, so the first launch of a cell compiles once more, after its
-        measurement. `found` stays as it is if it is None or eager calls with equal seeds differ.
+        Compiles again, so that compiled and eager calls draw the same random numbers, unlike the measured code.
+        Returns `found` unchanged if it is None, outputs are not random, or eager calls with equal seeds differ.
         """
         if found is None or not self._random or self._assign.round:
             return found
@@ -122,9 +122,9 @@ class Compiler:
 
 
 def use_caches(folder: Path, *, cold: bool) -> bool:
-    """Direct all caches of the compiler to `folder`, emptied first if cold. Returns whether a launch has filled it.
+    """Direct all caches of the compiler to `folder`, emptied first if cold. Returns whether it held caches already.
 
-    Kernels are then compiled in this process, unless use_workers is called.
+    Imports Inductor. It compiles kernels in this process, unless use_workers is called.
     """
     if cold:
         shutil.rmtree(folder, ignore_errors=True)
@@ -135,16 +135,16 @@ def use_caches(folder: Path, *, cold: bool) -> bool:
 
 
 def redirect_caches(folder: Path) -> None:
-    """Let Inductor and Triton read and write their caches in `folder` only. Imports neither."""
+    """Let Inductor and Triton keep their caches in `folder` only. Imports neither of them."""
     for variable, name in _CACHES.items():
         os.environ[variable] = str(folder / name)
     _redirect_headers(folder)
 
 
 def _redirect_headers(folder: Path) -> None:
-    """Keep precompiled headers in `folder`. Torch shares them between all processes: 8 s of a cold compilation.
+    """Keep precompiled headers in `folder`; torch would share them. They take 8 s of a cold compilation.
 
-    Their place is known when Inductor is imported. If it is not, code that compiles itself goes without such headers.
+    Disables them if Inductor is not imported yet, because only the imported module can redirect them.
     """
     codecache = sys.modules.get("torch._inductor.codecache")
     config: Any = sys.modules.get("torch._inductor.config")
@@ -157,51 +157,51 @@ def _redirect_headers(folder: Path) -> None:
 
 
 def use_workers() -> None:
-    """Let a pool of processes, one for each core, compile kernels. The start of the pool pays off for models only."""
+    """Compile kernels in a pool of processes, one a core, at most 32. For single operators its start takes too long."""
     config: Any = sys.modules["torch._inductor.config"]
     config.compile_threads = config.decide_compile_threads()
 
 
 def graphs() -> int:
-    """Return the number of graphs that TorchDynamo has made in this process."""
+    """Return the number of graphs that TorchDynamo has compiled in this process."""
     if "torch._dynamo" not in sys.modules:
         return 0
     return int(sys.modules["torch._dynamo"].utils.counters["stats"]["unique_graphs"])
 
 
 def measured_ms() -> float:
-    """Return the milliseconds that TorchDynamo and its backend took to compile everything so far."""
+    """Return the compile time of TorchDynamo and its backend so far, in milliseconds."""
     metrics = sys.modules["torch._dynamo"].utils.get_compilation_metrics()
     return sum(one.duration_us or 0 for one in metrics) / 1e3
 
 
 def _replayed(call: Callable[[], object]) -> torch.Tensor:
-    """Return the output values that measured calls have: those of the last of _REPLAYED calls."""
+    """Run `call` _REPLAYED times, so that CUDA graphs replay. Returns the last outputs, as _values does."""
     for _ in range(_REPLAYED - 1):
         call()
     return _values(call())
 
 
 def _values(returned: object) -> torch.Tensor:
-    """All floating-point outputs as one vector of doubles on the host."""
+    """Return all floating-point outputs as one vector of doubles on the host."""
     tensors = [one for one in outputs.tensors(returned) if one.is_floating_point()]
     return torch.cat([one.detach().double().cpu().flatten() for one in tensors]) if tensors else torch.empty(0)
 
 
 def _is_same(one: torch.Tensor, other: torch.Tensor, *, training: bool) -> bool:
-    """Whether two eager calls agree within rounding.
+    """Whether outputs of two eager calls agree within 1e-2 of the largest value; losses (training) within 1e-4.
 
-    Random numbers change outputs by much more than rounding in bf16 does, and a loss by more than rounding in fp32.
+    Rounding stays below: in bf16 for outputs, in fp32 for losses. Differences by random numbers are larger.
     """
     limit = 1e-4 if training else 1e-2
     return one.shape == other.shape and output_errors(one, other).get("relative_error", 0.0) <= limit
 
 
 def output_errors(expected: torch.Tensor, found: torch.Tensor) -> dict[str, float]:
-    """Return the errors of `found` by their fields of Compilation. Raises UnsuitableModelError if the sizes differ.
+    """Return the errors of `found` as fields of Compilation. Raises UnsuitableModelError if the sizes differ.
 
-    Returns {} for outputs without numbers. Equal infinities are no error, because a model may mask with them. Another
-    infinity or NaN counts as the largest error there is.
+    Returns {} for empty outputs. Equal infinities are no error, because a model may mask with them. Any other infinity
+    or NaN gives the largest float as absolute error.
     """
     if expected.shape != found.shape:
         raise UnsuitableModelError(
@@ -222,14 +222,14 @@ def output_errors(expected: torch.Tensor, found: torch.Tensor) -> dict[str, floa
 
 
 def _finite(error: float) -> float:
-    """Return the error, or the largest float for infinity and NaN, because a result cannot hold these."""
+    """Return the error, or the largest float in place of infinity and NaN, which no result can hold."""
     return error if error <= sys.float_info.max else sys.float_info.max
 
 
 class Log(logging.Handler):
-    """Counts graph breaks and recompilations in TorchDynamo's log, by the user's line and the reason.
+    """Counts graph breaks and recompilations in TorchDynamo's log, each by source line and reason.
 
-    limited: TorchDynamo reached its limit of compiled variants of a function, and runs further variants eager.
+    limited: TorchDynamo reached its limit of compiled variants of a function, and runs further variants in eager mode.
     """
 
     def __init__(self) -> None:
@@ -250,7 +250,7 @@ class Log(logging.Handler):
             logger.removeHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Count one message of TorchDynamo's log, and note a reached limit."""
+        """Count a graph break or recompilation in one message of the log, and set `limited`."""
         self.limited = self.limited or "torch._dynamo hit config." in record.getMessage()
         lines = [line.strip() for line in record.getMessage().splitlines() if line.strip()]
         place = _PLACE.search(lines[0]) if lines else None
@@ -265,5 +265,5 @@ def _loggers() -> Iterator[logging.Logger]:
 
 
 def _reason(lines: list[str]) -> str:
-    """Return the line of a log message that has the reason: the second, if any, because the first is general."""
+    """Return the reason among the lines after a log message's first: the second, because the first is general."""
     return (lines[1:] or lines or ["unknown"])[0].removeprefix("- ")[:300]

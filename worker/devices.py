@@ -1,4 +1,4 @@
-"""The device of a launch: opening it, checking that it is the requested one, and its settings in torch."""
+"""The device of a launch: open it, check that it is the requested one, and set torch's switches."""
 
 import gc
 import os
@@ -70,7 +70,7 @@ def _open_cuda(device: Device) -> torch.device:
 
 
 def gpu_descriptors() -> list[str]:
-    """Return the paths of GPUs' device files that this process has open, inherited ones included."""
+    """Return the GPU device files that this process has open or inherited, as paths."""
     found = set()
     for descriptor in _DESCRIPTORS.iterdir():
         try:
@@ -102,7 +102,7 @@ def set_tf32(*, wanted: bool) -> None:
 
 
 def tf32_switches() -> dict[str, bool]:
-    """Return torch's TF32 switches by name. Never raises, although torch's older interface may."""
+    """Return the states of torch's TF32 switches, by name. Never raises."""
     backends: Any = torch.backends
     cuda, cudnn = backends.cuda, backends.cudnn
     if _newer_interface():
@@ -123,25 +123,25 @@ def _newer_interface() -> bool:
 
 
 def weights_type(precision: Precision, *, training: bool) -> torch.dtype:
-    """Return the type of a model's weights: inference in half precision casts them, training keeps fp32 (autocast)."""
+    """Return the type of a model's weights: fp32, except in inference with half precision (fp16 or bf16)."""
     return torch.float32 if training else HALF.get(precision, torch.float32)
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
-    """Return the context of a training step's forward pass: autocast in half precision, else no effect."""
+    """Return the context of a training step's forward pass: autocast in half precision, otherwise none."""
     half = HALF.get(precision)
     return nullcontext() if half is None else torch.autocast(device.type, dtype=half)
 
 
 def onednn_has_bf16() -> bool:
-    """Whether oneDNN computes in bf16 on this CPU, which needs AVX-512."""
+    """Whether oneDNN can compute in bf16 on this CPU, which needs AVX-512."""
     supported: bool = torch.ops.mkldnn._is_mkldnn_bf16_supported()
     return supported
 
 
 @contextmanager
 def training_kernels(device: torch.device, precision: Precision) -> Iterator[None]:
-    """Disable oneDNN in the `with` body where it cannot train in this half precision on a CPU device.
+    """Disable oneDNN in the `with` body on a CPU device that cannot train with it in this precision.
 
     oneDNN cannot train recurrent layers in fp16 ("could not create a primitive descriptor"), nor in bf16 without
     AVX-512. Its convolutions in fp16 take four times as long as torch's own on a CPU without units for fp16.
@@ -157,7 +157,7 @@ def training_kernels(device: torch.device, precision: Precision) -> Iterator[Non
 
 
 def environment(device: torch.device, isolation: str) -> Environment:
-    """Return the versions (from package metadata) and settings that this process uses. isolation: fork or exec."""
+    """Return the versions of libraries and the settings of this process. isolation: fork or exec."""
     cudnn = None
     if device.type == "cuda":
         cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]  # torch does not annotate it
@@ -192,7 +192,7 @@ def _flags() -> dict[str, str]:
 
 
 def installed(distribution: str) -> str | None:
-    """Return the version of an installed distribution (a package of pip), None if it is not installed."""
+    """Return the version of an installed distribution (pip package), None if not installed."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

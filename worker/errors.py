@@ -6,7 +6,7 @@ class WorkerError(Exception):
 
 
 class DeviceUnavailableError(WorkerError):
-    """CUDA cannot be opened, or not with exactly the requested device."""
+    """CUDA cannot be opened, or opens other GPUs than the requested one."""
 
 
 class DeviceInheritedError(WorkerError):
@@ -14,7 +14,7 @@ class DeviceInheritedError(WorkerError):
 
 
 class CommunicationError(WorkerError):
-    """An operation between all processes of a cell failed in this process, perhaps because another one ended."""
+    """An operation between the processes of a cell failed, perhaps because another process ended."""
 
 
 class NotFiniteError(WorkerError):
@@ -30,12 +30,12 @@ class UnsuitableModelError(WorkerError):
 
 
 class UnsupportedError(WorkerError):
-    """This machine, device or implementation cannot do what the cell measures, however often it is tried."""
+    """This machine, device or implementation cannot do what the cell measures. Retries cannot succeed."""
 
 
 class ModelCodeError(WorkerError):
-    """The user's own code failed, returned something unusable, or changed the precision. __cause__: what it raised."""
+    """The user's own code failed, returned something unusable, or changed the precision. __cause__: its exception."""
 
 
 class NotBuiltError(ModelCodeError):
-    """The user's own code cannot be imported or built, so that no cell of this model can be measured."""
+    """The user's own code cannot be imported or built. No cell of this model can be measured."""

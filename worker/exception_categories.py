@@ -1,6 +1,6 @@
 """Classification of the exception that ended a launch, as a Failure. The orchestrator classifies processes that died.
 
-torch is never imported here, because importing it may be what failed.
+This module never imports torch, because the import of torch may have failed.
 """
 
 import errno
@@ -48,7 +48,7 @@ _CODES: Final = {
     "system has unsupported display driver / cuda driver combination": 803,
     "unknown error": 999,
 }
-"""CUDA's error messages → error codes, for torch before 2.8, whose errors carry no code."""
+"""CUDA error message → error code, for torch before 2.8, whose exceptions hold no code."""
 
 _CUDA_ERROR: Final = re.compile(r"CUDA (?:driver )?error: ([^\n]+)")
 _LIBRARY_ERROR: Final = re.compile(r"CUBLAS_STATUS_\w+|CUDNN_STATUS_\w+|cuDNN error|CUSOLVER_STATUS_\w+|CUFFT_\w+")
@@ -57,16 +57,16 @@ _DISGUISED: Final = re.compile(r"CUBLAS_STATUS_NOT_INITIALIZED|unable to find an
 _ONEDNN_FAILED: Final = re.compile(r"could not (create|execute) a primitive")
 _HOST_REFUSED: Final = re.compile(r"DefaultCPUAllocator: (?:can't|not enough) |Cannot allocate memory")
 _LOW: Final = 0.05
-"""Free share of the device's memory below which an error may be out of memory in disguise."""
+"""Free share of the device's memory below which errors that match _DISGUISED count as out of memory."""
 
 _ESCAPES: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def failure(error: BaseException, phase: Phase, headroom: Headroom | None = None) -> Failure:
-    """Describe an exception as a Failure. Never raises.
+    """Classify and describe an exception as a Failure. Never raises.
 
-    phase: in which `error` was raised. headroom: free memory at that time. By default it is read now, while the error's
+    phase: in which `error` was raised. headroom: free memory at that time; by default it is read now, while the error's
     frames still hold the model's memory.
     """
     seen = _Seen(tuple(_chain(error)), phase, memory.headroom() if headroom is None else headroom)
@@ -84,7 +84,7 @@ def failure(error: BaseException, phase: Phase, headroom: Headroom | None = None
 
 @dataclass(frozen=True)
 class _Seen:
-    """What RULES look at. chain: the error, then its causes. phase, headroom: where and with how much free memory."""
+    """Input of RULES. chain: the error, then its causes. phase, headroom: phase and free memory when it was raised."""
 
     chain: tuple[BaseException, ...]
     phase: Phase
@@ -92,7 +92,7 @@ class _Seen:
 
     @property
     def code(self) -> int | None:
-        """First CUDA error code in the chain, else the device's error when queried again, else None."""
+        """First CUDA error code in the chain, otherwise that of Headroom.device_error; None without either."""
         afterwards = (self.headroom.device_error,) if self.headroom.device_error is not None else ()
         return next((code for code in map(_cuda_code, (*self.chain, *afterwards)) if code is not None), None)
 
@@ -100,7 +100,7 @@ class _Seen:
         return any(isinstance(error, kinds) for error in self.chain)
 
     def says(self, pattern: re.Pattern[str]) -> bool:
-        """Whether `pattern` matches a RuntimeError in the chain, as all of torch's own errors are."""
+        """Whether `pattern` matches the message of a RuntimeError (such as torch's errors) in the chain."""
         return any(isinstance(error, RuntimeError) and pattern.search(message_of(error)) for error in self.chain)
 
     def evidence(self) -> dict[str, str]:
@@ -152,7 +152,7 @@ def _host_refused(seen: _Seen) -> bool:
 
 
 def _host_refused_beside_a_gpu(seen: _Seen) -> bool:
-    """Whether the host, not the GPU in use, is out of memory, so that a smaller batch does not help."""
+    """Whether the host is out of memory in a launch on a GPU. A smaller batch does not help then."""
     beside_a_gpu = seen.headroom.device_total is not None or seen.headroom.device_error is not None
     return _host_refused(seen) and beside_a_gpu
 
@@ -205,6 +205,6 @@ def _trimmed(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return `text` without what is unsafe to print or encode: escape sequences, controls, lone surrogates."""
+    """Return `text` without escape sequences and control characters; "?" replaces lone surrogates."""
     text = _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,9 +1,9 @@
 """Number of floating-point operations of an iteration, by torch's FlopCounterMode.
 
-The counter has a formula for some operators only. If an operator without one is a matrix product by its name, or not
-torch's own, the number would be too low and is None. Multiplications and additions count one each. Attention counts in
-full under a causal mask. torch's formula for backward convolutions ignores groups, which gives a training step of
-efficientnet-b0 forty forward passes: ours replaces it.
+The counter has formulas for some operators only. The number is None, because it would be too low, if an operator
+without a formula is not torch's own or has the name of a matrix product. Multiplications and additions count one each.
+Attention under a causal mask counts in full. A formula of this module replaces torch's for backward convolutions:
+torch's ignores groups, and counts a training step of efficientnet-b0 as forty forward passes.
 """
 
 import math
@@ -45,7 +45,7 @@ def _convolution_backward(
     output_mask: Sequence[bool],
     **_: object,
 ) -> int:
-    """Count the operations of a backward convolution: a forward pass for each of the needed gradients (at most 2)."""
+    """Count the operations of a backward convolution: those of a forward pass for each needed gradient (at most 2)."""
     places = (inputs if transposed else grad_output)[2:]
     return 2 * inputs[0] * math.prod(places) * math.prod(weight) * sum(output_mask[:2])
 
@@ -54,7 +54,7 @@ _FORMULAS: Final = {torch.ops.aten.convolution_backward: _convolution_backward}
 
 
 def count(step: Callable[[], object], iteration_ms: float) -> float | None:
-    """Run `step` and return its number of operations; None if the counter misses some or iteration_ms exceeds 2 s."""
+    """Run `step` and return its number of operations; None if some cannot be counted or iteration_ms exceeds 2 s."""
     if iteration_ms > COUNTED_WITHIN_MS:
         return None
     watch = _Watch()
@@ -80,7 +80,7 @@ def _attention_in_parts() -> Iterator[None]:
 
 
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not annotate its base
-    """Collects in `unseen` every operator that runs and that the counter misses."""
+    """Collects in `unseen` the names of operators that run and that the counter misses."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch does not annotate it

@@ -1,9 +1,9 @@
-"""Communication between the processes of one cell on several devices, over loopback and the GPUs' links alone.
+"""Communication between the processes of one cell on several devices, on one host.
 
     a file in a private folder ──▶ torch.distributed: NCCL between GPUs, gloo between CPU devices
     steps: a counter for each process, incremented before each common operation
 
-Nothing here times out: the orchestrator's deadlines end all processes, and the counters show which one hung.
+Sockets are on loopback. Nothing here times out: the orchestrator's deadlines end processes, counters show which hung.
 """
 
 import os
@@ -32,7 +32,7 @@ _MULTICAST: Final = "NCCL_NVLS_ENABLE"
 
 
 class Gang:
-    """Communication between all processes of a launch (one a device). Failed operations raise CommunicationError."""
+    """Communication between all processes of a launch. Failed operations raise CommunicationError."""
 
     def __init__(self, assign: Assign, device: torch.device) -> None:
         """Wait until all processes are connected. `device` must be open."""
@@ -62,7 +62,7 @@ class Gang:
         return self.rank == 0
 
     def align(self) -> None:
-        """Let the devices of all processes wait for each other. The host does not wait for a GPU."""
+        """Make the devices of all processes wait for each other. The host does not wait for a GPU."""
         if self.size > 1:
             self.add_up(torch.zeros(1, device=self._device))
 
@@ -72,7 +72,7 @@ class Gang:
             dist.all_reduce(tensor)
 
     def pass_on(self, by: int, outgoing: torch.Tensor, incoming: torch.Tensor) -> None:
-        """Send `outgoing` to the process `by` ranks later, and receive `incoming` from the one `by` ranks earlier."""
+        """Send `outgoing` to the rank `by` higher and receive `incoming` from the rank `by` lower, modulo `size`."""
         to, origin = (self.rank + by) % self.size, (self.rank - by) % self.size
         with self._counted_operation():
             both = [dist.P2POp(dist.isend, outgoing, to), dist.P2POp(dist.irecv, incoming, origin)]
@@ -80,7 +80,7 @@ class Gang:
                 work.wait()
 
     def largest(self, *values: int) -> list[int]:
-        """Return, for each of the values, the largest one over all processes. Waits for the device."""
+        """Return the maximum of each value over all processes. Waits for the device."""
         if self.size == 1:
             return list(values)
         tensor = torch.tensor(values, dtype=torch.int64, device=self._device)
@@ -90,7 +90,7 @@ class Gang:
         return result
 
     def describe(self) -> str:
-        """Describe how the devices are connected, for the report."""
+        """Return the library that connects the devices, with its settings, as text for the report."""
         if self.backend == "gloo":
             return "gloo through the host's memory"
         version = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]  # torch does not annotate it
@@ -107,6 +107,6 @@ class Gang:
 
 
 def multicast() -> str:
-    """Return, as text for the report, whether the environment lets NCCL use NVLink multicast."""
+    """Return the setting of NVLink multicast for NCCL, as text for the report."""
     setting = os.environ.get(_MULTICAST)
     return "left to NCCL" if setting is None else f"set by {_MULTICAST}={setting}"

@@ -1,6 +1,6 @@
-"""Import of Inductor, torch.compile's backend, before the launches that compile. It takes 1 to 4 s.
+"""Import of Inductor, torch.compile's backend, ahead of the launches that compile. It takes 1 to 4 s.
 
-The zygote (the process from which launches are forked) imports this module, so that no GPU is idle meanwhile. The
+The zygote (the process from which launches are forked) imports this module, so that no GPU waits for the import. The
 import must start no thread and open no GPU.
 """
 
@@ -10,9 +10,9 @@ import pkgutil
 from torch._inductor import config
 
 config.compile_threads = 1
-"""A larger number would start a pool of compile workers, and threads with it."""
+"""A larger number would start a pool of compile processes and their threads."""
 config.use_experimental_benchmarker = False
-"""True asks CUDA whether a GPU is there, which opens it (torch 2.11)."""
+"""True would query CUDA, which opens the GPU (torch 2.11)."""
 
 import torch._dynamo  # noqa: E402 - imported with the settings above
 import torch._inductor.compile_fx  # noqa: E402 - as above

@@ -15,7 +15,7 @@ from worker import devices, outputs
 from worker.stopping import LEAST_ITERATIONS
 
 LONGEST_S: Final = 0.3
-"""Longest time for all repetitions, whatever `least_s` is. The last one may end later."""
+"""Limit in seconds for all repetitions. The last repetition may end later."""
 _BUFFER_BYTES: Final = 64 * 1024 * 1024
 
 
@@ -26,11 +26,11 @@ def times_ms(
     least_s: float,
     passes_ms: list[float],
 ) -> list[float]:
-    """Return latencies in milliseconds: copy `inputs` to the device, call `forward`, copy its outputs to the host.
+    """Return end-to-end latencies in milliseconds: `inputs` to the device, `forward`, outputs to the host.
 
     Repeats this for half of `least_s` (the profile's shortest measurement in seconds), at most LONGEST_S, and at least
-    LEAST_ITERATIONS times; each repetition gives one value. passes_ms: times of the forward passes measured before. On
-    a CPU they are returned as the latencies, because nothing is copied there.
+    LEAST_ITERATIONS times; each repetition gives one value. passes_ms: times of the forward passes measured before,
+    returned as the latencies on a CPU, where nothing is copied.
     """
     if device.type == "cpu":
         return passes_ms

@@ -1,4 +1,4 @@
-"""Entry point of a launch in a new interpreter (`--isolation exec`, as profilers need) instead of a fork.
+"""Entry point of a launch in a new interpreter (`--isolation exec`, for profilers) instead of a fork.
 
 Reads the LaunchSpec from standard input, because a command line is visible to every user of the machine.
 """
@@ -13,7 +13,7 @@ from worker import adopt, preload, session
 
 
 def main() -> NoReturn:
-    """Run the launch described on standard input."""
+    """Run the launch whose LaunchSpec is on standard input."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     spec = codec.decode(sys.stdin.buffer.read(), LaunchSpec)
     fault_log = adopt.become(spec, born_of=spec.parent_pid)

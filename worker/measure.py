@@ -1,10 +1,10 @@
-"""The measuring loop of all workloads and devices: warm up until steady, then measure until a Stopper ends it.
+"""Measuring loop of all workloads: warm up until times are steady, then measure until a Stopper ends it.
 
     first │ second │ block │ block │ … steady, or the cap │ measured block │ measured block │ … until it stops
     └──────────────── warm_up ───────────────────────────┘ └──────────────── measured ─────────────────────────┘
 
-block: iterations between two waits of the host for the device, which also report progress. span: the time between two
-marks in a block (worker/timing.py). Where a load window is requested, further blocks follow, whose times are not kept.
+block: iterations between two waits of the host for the device; progress is reported between blocks. span: time between
+two marks in a block (worker/timing.py). If a load window is requested, further blocks follow, whose times are not kept.
 """
 
 import resource
@@ -32,12 +32,12 @@ _PROGRESS_EVERY_S: Final = 0.1
 
 @dataclass(frozen=True)
 class Work:
-    """Steps of one iteration, in order. steps: name of the series → step.
+    """Work of one iteration. steps: name of the series of times → step, in order.
 
-    passes: how often an iteration runs the steps, whose times are added up. waits: a step waits for the device, so that
-    launch_bound and host_share are unknown. prepare: called before every block, untimed. one_by_one: a block has one
-    iteration. retries: returns the number of retries of the device's allocator so far. least: minimum number of
-    iterations in adaptive measuring. grouped: several short iterations may share a span.
+    passes: number of runs of the steps in an iteration; their times are added up. waits: a step waits for the device,
+    so that launch_bound and host_share are unknown. prepare: called before every block, untimed. one_by_one: a block
+    has one iteration. retries: returns the number of retries of the device's allocator so far. least: minimum number
+    of iterations in adaptive measuring. grouped: several short iterations may share a span.
     """
 
     steps: dict[str, Step]
@@ -50,7 +50,7 @@ class Work:
     grouped: bool = True
 
     def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
-        """Run one timed block of `iterations`. group: number of iterations that share a span."""
+        """Run and time one block of `iterations`. group: number of iterations that share a span."""
         self.prepare()
         return timing.time_block(clock, tuple(self.steps.values()), iterations * self.passes, group, self.passes)
 
@@ -60,26 +60,25 @@ class Work:
         return len(self.steps) * self.passes
 
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
-        """Return how many iterations a block of about `duration_s` seconds has: a multiple of `group`."""
+        """Return the number of iterations, a multiple of `group`, for a block of `duration_s` seconds."""
         return 1 if self.one_by_one else timing.iterations_for(duration_s * 1e3, iteration_ms, group)
 
     def group(self, clock: Clock, iteration_ms: float, iterations: int | None = None) -> int:
-        """Return how many iterations one span covers; see timing.group_for."""
+        """Return the number of iterations that share a span; see timing.group_for."""
         grouped = self.grouped and not self.one_by_one
         return timing.group_for(clock, iteration_ms, self.spans, iterations) if grouped else 1
 
     def agreed(self, reason: StopReason | None) -> StopReason | None:
-        """Return why all processes of the launch stop now, None to continue. reason: why this one alone would."""
+        """Return the reason for all processes of the launch to stop now, or None. reason: of this process alone."""
         return reason
 
 
 def warm_up(work: Work, clock: Clock, measurement: Measurement, stage: Stage) -> tuple[WarmUp, float]:
-    """Warm up. Returns the facts of the warm-up and the mean time of an iteration in its last block, in milliseconds.
+    """Warm up. Returns facts of the warm-up, and the mean iteration time of its last block in milliseconds.
 
-    If `measurement.warm_up_iterations` is set, warm-up runs exactly so many, at least one. Else it runs at least two,
+    Runs exactly `measurement.warm_up_iterations` iterations (at least one) if that is set. Otherwise runs at least two,
     until times are steady or `warm_up_cap_s` seconds have passed since the end of the first; an iteration that has
-    begun is finished. The first two iterations are blocks of their own, timed by wall time. The caller enters
-    Phase.WARM_UP before.
+    begun is finished. The first two iterations are separate blocks, timed by wall time. Call it in Phase.WARM_UP.
     """
     with stage.timed("warm_up"):
         first_ms = work.block(clock, 1).wall_ms
@@ -128,9 +127,9 @@ def _warm_up_until_steady(
 
 
 class _Settled:
-    """Decides when warm-up ends: times are steady and, if the GPU limits them, settled (protocol/settling.py).
+    """Decides when warm-up ends: times are steady and, if a GPU limits them, settled (protocol/settling.py).
 
-    state: REACHED if times were steady after any block, because noise may hide it at the last.
+    state: REACHED if times were steady after any block, because noise may hide it after the last one.
     """
 
     def __init__(self, clock: Clock, measurement: Measurement) -> None:
@@ -171,10 +170,10 @@ def _facts(state: SteadyState, iterations: int, first_ms: float, second_ms: floa
 def measured(
     work: Work, clock: Clock, measurement: Measurement, stage: Stage, iteration_ms: float
 ) -> MeasuredIterations:
-    """Measure until Stopper says to stop. iteration_ms: last known time of one iteration.
+    """Run and time blocks until Stopper gives a reason to stop. iteration_ms: last known iteration time.
 
-    Without a fixed number, runs at least `work.least` iterations and ends at most one after `measurement.max_s`. Errors
-    of the device are raised at the end of a block.
+    Without a fixed number of iterations, runs at least `work.least`, and ends about one iteration after
+    `measurement.max_s` at the latest. Errors of the device are raised at the end of a block.
     """
     stage.enter(Phase.MEASURE)
     requested = None if measurement.iterations is None else max(measurement.iterations, 1)
@@ -204,10 +203,10 @@ def measured(
 def load_window(
     work: Work, clock: Clock, measurement: Measurement, stage: Stage, measured: MeasuredIterations, *, since_ns: int
 ) -> LoadWindow | None:
-    """Run further blocks until the load window lasts `measurement.load_s` seconds. None if that is 0.
+    """Run further blocks until the load window lasts `measurement.load_s` seconds. Returns None if that is 0.
 
-    since_ns: end of the first iteration, on the monotonic clock. The window starts SETTLING_NS later at the earliest,
-    which may be in a long warm-up.
+    since_ns: end of the first iteration, on the monotonic clock. The window starts at least SETTLING_NS after it,
+    possibly in warm-up.
     """
     if not measurement.load_s:
         return None
@@ -226,13 +225,13 @@ def load_window(
 
 
 def _processors_s() -> float:
-    """Return the processor time of this process and of its children that have ended, in seconds."""
+    """Return the CPU time of this process and of its ended children, in seconds."""
     usages = (resource.getrusage(target) for target in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 class _Record:
-    """Blocks measured so far, and their times in milliseconds of an iteration, each a mean over `group` iterations."""
+    """Measured blocks, and the times of their spans and iterations in ms, as means over `group` iterations."""
 
     def __init__(self, work: Work, group: int) -> None:
         self._work = work
@@ -269,7 +268,7 @@ class _Record:
 
 
 def _sums(values: Sequence[float], each: int) -> list[float]:
-    """Return the sums of every `each` consecutive values: the time of an iteration is the sum of its spans."""
+    """Return the sum of every `each` consecutive values, such as an iteration's time from its spans."""
     if each == 1:
         return list(values)
     return [sum(values[at : at + each]) for at in range(0, len(values), each)]

@@ -1,4 +1,4 @@
-"""Memory use of device and process. Works even if torch cannot be imported, to describe that failure."""
+"""Memory use of device and process. Also works if torch cannot be imported."""
 
 import resource
 import sys
@@ -41,7 +41,7 @@ def release_cached(device: "torch.device") -> None:
 
 
 def reset_peaks(device: "torch.device") -> None:
-    """Set the allocator's peaks to the amount of memory that is in use now."""
+    """Reset the peaks of the device's caching allocator to the memory in use now."""
     if device.type == "cuda":
         import torch
 
@@ -49,7 +49,7 @@ def reset_peaks(device: "torch.device") -> None:
 
 
 def allocator_retries(device: "torch.device") -> int:
-    """Return how often cudaMalloc failed and emptied the cache. A timed block in which this rises is not steady."""
+    """Return how often a failed cudaMalloc emptied the allocator's cache so far; 0 on a CPU device."""
     if device.type != "cuda":
         return 0
     import torch
@@ -58,7 +58,7 @@ def allocator_retries(device: "torch.device") -> int:
 
 
 def module_bytes(module: "torch.nn.Module") -> int:
-    """Return the bytes of all parameters and buffers. A shared tensor counts once."""
+    """Return the total bytes of all parameters and buffers. A shared tensor counts once."""
     tensors = {*module.parameters(), *module.buffers()}
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
@@ -69,7 +69,7 @@ def parameter_count(module: "torch.nn.Module") -> int:
 
 
 def reset_resident() -> None:
-    """Set the process's peak of resident memory to the amount in use now. Does nothing if the kernel refuses."""
+    """Reset this process's peak of resident memory to the amount in use now, if the kernel allows it."""
     try:
         _CLEAR_REFS.write_text(_RESET_PEAK, encoding="ascii")
     except OSError:
@@ -84,11 +84,10 @@ def resident_peak() -> int:
 
 @dataclass(frozen=True)
 class Headroom:
-    """Used, free and allowed memory in bytes at one moment, to explain a failure. None: unknown, or no limit.
+    """Used, free and allowed memory in bytes at one moment. None: unknown, or no limit.
 
     device_*: memory of the GPU, if there is a CUDA context. data, data_limit: data segment and RLIMIT_DATA.
-    address_limit: RLIMIT_AS. available: memory of the host. device_error: CUDA's error when it was asked for the GPU's
-    memory.
+    address_limit: RLIMIT_AS. available: memory of the host. device_error: CUDA's error when queried for memory.
     """
 
     device_free: int | None = None
@@ -106,7 +105,7 @@ class Headroom:
 
 
 def headroom() -> Headroom:
-    """Return the used, free and allowed memory of now. Never raises, and imports nothing."""
+    """Read the current Headroom. Never raises, and imports nothing."""
     host = Headroom(
         data=_status_bytes("VmData"),
         data_limit=_limit(resource.RLIMIT_DATA),

@@ -1,4 +1,4 @@
-"""Tensors in the outputs of a model, in any nesting."""
+"""Find and check the tensors in the outputs of a model, in any nesting."""
 
 import dataclasses
 import math
@@ -11,11 +11,11 @@ from torch.utils import _pytree
 from worker.errors import ModelCodeError, NotFiniteError
 
 _NOT_RUN: Final = (Iterator, AsyncIterator, Awaitable)
-"""Types of outputs that are not computed until they are read."""
+"""Types of outputs that are not computed until they are consumed."""
 
 
 def tensors(outputs: object) -> Iterator[torch.Tensor]:
-    """Yield every tensor in `outputs`: in torch's own nestings, mappings and dataclasses."""
+    """Yield every tensor in `outputs`: a tensor, or a nesting of pytrees (lists, …), mappings and dataclasses."""
     if isinstance(outputs, torch.Tensor):  # most models return one, and a timed latency walks it
         yield outputs
         return
@@ -31,7 +31,7 @@ def tensors(outputs: object) -> Iterator[torch.Tensor]:
 
 
 def require_computed(outputs: object, name: str) -> object:
-    """Return `outputs` as given. Raises ModelCodeError if they are None or not computed yet. name: of the model."""
+    """Return `outputs` unchanged. Raises ModelCodeError if all are None or not computed yet. name: of the model."""
     leaves = _pytree.tree_leaves(outputs)
     if all(leaf is None or isinstance(leaf, _NOT_RUN) for leaf in leaves):
         what = (
@@ -45,7 +45,7 @@ def require_computed(outputs: object, name: str) -> object:
 
 
 def require_finite(outputs: object, *, infinite: bool) -> None:
-    """Raise NotFiniteError if a tensor in the outputs holds NaN or infinity. infinite: infinity is allowed."""
+    """Raise NotFiniteError for NaN or infinity in the output tensors. infinite: infinity is allowed."""
     for number, tensor in enumerate(tensors(outputs), start=1):
         for extreme in _extremes(tensor):
             if math.isnan(extreme) or (math.isinf(extreme) and not infinite):
@@ -56,7 +56,7 @@ def require_finite(outputs: object, *, infinite: bool) -> None:
 
 
 def _extremes(tensor: torch.Tensor) -> tuple[float, ...]:
-    """Return the least and largest number of a tensor, both NaN if one is; empty if it holds no floating point."""
+    """Return minimum and maximum, both NaN if any element is; () for nested, sparse, empty or integer tensors."""
     if tensor.is_nested or tensor.layout is not torch.strided or tensor.numel() == 0:
         return ()  # torch has no aminmax for them
     if tensor.is_complex():

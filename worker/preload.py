@@ -1,4 +1,4 @@
-"""Modules to import before a launch that uses torch builds its model, so that nothing is imported in between.
+"""Modules to import before a launch builds its model, so that later phases import nothing.
 
 An optimizer, for example, imports torch._dynamo and 900 modules (1.2 s). The zygote (the process from which launches
 are forked) imports them once for all launches.
@@ -27,12 +27,12 @@ COMMON: Final = (
 
 
 def modules(model: tuple[str, ...]) -> tuple[str, ...]:
-    """Return `model`, the modules that a model needs, and COMMON if torch is imported. Import the workload first."""
+    """Return the modules to preload: `model`, and COMMON if torch is imported. Call it after importing the workload."""
     return (*model, *COMMON) if "torch" in sys.modules else model
 
 
 def import_all(named: tuple[str, ...]) -> dict[str, str]:
-    """Import the modules `named`, then COMMON if torch is imported. Returns module → error for those that failed."""
+    """Import the modules `named`, then COMMON if torch is imported. Returns failed module → error as text."""
     failed = _import_each(named)
     return failed | _import_each(modules(()))
 

@@ -1,9 +1,9 @@
-"""One launch (attempt to measure a cell) in its process, from the first message to the last (protocol/messages.py).
+"""One launch (attempt to measure a cell) in its process: its messages, in order (protocol/messages.py).
 
 to the orchestrator       from the orchestrator
 Hello ──▶        ◀── Assign
 PhaseEntered, Progress ──▶       the workload runs
-Outcome ──▶      ◀── Ack         only now is the result safe, and the process leaves
+Outcome ──▶      ◀── Ack         the result is on disk, and the process ends
 """
 
 import contextlib
@@ -47,11 +47,11 @@ _TO_WORKER: Final = codec.Decoder[ToWorker](ToWorker)
 _ASSIGN_TIMEOUT_S: Final = 60.0
 _SEND_TIMEOUT_MS: Final = 30_000
 _DUMP_AHEAD_S: Final = 2.0
-"""Seconds before the orchestrator's deadline at which all threads' stacks are dumped."""
+"""Seconds between the dump of all threads' stacks and the orchestrator's deadline."""
 
 
 def run(spec: LaunchSpec, fault_log: int) -> NoReturn:
-    """Run the launch `spec`, then end the process with a WorkerExit. fault_log: descriptor to dump stacks to."""
+    """Run the launch `spec`, then exit with a WorkerExit. fault_log: descriptor of the file for stack dumps."""
     link = _Link(spec)
     link.send(
         Hello(
@@ -121,7 +121,7 @@ def _keep(failure: Failure, paths: LaunchPaths) -> None:
 
 
 def _note(seen: Seen, paths: LaunchPaths) -> None:
-    """Append a mismatch to its file and sync it: a GPU that computes wrongly may end this process at any time."""
+    """Append a mismatch to its file and sync the file. A faulty GPU may end this process at any time."""
     with contextlib.suppress(OSError):
         is_new = not paths.mismatches.exists()
         with paths.mismatches.open("ab", buffering=0) as file:
@@ -136,7 +136,7 @@ def _note(seen: Seen, paths: LaunchPaths) -> None:
 
 
 def _arm(assign: Assign, phase: Phase, fault_log: int) -> None:
-    """Have every thread's stack dumped shortly before the deadline of `phase`, also while the GIL is held."""
+    """Schedule a dump of all threads' stacks shortly before the deadline of `phase`. Works with a held GIL."""
     allowed = assign.deadlines.allowance(phase, assign.measurement)
     faulthandler.dump_traceback_later(max(allowed - _DUMP_AHEAD_S, allowed / 2), file=fault_log)
 
@@ -163,7 +163,7 @@ class _Link:
         self._socket.send(codec.encode(message))
 
     def announce(self, phase: Phase) -> None:
-        """Write the phase to a file, then send it: a process that dies now loses its unsent messages."""
+        """Write the phase to a file, then send it. The file remains if the process dies before the message leaves."""
         with contextlib.suppress(OSError):  # a disk that is full costs the file, not the launch
             LaunchPaths(Path(self._spec.folder)).phase.write_text(phase, encoding="ascii")
         self.send(
@@ -178,7 +178,7 @@ class _Link:
             return
 
     def receive(self, timeout_s: float) -> ToWorker | None:
-        """Return the orchestrator's next message for this launch, None if there is none within `timeout_s`."""
+        """Return the orchestrator's next message for this launch, or None after `timeout_s` seconds."""
         give_up = time.monotonic() + timeout_s
         while (left := give_up - time.monotonic()) > 0:
             if not self._socket.poll(int(left * 1000) + 1):

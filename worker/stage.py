@@ -1,4 +1,4 @@
-"""Current phase of a launch, and its ledger: the milliseconds that each part of it took."""
+"""Current phase of a launch, and its ledger: the time of each part in milliseconds."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -13,8 +13,8 @@ from protocol.verification import Seen
 class Stage:
     """Reports phases and keeps the ledger (protocol.result.Ledger) of one launch.
 
-    announce: called with each phase. progressed: called with a phase and its progress, 0 to 1. keep: stores a mismatch
-    on disk. requested_ns: monotonic time at which the orchestrator requested the launch. paths: of the launch's files.
+    announce: called with each new phase. progressed: called with a phase and its progress, 0 to 1. keep: stores a
+    mismatch on disk. requested_ns: monotonic time of the orchestrator's request for the launch. paths: its files.
     """
 
     def __init__(

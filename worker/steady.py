@@ -1,4 +1,4 @@
-"""When times are steady: the median times of the last blocks agree and do not drift. One disturbed block is ignored."""
+"""Whether times are steady: medians of the last blocks agree and do not drift. One disturbed block is ignored."""
 
 import itertools
 from collections.abc import Sequence
@@ -6,19 +6,19 @@ from statistics import median
 from typing import Final
 
 WINDOW: Final = 8
-"""Number of last blocks that must agree: 0.4 s under the quick profile, 2 s under the others.
+"""Number of last blocks that must agree: 0.4 s under the quick profile, 2 s under other profiles.
 
-With 8, a drift of 0.2 % a block never counted as steady, and noise of 1 % between blocks did at the second block
-looked at. With 6, a drift of 0.1 % counted as steady at once [sim]."""
+With 8 blocks, a drift of 0.2 % a block never counted as steady, and noise of 1 % between blocks did at the second
+check. With 6, a drift of 0.1 % counted as steady at the first [sim]."""
 HALVES_LIMIT: Final = 0.01
 SLOPE_LIMIT: Final = 0.005
 
 
 def is_steady(medians_ms: Sequence[float], retries: Sequence[int]) -> bool:
-    """Whether the last WINDOW blocks are steady: medians of halves within 1 %, Theil-Sen drift below 0.5 %, no retries.
+    """Whether the last WINDOW blocks are steady: halves within 1 %, drift below 0.5 %, no allocator retries.
 
-    medians_ms: median iteration time of each block. retries: number of allocator retries up to the end of each block.
-    Raises ValueError if the two are not equally long.
+    drift: Theil-Sen, over the window. medians_ms: median iteration time of each block. retries: number of allocator
+    retries up to the end of each block. Raises ValueError if the two are not equally long.
     """
     if len(medians_ms) != len(retries):
         raise ValueError(f"{len(medians_ms)} medians, but {len(retries)} counts of retries")
@@ -34,7 +34,7 @@ def is_steady(medians_ms: Sequence[float], retries: Sequence[int]) -> bool:
 
 
 def theil_sen_slope(values: Sequence[float]) -> float:
-    """Return the median slope over all pairs of `values`, a step of time apart each. Raises ValueError below two."""
+    """Return the median slope between all pairs of `values`, per index. Raises ValueError for fewer than two."""
     if len(values) < 2:
         raise ValueError(f"a slope needs at least two values, got {len(values)}")
     pairs = itertools.combinations(enumerate(values), 2)

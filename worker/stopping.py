@@ -1,8 +1,8 @@
-"""End of measuring: the mean is known well enough, or the time is used up.
+"""Decision when to stop measuring: the mean is precise enough, or the time is used up.
 
-The mean's confidence interval (protocol/intervals.py) is compared with the target after each further 30 % of data
-(docs/method-reference.md, "When to stop"). A profile with `give_up` also ends when the target is out of reach:
-intervals shrink with the root of the time.
+The mean's confidence interval (protocol/intervals.py) is compared with the target each time the data have grown by 30 %
+(docs/method-reference.md, "When to stop"). A profile with `give_up` also stops when the target is out of reach, as
+intervals shrink with the square root of the time.
 """
 
 import math
@@ -15,13 +15,13 @@ from protocol.result import StopReason
 
 GROWTH: Final = 1.3
 LEAST_ITERATIONS: Final = 3
-"""Minimum number of iterations, even beyond the time cap: a single time has no spread."""
+"""Minimum number of iterations, even beyond the time cap, because a single time has no spread."""
 FAR: Final = 2.0
-"""Multiple of the target. If the interval is expected to be wider than that at the time cap, measuring gives up."""
+"""Multiple of the target. Measuring gives up if it expects a wider interval at the time cap."""
 
 
 class Stopper:
-    """Decides after each block whether to go on measuring a cell. least: minimum number of iterations."""
+    """Decides after each block whether to stop measuring. least: minimum number of iterations."""
 
     def __init__(self, measurement: Measurement, least: int = LEAST_ITERATIONS) -> None:
         self._measurement = measurement
@@ -31,9 +31,9 @@ class Stopper:
     def reason(self, times_ms: Sequence[float], iterations: int, elapsed_s: float) -> StopReason | None:
         """Return the reason to stop now; None to continue.
 
-        times_ms: all values so far, in order, of `iterations` iterations. elapsed_s: since the measurement began. With
-        a fixed number of iterations, only that number counts. Otherwise the target applies after `min_s` and 20 values,
-        the cap after `least` iterations, giving up after `min_s`.
+        times_ms: all values so far, in order, of `iterations` iterations. elapsed_s: since the measurement began. A
+        fixed number of iterations overrides all else. Otherwise measuring stops at the target after `min_s` and 20
+        values, at the cap after `least` iterations, or gives up after `min_s`.
         """
         limits = self._measurement
         if limits.iterations is not None:

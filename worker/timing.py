@@ -4,8 +4,8 @@
                └──────── spans of time between marks ────────┘
 
 On CUDA a mark is an event in the stream: the host waits for the device only before the first mark and after the last.
-Spans contain the gaps in which the device waits for the host (`launch_bound`). Event resolution is about half a
-microsecond, so below 0.5 ms an iteration one span covers as many iterations as make 1 ms.
+Spans include gaps in which the device waits for the host (`launch_bound`). Event resolution is about half a
+microsecond, so that one span covers about 1 ms of iterations if they are shorter than 0.5 ms.
 """
 
 import gc
@@ -23,16 +23,16 @@ from protocol.result import Block
 Step = Callable[[], object]
 
 _BEHIND: Final = 0.5
-"""Iterations of work that the device must still have when the host has enqueued all, or else it waited for the host.
+"""Iterations of queued work at the block's last enqueue. A device with less left had waited for the host.
 
-Less than one: CUDA holds the host back after about a thousand launches, less than a training step of a large model."""
+Below one, because CUDA queues only about 1000 kernel launches, less than a training step of a large model."""
 _BEHIND_MS: Final = 5.0
-"""Milliseconds of such work that always suffice: 1000 launches of bert-base training (95 ms on an H200) are 38 ms."""
+"""Milliseconds of queued work that suffice too. In bert-base training 1000 launches are 38 ms of 95 a step [H200]."""
 
 
 @dataclass(frozen=True)
 class TimedBlock:
-    """One block: start, last enqueue and end on the monotonic clock, and the spans between its marks.
+    """One timed block: monotonic times of its start, last enqueue and end, and the spans between marks.
 
     enqueue_ms: time that the host needed to enqueue the first iteration, while the device's queue was empty.
     """
@@ -45,14 +45,14 @@ class TimedBlock:
 
     @property
     def wall_ms(self) -> float:
-        """Milliseconds from before the first mark to the end of the last step's work on the device."""
+        """Duration of the block in milliseconds, until the device has finished the last step."""
         return (self.end_ns - self.start_ns) / 1e6
 
 
 class Clock(Protocol):
-    """Times one block after the other. shortest_span_ms: shorter spans are inexact.
+    """Clock that times one block after another. shortest_span_ms: shorter spans are inexact.
 
-    ahead_of_device: calls return before the device is done.
+    ahead_of_device: calls return before the device has finished them.
     """
 
     shortest_span_ms: float
@@ -69,7 +69,7 @@ class Clock(Protocol):
 
 
 class HostClock:
-    """Clock of devices on which a step is over when its call returns."""
+    """Clock of CPU devices and of steps that wait for the device: a step has ended when its call returns."""
 
     shortest_span_ms = 0.0
     ahead_of_device = False
@@ -79,7 +79,7 @@ class HostClock:
         self._start_ns = 0
 
     def begin(self, marks: int) -> None:
-        """Start a block. The number of marks does not matter."""
+        """Start a block. Ignores `marks`, their number."""
         self._marks = []
         self._start_ns = monotonic_ns()
 
@@ -95,7 +95,7 @@ class HostClock:
 
 
 class CudaClock:
-    """Clock of a GPU: CUDA events in the current stream, from a pool that is filled before a block starts."""
+    """Clock of a GPU: CUDA events in the current stream, taken from a pool."""
 
     shortest_span_ms = 1.0
     ahead_of_device = True
@@ -110,7 +110,7 @@ class CudaClock:
         self._start_ns = 0
 
     def begin(self, marks: int) -> None:
-        """Start a block. Records each new event once before, because the driver creates it when first recorded."""
+        """Start a block of `marks` events. Records new events once, because their first record creates them."""
         while len(self._pool) < marks:
             event = self._cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch does not annotate it
             event.record(self._stream)
@@ -134,9 +134,9 @@ class CudaClock:
 
 
 def time_block(clock: Clock, steps: Sequence[Step], iterations: int, group: int = 1, passes: int = 1) -> TimedBlock:
-    """Run all `steps` in order, `iterations` times, and time every step. The garbage collector is off.
+    """Run all `steps` in order, `iterations` times, and time each. Python's garbage collector is off.
 
-    group: iterations that one span covers. passes: how many of them TimedBlock.enqueue_ms covers (measure.Work.passes).
+    group: iterations in a span. passes: iterations that TimedBlock.enqueue_ms covers (see measure.Work.passes).
     Raises ValueError if `group` does not divide `iterations`, or is above one for several steps.
     """
     rounds, left_over = divmod(iterations, group)
@@ -169,16 +169,16 @@ def _collector_off() -> Iterator[None]:
 
 
 def iterations_for(duration_ms: float, iteration_ms: float, group: int = 1) -> int:
-    """Return how many iterations last at least `duration_ms`: a positive multiple of `group`."""
+    """Return the least number of iterations that last `duration_ms`, a positive multiple of `group`."""
     if iteration_ms <= 0:
         return group
     return max(math.ceil(duration_ms / iteration_ms / group), 1) * group
 
 
 def group_for(clock: Clock, iteration_ms: float, steps: int, iterations: int | None) -> int:
-    """Return how many iterations one span should cover: a divisor of their total `iterations`, unless that is None.
+    """Return the number of iterations that one span should cover: more than 1 if they are short for the clock.
 
-    iteration_ms: time of an iteration. steps: number of timed steps in an iteration; above one, a span covers one step.
+    iterations: total, a multiple of the result; None if unknown. steps: timed steps in an iteration; above one gives 1.
     """
     if steps > 1 or not 0 < iteration_ms < clock.shortest_span_ms / 2:
         return 1
@@ -189,9 +189,9 @@ def group_for(clock: Clock, iteration_ms: float, steps: int, iterations: int | N
 
 
 def launch_bound(clock: Clock, blocks: Sequence[Block | TimedBlock], iteration_ms: float) -> bool | None:
-    """Whether the device waited for the host: the median block ended soon after its last enqueue. None on a CPU.
+    """Whether the device waited for the host, judged by its queued work at the last enqueue. None on a CPU.
 
-    iteration_ms: mean time of an iteration.
+    The median over `blocks` is compared with _BEHIND and _BEHIND_MS. iteration_ms: mean time of an iteration.
     """
     if not clock.ahead_of_device:
         return None
@@ -200,9 +200,9 @@ def launch_bound(clock: Clock, blocks: Sequence[Block | TimedBlock], iteration_m
 
 
 def host_share(clock: Clock, enqueue_ms: Sequence[float], iteration_ms: float) -> float | None:
-    """Return the share of an iteration's time that the host needs to enqueue it. None on a CPU.
+    """Return the host's time to enqueue an iteration as a share of `iteration_ms`. None on a CPU.
 
-    enqueue_ms: time to enqueue the first iteration of each block. Later iterations may have to wait for a full queue.
+    enqueue_ms: time to enqueue the first iteration of each block; later iterations may wait for a full queue.
     """
     if not clock.ahead_of_device or iteration_ms <= 0:
         return None

@@ -1,7 +1,7 @@
-"""Zygote: the process that has imported everything, and forks a worker for each launch.
+"""Zygote: the process that imports torch and the plan's models once, and forks a worker for each launch.
 
-Nothing else in this project forks. The zygote is single-threaded, never touches CUDA and makes no tensor. It imports
-the model classes of the plan, never user code.
+Nothing else in this project forks. The zygote is single-threaded, never touches CUDA and makes no tensor. It never
+imports user code.
 
     orchestrator ── Prepare ──▶ zygote          imports, gc.freeze
                  ◀── Ready ────
@@ -31,7 +31,7 @@ _PID: Final = struct.Struct("<i")
 
 
 def main() -> NoReturn:
-    """Answer the orchestrator's Prepare, then fork at each Fork, until it closes its end of the socket."""
+    """Answer the orchestrator's Prepare, then fork at each Fork, until the orchestrator closes the socket."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     control = socket.socket(fileno=CONTROL_FD)
     prepare = _receive(control)
@@ -82,7 +82,7 @@ def _fork(spec: LaunchSpec, control: socket.socket) -> Forked | ForkFailed:
 
 
 def _leave_worker_behind(spec: LaunchSpec, control: socket.socket, reader: int, writer: int) -> NoReturn:
-    """In the middle process: fork the worker, write its PID to `writer`, a pipe, and exit. Writes no PID on failure."""
+    """Fork the worker from the middle process, write its PID to the pipe `writer`, and exit. No PID on failure."""
     middle = os.getpid()
     try:
         worker = os.fork()

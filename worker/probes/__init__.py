@@ -1,1 +1,1 @@
-"""Probes: measurements of what a device itself can do, without a model. One module for each kind of work."""
+"""Probes: measurements of a device's own speed, without a model. One module for each kind of work."""

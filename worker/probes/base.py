@@ -1,4 +1,4 @@
-"""What every probe gets (Bench) and returns (Probe)."""
+"""Argument (Bench) and result (Probe) of every probe."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ _CPU_ROOM: Final = 256 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Bench:
-    """Environment of a probe. dtype: type of the cell's precision. burst_s: seconds for which one shape is tried."""
+    """Environment of a probe. dtype: type of the cell's precision. burst_s: duration of a burst (gemm.py)."""
 
     device: torch.device
     dtype: torch.dtype
@@ -22,11 +22,11 @@ class Bench:
     burst_s: float
 
     def numbers(self, *shape: int) -> torch.Tensor:
-        """Return normally distributed random numbers, because a bf16 product of zeros runs 13 % faster [H200]."""
+        """Return normally distributed numbers. With zeros, a bf16 product would run 13 % faster [H200]."""
         return torch.randn(shape, generator=self.generator, device=self.device, dtype=self.dtype)
 
     def room(self) -> int:
-        """Return the bytes that a probe may use: half of a GPU's free memory, or 256 MiB on a CPU device."""
+        """Return the bytes that a probe may use: half of a GPU's free memory, 256 MiB on a CPU device."""
         if self.device.type != "cuda":
             return _CPU_ROOM
         free, _ = torch.cuda.mem_get_info(self.device)
@@ -35,7 +35,7 @@ class Bench:
 
 @dataclass(frozen=True)
 class Probe:
-    """Work of a probe, to be measured. steps: of one iteration, as in measure.Work. tensors: all on the device.
+    """Work of a probe. steps: of one iteration, as in measure.Work. tensors: all of its tensors on the device.
 
     flops: operations of one iteration. bytes_moved: series → bytes moved in one iteration. best_ms: iteration times in
     the best burst (gemm.py).

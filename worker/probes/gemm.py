@@ -1,7 +1,7 @@
-"""Matrix products: how many operations a second the device really does in a precision.
+"""Rate of matrix products that a device reaches in a precision.
 
-Square shapes are tried from small to large, each in a burst (a short run of products), then once more. The best shape
-is measured. The first bursts run on a cool device: by them alone the best shape was 4096, although bf16 reached 794
+Square matrices are tried from small to large, each in a burst (a short run of products), then all once more. The second
+bursts choose the size to measure. First bursts run on a cool device: they would choose 4096, although bf16 reaches 794
 TFLOP/s at 8192 and 703 at 16384 [H200].
 """
 
@@ -17,7 +17,7 @@ from worker.verify.products import flops
 
 SIDES: Final = {"cuda": (4096, 8192, 12288, 16384), "cpu": (256, 512, 1024)}
 _LONGEST_MS: Final = 60.0
-"""Longest expected time of a product whose shape is still tried: the quick profile measures for at most a second."""
+"""Longest expected time of a product to try, in milliseconds. The quick profile measures for at most 1 s."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,12 @@ class _Burst:
 
     @property
     def rate(self) -> float:
-        """Floating-point operations a millisecond."""
+        """Floating-point operations per millisecond."""
         return flops(self.side) / fmean(self.times_ms)
 
 
 def prepare(bench: Bench) -> Probe:
-    """Try the shapes, and return a probe that multiplies matrices of the best one."""
+    """Try all sizes of square matrices, and return a probe that multiplies matrices of the fastest one."""
     tries = [(burst, _burst(bench, burst.side)) for burst in _bursts(bench)]
     chosen = max(tries, key=lambda bursts: bursts[-1].rate)
     best = max(chosen, key=lambda burst: burst.rate)

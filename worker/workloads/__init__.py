@@ -1,4 +1,4 @@
-"""Workloads: what a cell measures, one module each, named as in `protocol.cell.Workload`.
+"""Workloads: kinds of measurement, one module each, named as in `protocol.cell.Workload`.
 
-`run(assign, stage, isolation)` measures the cell of a launch and returns its result.
+Their `run(assign, stage, isolation)` measures the cell of a launch and returns the Result.
 """

@@ -62,7 +62,7 @@ def family_of(assign: Assign, stage: Stage) -> Family:
 
 
 def opened(family: Family, assign: Assign, stage: Stage, *, training: bool) -> tuple[torch.device, torch.nn.Module]:
-    """Enter the build phase. Returns the launch's device, and the cell's model on it, ready to run."""
+    """Enter the build phase, open the launch's device, and build the cell's model on it. Returns both."""
     stage.enter(Phase.BUILD)
     device = open_device(assign, stage)
     with stage.timed("build"):
@@ -72,7 +72,7 @@ def opened(family: Family, assign: Assign, stage: Stage, *, training: bool) -> t
 
 
 def open_device(assign: Assign, stage: Stage) -> torch.device:
-    """Open the launch's device, seed torch, reset the peak of resident memory, and set the compiler's cache folder."""
+    """Open the launch's device. Also seeds torch, resets the peak of resident memory, sets the compiler's caches."""
     if assign.compiler_caches:
         compiler.redirect_caches(Path(assign.compiler_caches))
     with stage.timed("context"):
@@ -83,7 +83,7 @@ def open_device(assign: Assign, stage: Stage) -> torch.device:
 
 
 def build(family: Family, assign: Assign, device: torch.device, *, training: bool) -> torch.nn.Module:
-    """Build the cell's model on `device`, in the cell's precision and memory format. training: the model's mode."""
+    """Build the cell's model on `device`, in its precision and memory format. training: mode of the model."""
     cell = assign.cell
     dtype = devices.weights_type(cell.precision, training=training)
     make = family.build if training else serving(family)
@@ -93,7 +93,7 @@ def build(family: Family, assign: Assign, device: torch.device, *, training: boo
 
 
 def serving(family: Family) -> Callable[[ModelSpec, torch.device, int | None], torch.nn.Module]:
-    """Return the function that builds the model for load and inference, perhaps only a part of the trained model."""
+    """Return the function that builds the model for load and inference. Some families omit parts for training."""
     build: Callable[[ModelSpec, torch.device, int | None], torch.nn.Module]
     build = getattr(family, "build_for_inference", family.build)
     return build
@@ -106,7 +106,7 @@ def placed(module: torch.nn.Module, cell: Cell, device: torch.device) -> torch.n
 
 
 def holding(tensors: Iterable[torch.Tensor]) -> torch.nn.Module:
-    """Return a module that holds `tensors` as buffers, so that a cell without a model can report their bytes."""
+    """Return a module with `tensors` as its buffers. A cell without a model reports its bytes by it."""
     module = torch.nn.Module()
     for number, tensor in enumerate(tensors):
         module.register_buffer(str(number), tensor)
@@ -114,7 +114,7 @@ def holding(tensors: Iterable[torch.Tensor]) -> torch.nn.Module:
 
 
 def cast(module: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
-    """Cast floating-point weights to `dtype`. Raises UnsuitableModelError for complex ones if it has two bytes."""
+    """Cast floating-point weights to `dtype`. Raises UnsuitableModelError for complex weights if it is fp16 or bf16."""
     if dtype in devices.HALF.values():
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
             if tensor.is_complex():
@@ -126,7 +126,7 @@ def cast(module: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
 
 
 def make_batch(family: Family, assign: Assign, device: torch.device, dtype: torch.dtype) -> Batch:
-    """Make the inputs of an iteration on the device. dtype: of floating-point inputs. Images get the memory format."""
+    """Make the inputs of an iteration on the device. dtype: of floating-point inputs. Images: in the memory format."""
     cell = assign.cell
     feed = Feed(batch_size=cell.batch_size, input_size=cell.input_size, device=device, dtype=dtype, seed=cell.seed)
     batch = family.batch(assign.model, feed)
@@ -141,7 +141,7 @@ def _channels_last(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def items(family: Family, assign: Assign, batch: Batch) -> int:
-    """Return the number of samples in one iteration: the batch size, unless the family counts otherwise."""
+    """Return the number of samples in one iteration: the family's own count, or the batch size."""
     samples = getattr(family, "samples", None)
     counted: int | None = None if samples is None else samples(batch)
     return assign.cell.batch_size if counted is None else counted
@@ -150,7 +150,7 @@ def items(family: Family, assign: Assign, batch: Batch) -> int:
 def warm_up_and_measure(
     work: Work, assign: Assign, stage: Stage, device: torch.device, clock: Clock | None = None
 ) -> Measurements:
-    """Run warm-up, measurement and load window of `work`. Raises ModelCodeError if the model's code switched TF32."""
+    """Run warm-up, measurement and load window of `work`. Raises ModelCodeError if a model's code switched TF32."""
     wants_tf32 = assign.cell.precision is Precision.TF32
     devices.set_tf32(wanted=wants_tf32)  # building and feeding may have run code that switches it
     memory.release_cached(device)
@@ -190,9 +190,9 @@ def fields(
     items: int,
     series: Mapping[str, Sequence[float]] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return the fields of Result that every launch has.
+    """Return the fields of Result that every launch has, by name.
 
-    module: the model, for its size. items: samples in one iteration. series: further times in milliseconds, by name.
+    module: the model, for its size. items: samples in one iteration. series: more series of times in milliseconds.
     """
     found = asdict(measurements.measured)
     device = torch.device(assign.device.kind)  # the module may have no parameters to ask

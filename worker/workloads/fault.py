@@ -1,9 +1,9 @@
 """Causes any fault on request, or simulates a launch, for `selftest` and tests. Only faults on a GPU import torch.
 
-Keys of the model's `config`: `do` names a row of FAULTS. `above`: only above that batch size. `on`: only on the device
-of that UUID. `once` (a path): only the first time. `in`: the phase; `after`: seconds later. `told`: a file to which the
-launch and the monotonic time (ns) are written before the fault. `seconds`: simulated measuring time of a launch that
-works. The processes of a cell on several devices wait for each other in each phase, and repeatedly while they measure.
+Keys of the model's `config`: `do`: the fault, a key of FAULTS. `above`: only above this batch size. `on`: only on the
+device with this UUID. `once`: path of a file that the first fault creates and that prevents others. `in`: phase of the
+fault (warm-up by default). `after`: seconds in that phase before it. `told`: file for the launch and monotonic time in
+ns just before it. `seconds`: simulated measuring time. Processes of a cell wait for each other in every phase.
 """
 
 import ctypes
@@ -36,7 +36,7 @@ _ON_A_GPU: Final = frozenset({"out of device memory", "device assert", "endless 
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Cause the requested fault, or return a simulated result whose iterations take 1 ms for each sample."""
+    """Cause the requested fault, or return a simulated result with 1 ms a sample in each iteration."""
     config = assign.model.config
     where = Phase(str(config.get("in", Phase.WARM_UP))) if _wanted(assign) else None
     others = None
@@ -149,7 +149,7 @@ def _abort(_: Assign) -> NoReturn:
 
 
 def _exhaust(assign: Assign) -> None:
-    """Allocate and touch 64 MiB for each sample of the batch. Key `room_mb` limits this process's further memory."""
+    """Allocate and touch 64 MiB for each sample. Key `room_mb`: MiB that this process may still allocate."""
     if "room_mb" in assign.model.config:
         _, most = resource.getrlimit(resource.RLIMIT_DATA)
         room = (memory.headroom().data or 0) + int(assign.model.config["room_mb"]) * _MIB

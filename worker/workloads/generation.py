@@ -1,10 +1,10 @@
-"""Generation: a prompt is read, then tokens are written greedily, one by one, with a KV cache.
+"""Greedy generation of text after a prompt, token by token, with a KV cache.
 
     prompt ── prefill ──▶ token ── decode ──▶ token ── decode ──▶ … new_tokens of them
            first_token         inter_token         inter_token
 
 Every token is read back to the host before the next is requested, as in streaming, so that the host's clock times it.
-An iteration is the whole text. An end-of-text token ends nothing: all texts are equally long.
+An iteration is the whole text. End-of-text tokens are ignored, so that all texts are equally long.
 """
 
 from itertools import pairwise
@@ -27,7 +27,7 @@ from worker.workloads import common
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell. Raises UnsuitableModelError for a model without text, NotFiniteError for NaN or infinity."""
+    """Measure the cell. Raises UnsuitableModelError without text generation, NotFiniteError for NaN or infinity."""
     family = common.family_of(assign, stage)
     if not hasattr(family, "prefill"):
         raise UnsuitableModelError(
@@ -64,7 +64,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 class _Author:
-    """Generates the same text repeatedly. tokens: number of tokens in each text so far. logits: of the last token."""
+    """Generator of one text, again and again. tokens: number of tokens of each text. logits: of the last token."""
 
     def __init__(self, writer: Writer, module: torch.nn.Module, prompt: torch.Tensor, cell: Cell) -> None:
         if cell.new_tokens is None or cell.new_tokens < 1:
@@ -95,7 +95,7 @@ class _Author:
         return tokens
 
     def measured(self, measurements: common.Measurements) -> tuple[list[list[int]], int]:
-        """Return each measured text's time stamps (start, then of each token, in ns), and the number of all tokens."""
+        """Return the time stamps in ns of each measured text (start, then each token), and the number of tokens."""
         end = len(self.tokens) - (measurements.load.iterations if measurements.load else 0)
         begin = end - sum(block.iterations for block in measurements.measured.blocks)
         return self._texts_ns[begin:end], sum(self.tokens[begin:end])

@@ -1,6 +1,6 @@
-"""Inference: forward passes in evaluation mode, inputs on the device, then end-to-end latency (latency.py).
+"""Inference: forward passes in evaluation mode on the device's inputs, then end-to-end latency (latency.py).
 
-cuDNN's autotuner is left at torch's default, which is what most code runs with.
+cuDNN's autotuner stays at torch's default, as in most code.
 """
 
 import torch
@@ -19,7 +19,7 @@ from worker.workloads import common
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell. Raises NotFiniteError for outputs with NaN or infinity, ModelCodeError for no outputs."""
+    """Measure the cell. Raises NotFiniteError for NaN or infinity in outputs, ModelCodeError without outputs."""
     family = common.family_of(assign, stage)
     device, module = common.opened(family, assign, stage, training=False)
     compiler = Compiler(assign, stage, device)

@@ -1,12 +1,12 @@
-"""Burn-in of links: verified copies and sums between devices, and transfers to the host's memory and back.
+"""Burn-in of links: verified copies and sums between devices, and copies to the host and back.
 
     each iteration:  make what is sent ─▶ all-reduce ─▶ copies to every other device ─▶ to the host and back ─▶ verify
 
-One process for each device (worker/gang.py). All numbers come from the seed, so that each device makes what it must
-receive and compares every word. Sums are of whole numbers, exact in any order, also when switches add up. Each device
-also checks its own numbers after sending them: wrong ones blame it, right ones the sender, the link or the receiver.
-The leader (rank 0) decides the number of iterations. After a mismatch all processes repeat the iteration with the same
-bits.
+Each device has a process (worker/gang.py). All numbers come from the seed, so that each device makes the numbers it
+must receive and compares every word. Sums are of whole numbers, exact in any order, also if switches do the sums. Each
+device also checks its own numbers after sending. If they are wrong, this device is at fault; otherwise it is the
+sender, the link or the receiver of a wrong copy. The leader (rank 0) decides the number of iterations. After a mismatch
+all processes repeat the iteration with the same bits.
 """
 
 from collections import Counter
@@ -35,18 +35,18 @@ from worker.workloads import common
 
 REPETITIONS: Final = 10
 _SHIFTS: Final = 4
-"""Iteration i adds i modulo this number to what is summed, so that successive iterations sum different numbers."""
+"""Iteration i adds i modulo this number to all terms of its sum, so that successive sums differ."""
 _WORD_BYTES: Final = 8
 _MIB: Final = 1 << 20
 _OWN, _ADDED, _KEYS = 0, 1 << 16, 1 << 20
-"""Streams (verify/seeded.py) of the numbers that rank 0 sends, of those it adds, and of each iteration's key."""
+"""First streams (verify/seeded.py) of the numbers to send and of the terms of sums; stream of the iterations' keys."""
 _NO_LINKS: Final = {"NVLink and PCIe": "a CPU device has none, because its transfers go through host memory"}
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Test the links for as long as the measurement lasts. A mismatch is a finding, not a failure.
+    """Test the links until the measurement ends. Mismatches are part of the result, not failures.
 
-    Raises ValueError for several devices without a fixed number of warm-up iterations: their processes would end
+    Raises ValueError for several devices without a fixed number of warm-up iterations, whose processes would end
     warm-up at different times.
     """
     if assign.gang is not None and not assign.measurement.fixed(Phase.WARM_UP):
@@ -70,7 +70,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 class LinksTest:
-    """The test in the process of one device. Raises ValueError for a cell without an input size, the MiB to send."""
+    """Test of links, in the process of one device. Raises ValueError if the input size (MiB to send) is None."""
 
     def __init__(self, assign: Assign, gang: Gang, device: torch.device, stage: Stage) -> None:
         cell = assign.cell
@@ -95,7 +95,7 @@ class LinksTest:
         self._again: Counter[str] | None = None
 
     def steps(self) -> dict[str, Step]:
-        """Return the steps of one iteration, by the names of their series of times."""
+        """Return the steps of one iteration, in order: name of their series of times → step."""
         between: dict[str, Step] = {"all_reduce": self._add_up, "copies": self._copy} if self._gang.size > 1 else {}
         host: dict[str, Step] = {"to_host": self._to_host, "to_device": self._to_device}
         return {
@@ -106,18 +106,18 @@ class LinksTest:
         }
 
     def bytes_moved(self) -> dict[str, int]:
-        """Return series → bytes that one device sends, adds up, or moves to or from the host in an iteration."""
+        """Return the bytes that one device moves in an iteration, by series of transfers."""
         each = self._outgoing.nbytes
         moved = {"all_reduce": self._sum.nbytes, "copies": each * len(self._incoming), "to_host": each}
         return {name: size for name, size in (moved | {"to_device": each}).items() if name in self.steps()}
 
     @property
     def wrong(self) -> int:
-        """Number, from 1, of the last iteration with a mismatch that was not repeated yet; 0 if there is none."""
+        """Number (from 1) of the last iteration with a mismatch that is not repeated yet; 0 without one."""
         return max((number for number, _ in self._fresh.values()), default=0)
 
     def repeat(self, number: int) -> None:
-        """Repeat iteration `number` ten times on all devices, and count how often its mismatches come back."""
+        """Repeat iteration `number` REPETITIONS times, and count how often its mismatches recur."""
         last, self._number, self._again = self._number, number, Counter()
         for _ in range(REPETITIONS):
             for received in (*self._incoming.values(), self._host, self._back):
@@ -132,7 +132,7 @@ class LinksTest:
         self._number, self._fresh, self._again = last, {}, None
 
     def verification(self, key_: tuple[str, ...]) -> Verification:
-        """Return the result of the verification. Its `checks` count compared transfers. key_: verify.key.key."""
+        """Return the Verification. Its `checks` count compared transfers. key_: result of verify.key.key."""
         return Verification(
             key=key_,
             method=f"every word of every transfer is compared; transfers by {self._gang.describe()}",
@@ -144,7 +144,7 @@ class LinksTest:
         )
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
-        """Return all tensors of the test that are on the device."""
+        """Return all tensors of the test on the device."""
         copied = (*self._sent, self._outgoing, *self._incoming.values())
         return (*copied, self._added, self._total, self._adding, self._sum)
 
@@ -229,7 +229,7 @@ class LinksTest:
 
 @dataclass(frozen=True, kw_only=True)
 class _LinksWork(Work):
-    """Work of LinksTest. The leader decides for all processes how many iterations run; warm-up needs a fixed number."""
+    """Work of LinksTest. The leader decides the number of iterations; warm-up needs a fixed number."""
 
     test: LinksTest
     gang: Gang
@@ -240,7 +240,7 @@ class _LinksWork(Work):
         return self.gang.largest(own if self.gang.leads else 0)[0]
 
     def agreed(self, reason: StopReason | None) -> StopReason | None:
-        """Return the leader's reason to stop, or None. Before, repeats the last iteration with a mismatch, if any."""
+        """Repeat the last iteration with a mismatch, if any. Returns the leader's reason to stop, or None."""
         reasons: tuple[StopReason | None, ...] = (None, *StopReason)
         wrong, decided = self.gang.largest(self.test.wrong, reasons.index(reason) if self.gang.leads else 0)
         if wrong:
@@ -249,12 +249,12 @@ class _LinksWork(Work):
 
 
 def _words(tensor: torch.Tensor) -> torch.Tensor:
-    """View the tensor as whole numbers: copies of data as 32-bit words, terms of sums in their own width."""
+    """Return a view of the tensor as integers: 32 bits for copied int64 data, else the width of its type."""
     return tensor.view(torch.int32) if tensor.dtype is torch.int64 else bits.integers(tensor)
 
 
 def _whole_numbers(cell: Cell, gang: Gang, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the whole numbers that this rank adds, and their sum over all ranks, in the cell's type."""
+    """Return this rank's terms of the sum (whole numbers in the cell's type), and their sum over all ranks."""
     dtype = devices.weights_type(cell.precision, training=False)
     count = (cell.input_size or 0) * _MIB // dtype.itemsize
     most = LARGEST[dtype] // gang.size - _SHIFTS

@@ -1,12 +1,12 @@
 """Load: the time until a model is ready on its device.
 
-    instantiate: the module on the CPU, in the cell's precision, its weights not drawn (worker/blank.py)
-    weights:     read from a safetensors file into it
-    to_device:   copied to the device, laid out there in the cell's memory format, and waited for
+    instantiate: build the module on the CPU, in the cell's precision, without random weights (worker/blank.py)
+    weights:     read its weights from a safetensors file
+    to_device:   copy it to the device, in the cell's memory format, and wait for the device
 
-The file is made before the clock starts and comes from the page cache: this is the cost of loading, not of a disk. The
-first load of the process is the warm-up's first iteration and the ledger's `load`. The series hold at least three
-repetitions (one if the profile gives up early). `-i` and `-w` have no effect.
+The file exists before the clock starts and is read from the page cache, so that no disk is measured. The first load of
+the process is the warm-up's first iteration and the ledger's `load`. The series hold at least three repetitions (one
+if the profile has `give_up`). `-i` and `-w` have no effect.
 """
 
 import gc
@@ -43,7 +43,7 @@ _NOT_OF_WEIGHTS: Final = (NotBuiltError, UnsuitableModelError, MemoryError, torc
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure how long the cell's model takes to load. Raises UnsuitableModelError for weights that cannot be saved."""
+    """Measure the load time of the cell's model. Raises UnsuitableModelError if its weights cannot be saved."""
     with stage.timed("import"):
         family = registry.family(assign.model)
     stage.enter(Phase.BUILD)
@@ -78,7 +78,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 @contextmanager
 def _loading_alone(assign: Assign) -> Iterator[None]:
-    """Raise UnsuitableModelError for an error of the `with` body, which saves or loads a user's own model."""
+    """Convert errors of the `with` body, which saves or loads a user's own model, to UnsuitableModelError."""
     try:
         yield
     except Exception as error:
@@ -103,7 +103,7 @@ class _Loading:
         self.module: torch.nn.Module = torch.nn.Identity()
 
     def make_file(self) -> None:
-        """Write the file of weights, unless it exists. If several launches do so at once, the last one's file stays."""
+        """Write the file of weights, unless it exists. Launches may do so at once; the last file remains."""
         if self._file.exists():
             return
         self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ class _Loading:
 
 
 def weights_name(assign: Assign, structure: str) -> str:
-    """Return the name of the weights file, with a hash of all that changes its content. structure: as Own.structure."""
+    """Return the weights file's name, with a hash of all that its content depends on. structure: Own.structure()."""
     versions = (str(torch.__version__), devices.installed("torchvision"), devices.installed("transformers"))
     code = hashlib.sha256(b"".join(module.read_bytes() for module in sorted(_BUILDERS.glob("*.py")))).hexdigest()
     cell = assign.cell

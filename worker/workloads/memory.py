@@ -1,13 +1,13 @@
-"""Test of the device's memory: patterns written to as much of it as possible, and every bit read back.
+"""Test of the device's memory: write patterns to most of it, and compare every bit that is read back.
 
-    take 92 % of what is free ──▶ march pattern after pattern, from where the round begins, until the time is up
-    chunk:  write: make its words, copy them          check: make its words, exclusive or, count what is not zero
-    group:  32 chunks are checked ──▶ read the counts, and examine what is wrong ──▶ only then overwritten
+    allocate 92 % of the free memory ──▶ one pattern after another (march), from the round's first, until the time is up
+    chunk:  write: make its words, copy them          check: make its words, exclusive or, count nonzero words
+    group:  check 32 chunks ──▶ read the counts, and examine wrong chunks ──▶ overwrite them
 
-An iteration is one visit to one chunk, a write or a check. The device counts wrong words and keeps the place and bits
-of the first. The host reads that once a group. Offsets are words of 64 bits within the memory under test, never
-physical rows. A wrong word is read again, and other memory before it, so that the word does not come from a cache: a
-fault of the memory makes it wrong again, and after a fault of reading or of a cache it is correct.
+An iteration is one visit to one chunk, a write or a check. The device counts wrong words and keeps the index and bits
+of the first. The host reads these results once a group. Offsets are words of 64 bits within the memory under test,
+never physical rows. A wrong chunk is read again, after other memory has replaced it in the caches: a fault of the
+memory is then wrong again, after a fault of reading or of a cache the words are correct.
 """
 
 import math
@@ -44,24 +44,24 @@ from worker.workloads import common
 
 _MIB: Final = 1024 * 1024
 CHUNK: Final = {"cuda": 128 * _MIB, "cpu": _MIB}
-"""Kind of device → bytes of a chunk. On a GPU a visit takes longer than the host needs to enqueue it."""
+"""Kind of device → bytes of a chunk. On a GPU a visit to it takes longer than the host needs to enqueue it."""
 GROUP: Final = 32
-"""Number of chunks that are checked before the host reads the results, about every eight milliseconds on a GPU."""
+"""Number of checked chunks after which the host reads the results: about every 8 ms on a GPU."""
 CPU_MIB: Final = 64
 SHARE: Final = 0.92
-"""Share of the free memory to test. The rest is for scratch, and for what libraries take later."""
+"""Share of the free memory to test. The rest is for scratch and for later allocations of libraries."""
 LEAST_SHARE: Final = 0.9  # the result names a smaller tested share
 _LESS: Final = 0.02  # of the free memory, by which the next attempt is smaller
 _SCRATCH: Final = 5  # chunks that a visit may take in addition
 _CACHED: Final = {"cuda": 256 * _MIB, "cpu": 64 * _MIB}
-"""Kind of device → bytes to read until no cache holds earlier data: twice the largest cache."""
+"""Kind of device → bytes whose reading replaces all data in the caches: twice the largest cache."""
 REPETITIONS: Final = 10
 _WORD_BITS: Final = 64
 _ALL: Final = (1 << _WORD_BITS) - 1
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Test the memory for as long as the measurement lasts. Mismatches are in the result's verification."""
+    """Test the memory until the measurement ends. Mismatches are in the result's verification."""
     stage.enter(Phase.BUILD)
     device = common.open_device(assign, stage)
     stage.enter(Phase.WARM_UP)
@@ -87,10 +87,10 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 def _taken(device: torch.device, cell: Cell) -> tuple[torch.Tensor, int | None]:
-    """Allocate the words to test, in whole chunks. Returns them, int64 of shape (n,), and the bytes free before.
+    """Allocate the words to test (int64, shape (n,)). Returns them and the bytes that were free before.
 
-    The bytes are None on a CPU device. cell.input_size: MiB to test; None for most of the free memory. Raises
-    torch.OutOfMemoryError if no chunk fits.
+    The bytes are None on a CPU device. cell.input_size: MiB to test, on a GPU at most SHARE of its free memory; None
+    for SHARE, or CPU_MIB on a CPU device. Raises torch.OutOfMemoryError if not even one chunk fits on a GPU.
     """
     chunk = CHUNK[device.type]
 
@@ -108,9 +108,9 @@ def _taken(device: torch.device, cell: Cell) -> tuple[torch.Tensor, int | None]:
 
 
 def most_of(size: int, *, less: int, chunk: int, allocate: Callable[[int], torch.Tensor]) -> torch.Tensor:
-    """Allocate `size` bytes, rounded up to whole chunks, or retry with `less` bytes fewer until they fit.
+    """Allocate `size` bytes, rounded up to whole chunks. Retries with `less` bytes fewer until they fit.
 
-    chunk: in bytes. Raises torch.OutOfMemoryError if not even one chunk fits.
+    chunk: size of a chunk in bytes. Raises torch.OutOfMemoryError if not even one chunk fits.
     """
     while True:
         rounded = math.ceil(size / chunk) * chunk
@@ -133,7 +133,7 @@ def _untested_memory(tested: int, free: int | None) -> dict[str, str]:
 
 
 class _Flipped(Memory):
-    """Memory with an injected fault: bits of one word flip after the word is written, once or (stuck) every time."""
+    """Memory with an injected fault: bits of one word flip after its first write, if stuck after every write."""
 
     def __init__(self, words: torch.Tensor, injection: Injection, seed: int) -> None:
         super().__init__(words)
@@ -159,7 +159,7 @@ def _memory(words: torch.Tensor, assign: Assign) -> Memory:
 
 @dataclass(frozen=True)
 class _Checked:
-    """A check of a chunk whose outcome the host has not read yet. iteration: counted within the phase."""
+    """Check of a chunk whose outcome the host has not read yet. iteration: number within the phase."""
 
     visit: Visit
     phase: Phase
@@ -173,7 +173,7 @@ class _Checked:
 
 @dataclass(frozen=True)
 class _Wrong:
-    """Outcome of a check. elements: number of wrong words. place, changed: of the first, index and wrong bits."""
+    """Outcome of a check. elements: number of wrong words. place, changed: index and wrong bits of the first."""
 
     elements: int
     place: int
@@ -181,10 +181,10 @@ class _Wrong:
 
 
 class MemoryTest:
-    """Test of one memory, visit by visit (verify/patterns.py), and its mismatches. chunk_bytes: bytes of a visit."""
+    """Test of a device's memory in visits (verify/patterns.py), and its mismatches. chunk_bytes: bytes of a visit."""
 
     def __init__(self, memory: Memory, seed: int, stage: Stage, first: int = 0) -> None:
-        """Start with march number `first`. memory: a whole number of chunks. seed: of the random words."""
+        """Start with march number `first`. memory: has a whole number of chunks. seed: of the random words."""
         self.chunk_bytes = CHUNK[memory.device.type]
         self._memory, self._stage = memory, stage
         self._chunks = memory.words.nbytes // self.chunk_bytes
@@ -212,7 +212,7 @@ class MemoryTest:
         self._done[phase] += 1
 
     def look(self) -> None:
-        """Read the outcomes of the checks since the last look, and examine wrong chunks. Waits for the device."""
+        """Read the outcomes of the checks since the last call, and examine wrong chunks. Waits for the device."""
         seen = self._seen[: len(self._checked)].tolist()
         for checked, (elements, place, changed) in zip(self._checked, seen, strict=True):
             if elements:
@@ -225,13 +225,13 @@ class MemoryTest:
 
     @property
     def covered_bytes(self) -> int:
-        """Bytes of the chunks that were checked at least once, with the outcome read."""
+        """Total bytes of the chunks with at least one completed check."""
         return len(self._covered) * self.chunk_bytes
 
     def verification(
         self, key: tuple[str, ...], not_tested: dict[str, str], share: MemoryShare | None = None
     ) -> Verification:
-        """Return the result of the verification. Its `checks` count checked chunks. Arguments: as in Verification."""
+        """Return the Verification. Its `checks` count checks of chunks. Arguments: fields of Verification."""
         return Verification(
             key=key,
             patterns=patterns.marches(self._done.total(), self._chunks, self._first),
@@ -249,14 +249,14 @@ class MemoryTest:
         return Span(chunk * count, count)
 
     def _check(self, span: Span, words: torch.Tensor, seen: torch.Tensor) -> None:
-        """Compare a span with `words`. Writes the fields of _Wrong into `seen`, overwrites `words`. Does not wait."""
+        """Compare a span with `words` without waiting. Overwrites `words`, and `seen` with the fields of _Wrong."""
         changed = words.bitwise_xor_(self._memory.read(span))
         wrong = changed != 0
         place = wrong.view(torch.uint8).argmax()
         torch.stack((wrong.sum(), place, changed.take(place)), out=seen)
 
     def _examined(self, checked: _Checked, wrong: _Wrong) -> Mismatch:
-        """Examine a wrong chunk, then write the right words into it, as far as the memory can hold them."""
+        """Examine a wrong chunk: read it again, then write and read its right words REPETITIONS times."""
         at_ns = time.monotonic_ns()
         content, span = checked.visit.content, self._span(checked.visit.chunk)
         words = content.words(span, self._memory.device)
@@ -279,7 +279,7 @@ class MemoryTest:
         )
 
     def _read_again(self, chunk: int, words: torch.Tensor) -> torch.Tensor:
-        """Read the chunk again, from memory and not a cache. Returns exclusive or of it and `words`: the wrong bits."""
+        """Read the chunk again from memory instead of a cache. Returns its wrong bits: exclusive or with `words`."""
         others = [other for other in range(self._chunks) if other != chunk]
         for other in others[: _CACHED[self._memory.device.type] // self.chunk_bytes]:
             self._memory.read(self._span(other)).sum()

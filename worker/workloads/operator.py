@@ -1,14 +1,14 @@
-"""One operator in one implementation and precision: its shapes in random order, each verified and timed.
+"""Measurement of an operator in one implementation and precision: each shape is verified and timed.
 
     shape ─▶ inputs ─▶ verified against fp64 ─▶ real and pure times ─▶ profile, if requested ─▶ verified again
-      │        └── JAX: a process of its own does all but verify               wrong in either verification: no times
-      ├── an error ─▶ the next launch tries it again, in the opposite order
+      │        └── JAX: another process does all but verify                    wrong in either verification: no times
+      ├── an error ─▶ the next launch tries the shape again, in the opposite order
       └── the process dies ─▶ the retry measures the other shapes, and a later launch tries this one again
 
-An error may end the CUDA context, and later shapes fail with it. In the opposite order, those shapes come before the
-error.
+The order of the shapes is random. An error may end the CUDA context, so that all later shapes fail. In the opposite
+order, those shapes come before the error.
 
-The cell's series `iteration` has the rounds of all pure times. Figures are made of `Result.shapes`.
+The cell's series `iteration` holds all pure rounds. Figures come from `Result.shapes`. real, pure: operators/times.py.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ _FATAL: Final = "the process of an earlier launch ended while it measured this s
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> LaunchResult:
-    """Measure the cell. Raises the error of the first shape where no shape could be measured."""
+    """Measure the cell. Raises the first error if every shape failed, UnsupportedError if all are unsupported."""
     spec = assign.model.operator
     assert spec is not None
     stage.enter(Phase.BUILD)
@@ -82,7 +82,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> LaunchResult:
 
 
 def _implementation(assign: Assign, spec: OperatorSpec) -> Implementation:
-    """Return the implementation to measure; for JAX, the eager one, to verify it. Raises ModelCodeError."""
+    """Return the implementation to measure, for JAX the eager one. Raises NotBuiltError for the user's own code."""
     if assign.model.own is not None:
         made: Function = Code(assign.model.own).made_by  # type: ignore[assignment]  # verified when it is called
         found = Implementation(made)
@@ -111,7 +111,7 @@ def _measured(bench: "_Bench", launch_round: int, stage: Stage) -> tuple[ShapeRe
 
 
 def shape_order(shapes: Sequence[OperatorShape], seed: int, launch_round: int) -> list[OperatorShape]:
-    """Return a random order, reversed in every second launch in case a shape ends the process."""
+    """Return the shapes in random order, reversed in every second launch (odd `launch_round`)."""
     order = list(shapes)
     random.Random(seed).shuffle(order)
     return order[::-1] if launch_round % 2 else order
@@ -129,7 +129,7 @@ def _wrong(shape: str, verified: Verified, when: str = "") -> ShapeResult:
 
 @dataclass(frozen=True)
 class _Calls:
-    """Timed calls, one for each copy of the inputs. name: suffix of their series. given: tensors of the last call."""
+    """Timed calls, one for each copy of the inputs. name: suffix of their series. given: inputs of the last call."""
 
     name: str
     calls: Sequence[Step]
@@ -137,7 +137,7 @@ class _Calls:
 
 
 class _Bench:
-    """The operator on its device. errors: of shapes that failed. blocks: timed blocks of all pure times."""
+    """Measurement of an operator on its device. errors: of failed shapes. blocks: timed blocks of pure rounds."""
 
     def __init__(self, assign: Assign, spec: OperatorSpec, made: Implementation, device: torch.device) -> None:
         self._spec, self._function, self._context, self._device = spec, made.function, made.context, device
@@ -155,7 +155,7 @@ class _Bench:
         self.blocks: list[TimedBlock] = []
 
     def tried(self, shape: OperatorShape) -> ShapeResult:
-        """Measure a shape. If that raises, the result holds the error as text."""
+        """Measure a shape. Exceptions become text in the result, and those but UnsupportedError join `errors`."""
         if self._cell.compiles:  # beyond eight forms, torch would silently call the function in eager
             torch.compiler.reset()
         try:
@@ -224,7 +224,7 @@ class _Bench:
         )
 
     def _times(self, inputs: list[torch.Tensor], *, backward: bool) -> tuple[dict[str, bytes], bool]:
-        """Return the times by series, and whether CUDA graphs ran all pure rounds, so that the host took no part."""
+        """Return series → packed times, and whether all pure rounds ran as CUDA graphs, without the host."""
         series: dict[str, bytes] = {}
         graphed = True
         for one in self._passes(inputs, backward=backward):
@@ -279,7 +279,7 @@ class _Bench:
         return self._bench.numbers(*shape)
 
     def _require_unchanged(self) -> None:
-        """Raise ModelCodeError if the user's code switched TF32."""
+        """Raise ModelCodeError if the user's code changed a TF32 switch."""
         wanted = self._cell.precision == "tf32"
         if any(on is not wanted for on in devices.tf32_switches().values()):
             raise ModelCodeError(f"the code of {self._assign.model.name} switched TF32. Remove the switch")

@@ -1,10 +1,10 @@
-"""Probes: cells that measure the device without a model or compiled tools.
+"""Probes: cells that measure the device itself, without a model.
 
     gemm     matrix products in the cell's precision     series best (the best burst) and iteration (sustained)
     hbm      the device's own memory                     series copy and triad
     h2d, d2h from pinned memory of the host to the device, and back    series iteration
 
-A rate is flops_per_iteration, or bytes_per_iteration of a series, divided by the times of the series. Bursts: gemm.py.
+A rate is flops_per_iteration, or bytes_per_iteration of a series, divided by the series' times. burst: see gemm.py.
 """
 
 from collections.abc import Callable

@@ -1,18 +1,18 @@
-"""Verified real work: the same few training steps of a real model again and again, compared to the last bit.
+"""Replay of training steps: the same few steps of a real model again and again, compared bit for bit.
 
     restore weights, optimizer, random numbers ──▶ step 0 ──▶ step 1 ──▶ … ──▶ step 7 ──▶ compare      one replay
                                                      └─────────┴─ its loss, and a digest of every gradient
 
-An iteration is a step, a block a replay. The first replay's losses and digests (64-bit checksums, verify/digest.py) go
-to the orchestrator, which compares GPUs. Later replays are compared with the first one here. A first replay with a loss
-that is not finite is repeated: if the second agrees, the model diverges, else the first was a mismatch. part: one loss
-of a step with several, with its own optimizer (training.py).
+An iteration is a step, a block is a replay. The orchestrator compares GPUs by the first replay's losses and digests
+(64-bit checksums, verify/digest.py). The launch compares later replays with its first. It repeats a first replay whose
+loss is not finite: if both agree, the model diverges, otherwise the first was a mismatch. part: one of several losses
+of a step, with its own optimizer (training.py).
 
-Steps after a mismatch started with other weights and are not compared. Each element of a Mismatch is a gradient: its
+Steps after a mismatch start with other weights and are not compared. Each element of a Mismatch is a gradient: its
 offset is the index of the parameter, its values are digests. The number of wrong bits is unknown (`bits` is 0), and
 `same_when_read_again` is always true, because gradients cannot be read again. A model with an operator that has no
-deterministic form still runs, as load, but nothing is compared and it is reported as not tested. torch has to raise an
-error for such operators: where it only warns, it keeps a form of attention that is not deterministic
+deterministic form still runs, as load: its steps are not compared, and it is reported as not tested. torch must raise
+errors for such operators. If it only warns, it keeps a form of attention that is not deterministic
 (aten/native/transformers/cuda/attention_backward.cu).
 """
 
@@ -51,9 +51,9 @@ _METHOD: Final = f"loss and 64-bit digests of all gradients of {REPLAY_STEPS} tr
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Replay training steps of the cell, and return the result. A mismatch is part of it, not a failure.
+    """Replay training steps of the cell. Mismatches are part of the result, not failures.
 
-    Raises UnsuitableModelError in fp16, and for a model with its own training step; NotFiniteError if it diverges.
+    Raises UnsuitableModelError in fp16 and for a model with its own training step, NotFiniteError if it diverges.
     """
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read with the first product: the same bits each time
     os.environ.setdefault("TRITON_CACHE_DIR", str(Path(assign.cache_folder) / "triton"))
@@ -95,7 +95,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 @contextmanager
 def deterministic() -> Iterator[None]:
-    """Have torch use only deterministic operators in the `with` body, and raise RuntimeError where there is none."""
+    """Make torch use only deterministic operators in the `with` body, or raise RuntimeError without one."""
     cudnn, memory = torch.backends.cudnn, cast("Any", torch.utils.deterministic)  # torch declares not all of it
     before = torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark
     fills = memory.fill_uninitialized_memory
@@ -111,7 +111,7 @@ def deterministic() -> Iterator[None]:
 
 
 def _refused(step: SplitStep) -> str | None:
-    """Try `step`. If torch refuses it as not deterministic, allow such steps and return torch's reason; else None."""
+    """Try `step`. Returns None, or torch's reason if it is not deterministic; such steps are then allowed."""
     try:
         step.gradients()
     except RuntimeError as error:
@@ -124,7 +124,7 @@ def _refused(step: SplitStep) -> str | None:
 
 
 class _Start:
-    """State from which every replay starts: the present weights and buffers, new optimizers, the seed."""
+    """Start state of every replay: a copy of the weights and buffers, new optimizers, the seed."""
 
     def __init__(self, module: torch.nn.Module, parts: Sequence[Part], seed: int) -> None:
         tensors = (*module.parameters(), *module.buffers())
@@ -161,23 +161,23 @@ class Replays:
         self._kept = Kept(stage)
         phase_s = min(assign.deadlines.warm_up, assign.deadlines.measure)
         self._left_s = min(phase_s / 2, assign.measurement.max_s)
-        """Seconds left to repeat wrong replays: half of what a phase may take beyond the measurement, at most max_s.
+        """Seconds left to repeat wrong replays: half of what Deadlines adds to a phase, at most `max_s`.
 
         A launch that takes three times as long when the run ends counts as hung (kinds/burn_in/lost_launches.py)."""
 
     def work(self) -> Work:
-        """Return the Work to measure. It has at least LEAST_REPLAYS replays, because the first has no reference."""
+        """Return the Work to measure: at least LEAST_REPLAYS replays, because the first has no reference."""
         least = LEAST_REPLAYS * REPLAY_STEPS
         return _ReplayedWork(self._steps, passes=len(self._parts), least=least, begin=self.begin, end=self.end)
 
     def begin(self) -> None:
-        """Start a replay: restore the state that all replays start from."""
+        """Start a replay: restore the start state of all replays."""
         self._start.restore()
         self._recorder.begin()
         self._fault.begin(possible=len(self._expected) == REPLAY_STEPS and self._stage.phase is Phase.MEASURE)
 
     def end(self) -> None:
-        """End a replay, perhaps a short one. Steps that have a reference are compared, others become the reference."""
+        """End a replay: compare its steps with the reference, or add them to it. Raises NotFiniteError."""
         if self._stage.phase is not self._phase:
             self._phase, self._done = self._stage.phase, 0
         outcomes = self._recorder.outcomes()
@@ -198,7 +198,7 @@ class Replays:
         self._done += len(outcomes)
 
     def verification(self, key: tuple[str, ...], operations: float, not_tested: dict[str, str]) -> Verification:
-        """Return the result of the verification. Its `checks` count compared steps, with `operations` each."""
+        """Return the Verification. Its `checks` count compared steps. operations: number in each step."""
         return Verification(
             key=key,
             digests=tuple(outcome.digest for outcome in self._expected),
@@ -213,11 +213,11 @@ class Replays:
 
     @property
     def loss(self) -> float:
-        """Loss of the last step, as in the reference."""
+        """Loss of the reference's last step."""
         return self._expected[-1].loss
 
     def _first(self, outcomes: list[Outcome]) -> list[Outcome]:
-        """Return the reference of later replays: `outcomes`, or those of a repetition if a new loss is not finite."""
+        """Return `outcomes` as the reference of later replays; those of a repetition if a new loss is not finite."""
         new = outcomes[len(self._expected) :]
         return outcomes if all(math.isfinite(outcome.loss) for outcome in new) else self._made_again(len(outcomes))
 
@@ -252,7 +252,7 @@ class Replays:
         )
 
     def _repeated(self, step: int) -> list[bool]:
-        """Repeat the replay up to `step` ten times, or while time is left; return whether each one was wrong."""
+        """Repeat the replay up to `step`, REPETITIONS times or while time is left. Returns which ones were wrong."""
         wrong: list[bool] = []
         while len(wrong) < REPETITIONS and (self._left_s > 0 or not wrong):
             begin = time.monotonic()

@@ -1,8 +1,8 @@
-"""Burn-in under load: products of two random matrices, A·B and B·A in turn, each verified by its digest.
+"""Burn-in under load: products A·B and B·A of two random matrices, each verified by its digest.
 
-The same operands give the same bits on every GPU with the same key (worker/verify/key.py). Each product is compared
-with a reference made before: the output of its pair (0: A·B, 1: B·A) that came twice. The orchestrator compares the
-digests (64-bit checksums, verify/digest.py) of the launches.
+Equal operands give equal bits on every GPU with the same key (worker/verify/key.py). Each product is compared with a
+reference: the first output of its pair (0: A·B, 1: B·A) that came twice. The orchestrator compares the digests (64-bit
+checksums, verify/digest.py) of the launches.
 """
 
 from typing import Final
@@ -23,7 +23,7 @@ _DIGEST_BITS: Final = 64
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell: multiply two random matrices of side `input_size` again and again, and verify each product."""
+    """Measure the cell: multiply random matrices of side `input_size` repeatedly, and verify each product."""
     return burning.run(assign, stage, isolation, RandomProducts)
 
 
@@ -35,7 +35,7 @@ class RandomProducts:
     def __init__(self, cell: Cell, device: torch.device) -> None:
         """Make operands and references, and wait for the device.
 
-        Raises ValueError if the cell has no input size, or one whose outputs cannot be digested.
+        Raises ValueError without an input size, and for one whose outputs cannot be digested.
         """
         self._precision, self.side = cell.precision, products.side_of(cell)
         tf32 = cell.precision is Precision.TF32
@@ -60,11 +60,11 @@ class RandomProducts:
         torch.mm(*self.operands(pair), out=output)
 
     def judge(self, number: int, pair: int, output: torch.Tensor, verdicts: torch.Tensor, slot: int) -> None:
-        """Add the output's digest, which is its verdict, to verdicts[slot]. Does not wait for the device."""
+        """Add the verdict of `output`, its digest, to verdicts[slot]. Does not wait for the device."""
         self._digester.add(output, verdicts, slot)
 
     def verdict(self, pair: int) -> int:
-        """Return the verdict of a right output of `pair`: the digest of the reference, as a signed number."""
+        """Return the verdict of a right output of `pair`: the reference's digest as a signed integer."""
         return signed(self._digests[pair], _DIGEST_BITS)
 
     def expected(self, pair: int) -> torch.Tensor:
@@ -76,7 +76,7 @@ class RandomProducts:
         return (self._right, self._left) if pair else (self._left, self._right)
 
     def allowed(self, exact: float, magnitude: float) -> float:
-        """Return the largest error that rounding alone can cause in an element of an output, as rounding.bound."""
+        """Return the largest rounding error of an element of an output; see rounding.bound."""
         return rounding.bound(self._precision, self.side, exact, magnitude, self._left.dtype)
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
@@ -86,7 +86,7 @@ class RandomProducts:
     def _reference(self, pair: int) -> tuple[torch.Tensor, int, list[tuple[int, int, torch.Tensor]]]:
         """Make products of `pair` until two agree, at most four.
 
-        Returns the reference (the last product) and its digest, and (pair, verdict, output) of all others that differ.
+        Returns the reference (the last product), its digest, and (pair, verdict, output) of all that differ from it.
         """
         made: dict[int, torch.Tensor] = {}
         for _ in range(_TRIES):

@@ -1,9 +1,9 @@
-"""Burn-in of load steps, for power supplies and clocks: from idle to full load and back, verified as in soak.py.
+"""Burn-in with load steps, which stress power supplies and clocks. Products are verified as in soak.py.
 
-    load  ──╮  ╭──╮  ╭──╮     in phase: all devices of the host at the same time
-            ╰──╯  ╰──╯  ╰──   else each starts a little after the previous one
+    full load  ──╮  ╭──╮  ╭──╮     in phase: all devices of the host at the same time
+    idle         ╰──╯  ╰──╯  ╰──   otherwise each device starts a little after the previous one
 
-Devices keep in step by the host's monotonic clock.
+The host's monotonic clock synchronises the devices.
 """
 
 import time
@@ -22,7 +22,7 @@ _SHARP_S: Final = 0.05  # longest block, and so the longest delay of a rest
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell as soak.py does, with load and rest at the times of `assign.steps`."""
+    """Measure the cell as soak.py does, with load and rest alternating as in `assign.steps`."""
     if assign.steps is None:
         raise ValueError(f"{assign.cell.id}: a cell of {assign.cell.workload} needs times to work and to rest")
     measurement = assign.measurement
@@ -32,12 +32,12 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 def rest(steps: LoadSteps) -> None:
-    """Sleep until the next period of load begins; not at all during one."""
+    """Sleep until the next load begins. Returns at once during load."""
     time.sleep(rest_s(steps, time.monotonic()))
 
 
 def rest_s(steps: LoadSteps, now: float) -> float:
-    """Return the seconds until the next period of load, 0 during one. now: seconds of the host's monotonic clock."""
+    """Return the seconds until the next load begins, 0 during load. now: the host's monotonic clock, in s."""
     period_s = steps.on_s + steps.off_s
     into_s = (now - steps.offset_s) % period_s
     return 0.0 if into_s < steps.on_s else period_s - into_s

@@ -1,10 +1,10 @@
-"""Training: whole steps, with forward (loss included), backward and optimizer timed apart.
+"""Training: whole steps, with separate times of forward (loss included), backward and optimizer.
 
     forward: forward pass and loss │ backward: gradients │ optimizer: step, then gradients to None
 
-Several objectives run through these three phases in turn, each with its own optimizer. The series hold the sums. Half
-precision is autocast with fp32 weights. fp16 also scales the loss, so that its optimizer waits for the device. The loss
-stays on the device until all is measured, because reading it waits for the device.
+Several objectives run through these three phases in turn, each with its own optimizer. The series hold sums over all
+objectives. Half precision is autocast with fp32 weights. fp16 also scales the loss, so that its optimizer waits for the
+device. The loss is read only after the measurement, because reading it waits for the device.
 """
 
 import itertools
@@ -31,7 +31,7 @@ _Whole = Callable[[torch.nn.Module, Batch], torch.Tensor]
 _Autocast = Callable[[], AbstractContextManager[object]]
 
 _LEARNING_RATE: Final = 1e-4
-"""Small enough that random labels never make a loss explode. The speed of a step does not depend on it."""
+"""Learning rate at which losses with random labels stay finite. The time of a step does not depend on it."""
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
@@ -65,7 +65,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 def parts_of(family: Family, module: torch.nn.Module, assign: Assign, device: torch.device) -> tuple["Part", ...]:
-    """Return the parts of a training step: the family's objectives, or if it has none, its loss and all parameters."""
+    """Return one Part for each objective of the family; without any, one for its loss and all parameters."""
     objectives = getattr(family, "objectives", None)
     if objectives is None:
         return (Part(Objective("model", family.loss, lambda module: module.parameters()), module, assign, device),)
@@ -73,14 +73,14 @@ def parts_of(family: Family, module: torch.nn.Module, assign: Assign, device: to
 
 
 def optimizer_for(spec: ModelSpec, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
-    """Return an optimizer of `parameters`: SGD with momentum for convolutional networks, AdamW for all other models."""
+    """Return an optimizer of `parameters`: SGD with momentum for convolutional networks, otherwise AdamW."""
     if spec.type == "cnn":
         return torch.optim.SGD(parameters, lr=_LEARNING_RATE, momentum=0.9)
     return torch.optim.AdamW(parameters, lr=_LEARNING_RATE)
 
 
 class Part:
-    """One objective of a training step, with its optimizer and, in fp16, its loss scaler. loss: its last loss."""
+    """Objective of a training step, with its optimizer and, in fp16, its loss scaler. loss: the last one."""
 
     def __init__(self, objective: Objective, module: torch.nn.Module, assign: Assign, device: torch.device) -> None:
         parameters = list(objective.parameters(module))
@@ -92,12 +92,12 @@ class Part:
         self.loss = torch.empty(())
 
     def backward(self) -> None:
-        """Compute the gradients of `loss` for this objective's own parameters alone."""
+        """Compute the gradients of `loss` for the parameters of this objective only."""
         loss = self.loss if self.scaler is None else self.scaler.scale(self.loss)
         loss.backward(inputs=self._into)  # type: ignore[no-untyped-call]  # torch does not annotate it
 
     def optimize(self) -> None:
-        """Update this objective's parameters, unless a gradient has overflowed, and drop the gradients."""
+        """Update this objective's parameters (in fp16 unless a gradient overflowed), and drop the gradients."""
         if self.scaler is None:
             self.optimizer.step()
         else:
@@ -123,7 +123,7 @@ class SplitStep:
         return Work(steps, passes=len(self._parts), waits=any(part.scaler is not None for part in self._parts))
 
     def gradients(self) -> None:
-        """Run the step without its optimizers, whose operations are few, and drop the gradients."""
+        """Run forward and backward of every part without its optimizer, and drop the gradients."""
         for part in self._parts:
             self._forward()
             self._backward()
@@ -131,11 +131,11 @@ class SplitStep:
             self._part = next(self._turns)
 
     def losses(self) -> dict[str, float]:
-        """Return the last loss of each part, by the name of its objective. Waits for the device."""
+        """Return the last loss of each part, by name of its objective. Waits for the device."""
         return {part.objective.name: part.loss.item() for part in self._parts}
 
     def losses_of_a_step(self) -> dict[str, torch.Tensor]:
-        """Run one step without optimizers, and return the loss of each part by name, still on the device."""
+        """Run a step without optimizers. Returns the loss of each part by name of its objective, on the device."""
         self.gradients()
         return {part.objective.name: part.loss for part in self._parts}
 
@@ -168,7 +168,7 @@ class _WholeStep:
             self._loss = self._step(self._module, self._batch)
 
     def losses_of_a_step(self) -> dict[str, torch.Tensor]:
-        """Run the user's step and return {}: it changes the weights, so that the next loss cannot be compared."""
+        """Run the user's step. Returns {}, because the step changes weights and its losses cannot be compared."""
         self.gradients()
         return {}
 

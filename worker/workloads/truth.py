@@ -1,7 +1,7 @@
-"""Burn-in without a reference: products of whole numbers, which are exact in floating point and check themselves.
+"""Burn-in without a reference: products of whole numbers, exact in floating point, verified by themselves.
 
-This also finds GPUs that are wrong in the same way every time. Outputs are in fp32 if torch can store them so: operands
-may then be larger, and use more bits of multipliers and accumulators.
+Such products also show a GPU that makes the same error every time. Outputs are in fp32 if torch can store them so:
+operands may then be larger, and use more bits of multipliers and accumulators.
 """
 
 from typing import Final
@@ -23,12 +23,12 @@ _SIGN_OF_ZERO: Final = "this check compares numbers, and 0.0 equals -0.0"
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell: multiply matrices of side `input_size` again and again, and check each product."""
+    """Measure the cell: multiply matrices of side `input_size` repeatedly, and check each product."""
     return burning.run(assign, stage, isolation, WholeProducts)
 
 
 class WholeProducts:
-    """Products of whole numbers, each checked without a reference (verify/exact.py). Implements products.Products."""
+    """Products of whole-number matrices, checked without a reference (exact.py). Implements products.Products."""
 
     pairs = _LEFTS * _RIGHTS
     digests: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class WholeProducts:
             self.not_tested |= products.NO_TF32
 
     def empty(self) -> torch.Tensor:
-        """Return uninitialised memory for one output: a square matrix, in fp32 if the product can be stored so."""
+        """Return uninitialised memory for one output: a square matrix, in fp32 if torch can store it so."""
         return torch.empty(self.side, self.side, dtype=self._stored, device=self._device)
 
     def make(self, pair: int, output: torch.Tensor) -> None:
@@ -59,9 +59,9 @@ class WholeProducts:
         products.multiply(*self.operands(pair), output)
 
     def judge(self, number: int, pair: int, output: torch.Tensor, verdicts: torch.Tensor, slot: int) -> None:
-        """Add the number of errors in `output`, product `number` of the launch, to verdicts[slot].
+        """Add the number of errors in `output`, the product of `pair`, to verdicts[slot].
 
-        pair: index of its operands. Each product is checked by other random vectors.
+        number: of the product in its launch, from 0; selects the random vectors of its check.
         """
         vector = exact.vectors(self._seed, number, self.side, self.limits, self._device)
         verdicts[slot].add_(exact.count_wrong(*self.operands(pair), output, vector))
@@ -71,15 +71,15 @@ class WholeProducts:
         return 0
 
     def expected(self, pair: int) -> torch.Tensor:
-        """Return the right output of `pair`, computed in fp64 on the device."""
+        """Return the correct output of `pair`, computed in fp64 on the device."""
         return exact.product(*self.operands(pair), self._stored)
 
     def operands(self, pair: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the left and the right operand of a pair. Consecutive pairs differ in both."""
+        """Return the left and right operands of `pair`. Consecutive pairs differ in both."""
         return self._lefts[pair % _LEFTS], self._rights[pair % _RIGHTS]
 
     def allowed(self, exact: float, magnitude: float) -> float:
-        """Return 0, the largest error of an element by rounding: nothing is rounded."""
+        """Return 0, the largest rounding error of an element, because all sums are exact."""
         return 0.0
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
