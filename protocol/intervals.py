@@ -17,7 +17,7 @@ _MAX_AUTOCORRELATION: Final = 0.99
 
 
 def relative_half_width(times_ms: Sequence[float], batches: int = BATCHES) -> float:
-    """Return half of the 95 % confidence interval of the mean of `times_ms`, divided by the mean.
+    """Return half of the 95 % confidence interval of the mean time, divided by the mean.
 
     times_ms: in measured order. The interval is computed from `batches` batch means and widened for their lag-1
     autocorrelation r by sqrt((1 + r) / (1 - r)), never narrowed (docs/method-reference.md, "When to stop"). Raises

@@ -64,7 +64,7 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     finish: float
 
     def allowance(self, phase: Phase, measurement: "Measurement") -> float:
-        """Return the seconds that `phase` may take from its start, or if Measurement.fixed from its last progress."""
+        """Return the allowed seconds of `phase`: from its start, or if Measurement.fixed from its last progress."""
         return {
             Phase.START: self.start,
             Phase.IMPORT: self.import_,
@@ -283,7 +283,7 @@ class Digest(_Message, frozen=True, kw_only=True):
 
 
 class AwaitFree(_Message, frozen=True, kw_only=True):
-    """Request to report when at most `limit_bytes` of a GPU's memory are used, or after `timeout_s`."""
+    """Request to report when a GPU uses at most `limit_bytes` of memory, or after `timeout_s`."""
 
     uuid: str
     limit_bytes: int

@@ -22,7 +22,7 @@ _STEP: Final = 4
 _FALL: Final = 0.03
 _SLOWEST_S: Final = 60.0
 _CAPS: Final = 6.0
-"""Times have settled if they rule out a fall of the clock by _FALL in min(_SLOWEST_S, _CAPS x cap of the warm-up)."""
+"""Limit of a slow fall of the clock: settled times rule out _FALL in min(_SLOWEST_S, _CAPS x cap of the warm-up)."""
 _LEAST_CHANGE: Final = 0.001
 _CERTAIN: Final = 1.5
 """A change above this multiple of Trend.half_width is clear. It happens in less than 1 % of steady series."""

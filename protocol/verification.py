@@ -1,7 +1,6 @@
 """Verification in a launch of a burn-in: the checks that it made, and the mismatches that it found.
 
-burn-in: hours of load with every output verified. Mismatches are also written to a file (lines: Seen), which remains if
-the process dies.
+Mismatches are also written to a file (lines: Seen), which remains if the process dies.
 """
 
 from typing import Final

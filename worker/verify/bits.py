@@ -31,7 +31,7 @@ def width(tensor: torch.Tensor) -> int:
 
 
 def signed(value: int, size: int) -> int:
-    """Return the signed integer of `size` bits with the same bits as `value`, which is not negative."""
+    """Return the signed integer of `size` bits with the bits of `value`. value: not negative."""
     return value - (1 << size) if value >> (size - 1) else value
 
 
@@ -52,7 +52,7 @@ def differences(output: torch.Tensor, expected: torch.Tensor) -> Differences:
 
 
 def farthest(output: torch.Tensor, expected: torch.Tensor, most: int) -> list[int]:
-    """Return the offsets of the elements that differ most from `expected`, at most `most` of them.
+    """Return the offsets of elements that differ most from `expected`, at most `most` of them.
 
     NaN and infinite differences count as the largest. Waits for the device.
     """

@@ -89,7 +89,7 @@ def words(output: torch.Tensor) -> torch.Tensor:
 
 
 def add_stock(matrix: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor, totals: torch.Tensor, slot: int) -> None:
-    """Implementation of Add with torch's own operators, which write the products of words and weights to memory."""
+    """Implementation of Add with torch's own operators. They write the products of words and weights to memory."""
     step = max(_CHUNK // len(columns), 1)
     for at in range(0, len(rows), step):
         inner = (matrix[at : at + step] * columns).sum(dim=1)  # int32 times int64 is computed as int64, and wraps

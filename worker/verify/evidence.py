@@ -25,8 +25,7 @@ def examine(
 ) -> Mismatch:
     """Examine the wrong output of one product.
 
-    number, pair, verdict: of this product, as in Products.judge. iteration: as in Mismatch. strike: called with the
-    output of each repetition.
+    number, pair, verdict: as in Products.judge. iteration: as in Mismatch. strike: called with each repetition's output.
     """
     at_ns = time.monotonic_ns()
     again = _verdict(products, number, pair, output)

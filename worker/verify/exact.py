@@ -1,4 +1,4 @@
-"""Products of whole numbers that floating point computes exactly, and their check without a reference.
+"""Products of whole numbers, exact in floating point, and their check without a reference.
 
 Why exact: let M be the largest magnitude of the operands' elements, and k the number of terms. In any order, every
 partial sum is a whole number of at most M^2 k < 2^24, which fp32 and the accumulators of tensor cores hold. An output

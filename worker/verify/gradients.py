@@ -1,4 +1,4 @@
-"""Losses and gradient digests of a replay, kept on the device until its end, and a fault to inject.
+"""Losses and gradient digests of a replay, and a fault to inject. They stay on the device until its end.
 
 replay: a fixed number of training steps from equal weights and inputs. part: one loss of a step that has several.
 """

@@ -23,7 +23,7 @@ _STORED: Final = {torch.float32: 0.0, torch.float16: 2.0**-11, torch.bfloat16: 2
 
 
 def bound(precision: Precision, terms: int, exact: float, magnitude: float, stored: torch.dtype) -> float:
-    """Return the largest difference from `exact` that rounding can cause in an element of a product.
+    """Return the largest difference from `exact` by rounding alone, for an element of a product.
 
     terms: number of terms (k). magnitude: sum of their absolute values. stored: type of the output.
     """
