@@ -14,7 +14,7 @@ Scalar = bool | int | float | str
 
 
 class Workload(enum.StrEnum):
-    """What a cell measures; each member has a module of the same name in worker/workloads/."""
+    """Kind of work that a cell measures. Each member has a module of the same name in worker/workloads/."""
 
     LOAD = "load"
     INFERENCE = "inference"

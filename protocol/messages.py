@@ -105,11 +105,11 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Gang(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How one process of a cell on several devices finds the other processes. Rank 0 leads.
+    """Connection of one process of a cell on several devices to the others. Rank 0 leads.
 
     rank: index of the process's device in `cell.devices`. meeting: file in a private folder, to connect through. steps:
-    file with a STEP for each rank, a counter that rises before each common operation: in a hang, the rank with the
-    lowest counter is the one that others wait for.
+    file with a STEP for each rank, a counter that rises before each common operation. In a hang, the others wait for
+    the rank with the lowest counter.
     """
 
     rank: int

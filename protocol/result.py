@@ -76,7 +76,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class LoadWindow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Period of steady work over which a GPU's power and utilisation are read. Times: monotonic.
+    """Period of steady work over which a GPU's power and utilisation are read. start_ns, end_ns: monotonic.
 
     It contains the measured blocks, except in the SETTLING_S (protocol/messages.py) after the first iteration.
     iterations: further iterations after the measured blocks, not timed.

@@ -71,9 +71,9 @@ class Own:
     def _example_inputs(self, module: torch.nn.Module, feed: Feed) -> object:
         """Return inputs from the user's get_example_inputs, on the device.
 
-        Also makes inputs of another batch size, to compare lengths. Raises ModelCodeError if no length follows it.
+        Raises ModelCodeError if no length follows the batch size, found by a comparison with another batch size.
         """
-        requested, other = feed.batch_size, feed.batch_size // 2 or 2  # a smaller one fits too
+        requested, other = feed.batch_size, feed.batch_size // 2 or 2  # a smaller batch fits as well
         counts_samples = self._code.hook(module, "samples") is not None
         before = {}
         if not counts_samples:
@@ -155,7 +155,7 @@ class Own:
             )
 
     def _changes(self, module: torch.nn.Module) -> list[int]:
-        return [parameter._version for parameter in module.parameters()]  # torch counts changes in it
+        return [parameter._version for parameter in module.parameters()]  # rises with each change
 
     def _module(self) -> torch.nn.Module:
         module = self._built()

@@ -128,7 +128,7 @@ def _hint(what: str, error: BaseException) -> str:
 
 
 def _refuse_typing_mistakes(default: typing.Any, config: dict[str, object]) -> None:  # noqa: ANN401 - transformers' own
-    """Raise TypeError for a key like a mistyped one of `default`. transformers would ignore it."""
+    """Raise TypeError for a seemingly mistyped key, which transformers would ignore. default: has all valid keys."""
     for key in config:
         if not hasattr(default, key):
             for similar in difflib.get_close_matches(key, list(default.to_dict()), n=1, cutoff=_TYPO):

@@ -53,7 +53,7 @@ class Inputs:
 
 
 def by_name(example: object) -> object:
-    """Return the example (see Inputs). A mapping by name, such as a tokenizer's BatchEncoding, becomes a dict."""
+    """Return the example (see Inputs) with keyword mappings, such as a BatchEncoding, as a dict."""
     if isinstance(example, Mapping) and not isinstance(example, dict):
         return dict(example)
     if type(example) is tuple and len(example) == 2 and isinstance(example[0], tuple):
@@ -110,7 +110,7 @@ def _all_tensors(things: Iterable[object]) -> bool:
 
 
 def _with_vocabulary(entry: InputSpec, module: torch.nn.Module) -> InputSpec:
-    """Return `entry`. If it has whole numbers (tokens) without a limit, the vocabulary limits them.
+    """Return `entry`, with the vocabulary size as the limit of whole numbers that have none.
 
     Raises ModelCodeError if the model's config has no vocab_size.
     """

@@ -82,7 +82,7 @@ class Filter(nn.Module):
         self._padding = padding
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """Apply the filter. The side of the features changes by 2 padding - 3."""
+        """Apply the filter. The side of the features changes by 2 x padding - 3."""
         return functional.conv2d(features, self._kernels(features), padding=self._padding, groups=features.shape[1])
 
     def doubled(self, features: torch.Tensor) -> torch.Tensor:

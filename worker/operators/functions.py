@@ -1,6 +1,6 @@
 """The operators of configs/operators.yaml as PyTorch computes them: name → function of its inputs, in order.
 
-The same functions on inputs in fp64 are the references, except those of attention.
+The same functions on inputs in fp64 are the references, except for attention.
 """
 
 import functools

@@ -21,7 +21,7 @@ from worker.timing import HostClock, Step, TimedBlock
 def pure_ms(
     calls: Sequence[Step], device: torch.device, window_s: float, given: Sequence[torch.Tensor]
 ) -> tuple[list[float], TimedBlock, bool]:
-    """Time rounds of calls. Returns mean milliseconds of a call in each, their block, and whether a CUDA graph ran.
+    """Time rounds of calls. Returns mean ms of a call in each round, the rounds' block, and whether a CUDA graph ran.
 
     given: input tensors of the last call, whose outputs may share their memory.
     """
@@ -29,7 +29,7 @@ def pure_ms(
     calls[0]()
     devices.synchronize(device)
     call_s = max(time.monotonic() - begin, 1e-9)
-    calls = calls[-max(rounds.LEAST_COPIES, round(window_s / call_s)) :]  # a round lasts about a window
+    calls = calls[-max(rounds.LEAST_COPIES, round(window_s / call_s)) :]  # a round lasts at most about a window
 
     def plain() -> object:
         for call in calls:
@@ -63,7 +63,7 @@ def _captured(plain: Step, device: torch.device, given: Sequence[torch.Tensor]) 
         with torch.cuda.graph(graph, stream=side):
             made = plain()
     except RuntimeError:
-        torch.cuda.synchronize()  # raises where more than the capture is broken
+        torch.cuda.synchronize()  # raises if more than the capture has failed
         return None
     return graph if _repeats(graph, made if isinstance(made, tuple) else (made,), given) else None
 

@@ -113,7 +113,7 @@ def _forward(found: torch.Tensor, mine: Sequence[torch.Tensor], exact: _Exact, t
         if not torch.equal(_widened(one.detach()), other.detach()):
             return Verified(None, f"it changes its input {place}", no_gradient=True)
     worst = deviation(found.detach(), exact.output.detach())
-    if not worst <= tolerance:  # NaN is no number below the tolerance
+    if not worst <= tolerance:  # NaN must not pass
         return Verified(_finite(worst), f"values deviate by {worst:.3g}, allowed {tolerance:.3g}", no_gradient=True)
     return Verified(worst, "", no_gradient=False)
 

@@ -10,7 +10,7 @@ Let d be the change of a word, |d| < 2^32: at most 31 of its low bits are zero. 
 - In one word: always. R·C·d is zero modulo 2^64 only if d is, because R·C is odd.
 - In several words of a row: all but a share of 2^-32, over random weights. To be missed, the weight of the last word
   must match 32 bits that the other weights determine.
-- In several rows: all but a share of 2^-25. Weights of columns and rows must match such bits together, in any split.
+- In several rows: all but a share of 2^-25, because weights of columns and of rows can share the bits to match.
 With words of 64 bits, two flips of the highest bit would never be found: 2^63 times an odd number is 2^63, and twice
 that is 2^64. A plain sum and an exclusive or also miss flips of the same bit in two words.
 """

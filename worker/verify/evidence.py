@@ -25,7 +25,7 @@ def examine(
 ) -> Mismatch:
     """Examine the wrong output of one product.
 
-    number, pair, verdict: as in Products.judge. iteration: as in Mismatch. strike: called with each repetition's output.
+    number, pair, verdict: as in Products.judge. iteration: as in Mismatch. strike: called on each repetition's output.
     """
     at_ns = time.monotonic_ns()
     again = _verdict(products, number, pair, output)

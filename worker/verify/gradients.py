@@ -1,4 +1,4 @@
-"""Losses and gradient digests of a replay, and a fault to inject. They stay on the device until its end.
+"""Losses and gradient digests of a replay, recorded on the device, and a fault to inject.
 
 replay: a fixed number of training steps from equal weights and inputs. part: one loss of a step that has several.
 """

@@ -34,7 +34,7 @@ def _digest(  # noqa: ANN202, PLR0917 - Triton's own language, called by positio
 ):
     column = tl.program_id(0) * width + tl.arange(0, width)
     sums = tl.zeros((step, width), tl.int64)
-    above = (tl.num_programs(1) - 1 - tl.program_id(1)) * height  # what was written last is still in the cache
+    above = (tl.num_programs(1) - 1 - tl.program_id(1)) * height  # the rows written last are still in the cache
     for at in tl.range(0, height, step, num_stages=1):
         row = above + at + tl.arange(0, step)
         places = row.to(tl.int64)[:, None] * columns + column[None, :]
