@@ -1,8 +1,7 @@
 """Causal language models: GPT-2 (Radford et al., 2019) and Qwen2 (arXiv:2412.15115), from transformers (4 or 5).
 
-The KV cache of transformers is used even where no text is generated. Without it, in every pass of transformers 5 the
-host waits for the device, to find whether several sequences were packed into one
-(masking_utils.find_packed_sequence_indices).
+The KV cache of transformers is used even where no text is generated. Without it, the host waits for the device in every
+pass of transformers 5, to detect packed sequences (masking_utils.find_packed_sequence_indices).
 """
 
 from typing import Final, cast

@@ -192,7 +192,7 @@ class Own:
 def _natural_loss(outputs: object, label: str) -> torch.Tensor:
     """Return a loss made from a model's outputs.
 
-    It is the output `loss`, or a single output of one number, or the sum of the mean squares of all outputs. Raises
+    It is the output `loss`, else a single output of one number, else the sum of the mean squares of all outputs. Raises
     ModelCodeError if no output depends on the parameters.
     """
     own = outputs.get("loss") if isinstance(outputs, dict) else getattr(outputs, "loss", None)

@@ -20,7 +20,7 @@ _OF_DEADLINE = 0.9
 
 
 def measure(assign: Assign, operator: str, inputs: Sequence[torch.Tensor], copies: int) -> tuple[Answer, torch.Tensor]:
-    """Measure an operator in JAX. Returns the answer and, on the CPU, the output. Raises WorkerError, UnsupportedError."""
+    """Measure an operator in JAX. Returns its answer and output (on the CPU). Raises UnsupportedError, WorkerError."""
     kind = assign.device.kind
     request = Request(
         parent=os.getpid(),

@@ -89,9 +89,10 @@ def multiply(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor) -> N
 
 
 def outputs_for(output_bytes: int, device: torch.device) -> int:
-    """Return the number of outputs of `output_bytes` to keep: 2 to _MOST_OUTPUTS, in half of the free memory.
+    """Return the number of outputs of `output_bytes` to keep, from 2 to _MOST_OUTPUTS.
 
-    On a GPU they take at most 16 GiB: 128 products of 8192 x 8192 in bf16, a fifth of a second of an H200.
+    On a GPU they take at most half of the free memory, and 16 GiB: 128 products of 8192 x 8192 in bf16, a fifth of a
+    second of an H200.
     """
     room = _CPU_BYTES
     if device.type == "cuda":
