@@ -1,4 +1,4 @@
-"""Types that orchestrator, workers, zygote and sampler exchange, and their encoding. Imports neither torch nor zmq."""
+"""Data that the processes of gpubench exchange, and its encoding. Imports neither torch nor zmq."""
 
 from typing import Final
 

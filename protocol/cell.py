@@ -14,7 +14,7 @@ Scalar = bool | int | float | str
 
 
 class Workload(enum.StrEnum):
-    """What a cell measures; each member has a module of the same name in worker/workloads/."""
+    """Kind of work that a cell measures. Each member has a module of the same name in worker/workloads/."""
 
     LOAD = "load"
     INFERENCE = "inference"
@@ -71,15 +71,15 @@ class Mode(enum.StrEnum):
 
 
 AUTO: Final = 0
-"""Batch size of a cell for which a scan of batch sizes still has to find one. No launch has it."""
+"""Placeholder for a batch size that a scan will find (`-b auto`). Launches never have it."""
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
-    """One measurement, on one device or on several with a process each.
+    """One thing to measure: a model, a workload and their settings, on one or several devices.
 
-    devices: UUIDs (or "cpu:N"), the leader first. input_size: side in pixels or length in tokens (generation: of the
-    prompt). new_tokens: generation only. dynamic_shapes: compiled for any size. Defaults are not encoded, so that a
-    field added later changes no id of existing cells.
+    devices: UUIDs (or "cpu:N"), the leader first; each has its own process. input_size: side in pixels or length in
+    tokens (generation: of the prompt). new_tokens: generation only. dynamic_shapes: compiled for any size. Defaults are
+    not encoded, so that a new field does not change the ids of existing cells.
     """
 
     devices: tuple[str, ...]
@@ -118,7 +118,7 @@ _SLUG_LENGTH: Final = 64
 
 
 def slug(text: str) -> str:
-    """Make a file name of `text`: lower-case letters, digits, dots and dashes, never a path and never hidden."""
+    """Return `text` as a file name of lower-case letters, digits, dots and dashes. It never starts with a dot."""
     return _SLUG_CHARACTERS.sub("-", text.lower()).strip("-.")[:_SLUG_LENGTH] or "unnamed"
 
 
@@ -213,7 +213,7 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class OperatorShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One size of an operator's inputs, to measure. sizes: dimension → length, for reports.
+    """One set of input sizes to measure an operator with. sizes: dimension → length, for reports.
 
     flops: floating-point operations of a call. moved: bytes that a call reads and writes, by precision.
     """
@@ -226,15 +226,15 @@ class OperatorShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 JAX: Final = "jax"
-"""`OperatorSpec.variant` of an operator that JAX computes, in a process of its own without torch."""
+"""Value of `OperatorSpec.variant` for JAX, which runs in a process of its own without torch."""
 
 
 class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An operator, as described in configs/operators.yaml, with its sizes resolved.
 
-    shapes: to measure, by kind of device. tolerance: largest allowed deviation, by precision. backward: there is a
-    gradient to verify and time. implementation: name in a study of several implementations. variant: what computes it
-    in place of the eager function (worker/operators/variants.py), or JAX. profiled: calls are profiled as well.
+    shapes: to measure, by kind of device. tolerance: largest allowed deviation, by precision. backward: the gradient is
+    verified and timed too. implementation: name in a study of several implementations. variant: implementation to use
+    instead of the eager function (worker/operators/variants.py, or JAX). profiled: calls are also profiled.
     """
 
     name: str
@@ -251,10 +251,10 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """A model, as described in configs/models.yaml.
 
     family: module of worker/models/. preload: modules that the zygote (protocol/messages.py) imports. sizes: None for a
-    fixed input. generation: None for a model that cannot generate text. inference_gflops: 1e9 operations of one forward
+    fixed size. generation: None for a model that cannot generate text. inference_gflops: 1e9 operations of one forward
     pass of one item. memory_mb: memory of training at the default batch size. item: plural name of a sample in reports,
-    such as "images". on_request: excluded from "all". own: code of a user's own model. operator: what a cell of an
-    operator measures in place of a model.
+    such as "images". on_request: excluded from "all". own: code of a user's own model. operator: set if an operator is
+    measured instead of a model.
     """
 
     name: str

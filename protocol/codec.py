@@ -52,10 +52,10 @@ def decode(data: bytes, kind: type[T]) -> T:
 
 _DOUBLE_OF_ONES: Final = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
 _SINGLE_OF_ONES: Final = re.compile(rb"\xca[\x7f\xff][\x80-\xff]")
-"""Patterns of NaN and infinity in MessagePack, of 64 and of 32 bits. Other data may match too: a match proves nothing.
+"""Patterns of NaN and infinity in MessagePack, in 64 and 32 bits. Other data can match too, so matches are checked.
 
-Checking each value instead took more than half of the time of reading 100,000 results. Two patterns: one with a
-fixed first byte is searched five times as fast as one with two alternatives."""
+Checking every value took more than half of the time of reading 100,000 results. Two patterns, because one with a fixed
+first byte is searched five times as fast as one with two alternatives."""
 
 
 def _require_finite(message: object, data: bytes) -> None:

@@ -1,5 +1,5 @@
-"""The only error that the package protocol raises for received data."""
+"""The error of the package protocol for invalid messages."""
 
 
 class ProtocolError(Exception):
-    """Received data is no valid message, or its content cannot be right."""
+    """Data received or to be sent is no valid message, or its content is impossible."""

@@ -1,4 +1,4 @@
-"""Failures of a launch (one attempt to measure a cell) and their categories, the rows of docs/failures.md."""
+"""Failures of launches (attempts to measure a cell) and their categories. See docs/failures.md."""
 
 import enum
 from typing import Final
@@ -65,10 +65,10 @@ TRACEBACK_LIMIT: Final = 16_000
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why a launch has no result.
+    """Reason why a launch has no result.
 
-    message: one line. code: CUDA's error code or the exit code. signal: the one that ended the process. device: UUID of
-    the device that failed, set if the cell has several devices and it is known. stopped: the process was stopped (state
+    message: one line. code: CUDA's error code or the exit code. signal: number of the signal that ended the process.
+    device: UUID of the failed device, if it is known and the cell has several. stopped: the process was stopped (state
     T) at its deadline.
     """
 

@@ -1,4 +1,4 @@
-"""Confidence interval of a mean time, for stopping and reports. Plain Python; 100,000 values take under 2 ms."""
+"""Confidence interval of a mean time, to stop measuring and for reports. 100,000 values take under 2 ms."""
 
 import functools
 import itertools
@@ -17,9 +17,9 @@ _MAX_AUTOCORRELATION: Final = 0.99
 
 
 def relative_half_width(times_ms: Sequence[float], batches: int = BATCHES) -> float:
-    """Return the half-width of the 95 % confidence interval of the mean of `times_ms`, divided by the mean.
+    """Return half of the 95 % confidence interval of the mean time, divided by the mean.
 
-    times_ms: in measured order. The interval is taken over `batches` batch means and widened for their lag-1
+    times_ms: in measured order. The interval is computed from `batches` batch means and widened for their lag-1
     autocorrelation r by sqrt((1 + r) / (1 - r)), never narrowed (docs/method-reference.md, "When to stop"). Raises
     ValueError for fewer values than batches, fewer than MIN_BATCHES batches, or a mean that is not above zero.
     """
@@ -52,7 +52,7 @@ def _batch_means(values: Sequence[float], batches: int) -> list[float]:
 
 @functools.cache
 def student_t_975(degrees: int) -> float:
-    """Return the 97.5 % point of Student's t by Hill's expansion, right to 0.3 % from 4 degrees of freedom on."""
+    """Return the 97.5 % quantile of Student's t by Hill's expansion. Right to 0.3 % from 4 degrees of freedom on."""
     z3, z5, z7 = _Z**3, _Z**5, _Z**7
     return (
         _Z

@@ -32,7 +32,7 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a new worker needs before it connects to the orchestrator. One for each process of a launch.
+    """Data that a new worker needs to connect to the orchestrator. One for each process of a launch.
 
     folder: for the log files. environment: variables to set after the fork. cpus: cores to run on, empty for no change.
     isolation: "fork" or "exec". requested_ns: monotonic time of the request. root: folder from which to import the
@@ -64,7 +64,7 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     finish: float
 
     def allowance(self, phase: Phase, measurement: "Measurement") -> float:
-        """Seconds that `phase` may take from its start or, if Measurement.fixed(phase), from its last progress."""
+        """Return the allowed seconds of `phase`: from its start, or if Measurement.fixed from its last progress."""
         return {
             Phase.START: self.start,
             Phase.IMPORT: self.import_,
@@ -77,15 +77,15 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 SETTLING_S: Final = 0.5
-"""Least seconds from first iteration to LoadWindow: power and clock of a GPU settle within tenths of a second."""
+"""Minimum seconds from first iteration to LoadWindow. Power and clock of a GPU settle within tenths of a second."""
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When warm-up and measurement end, in seconds. Fixed numbers of iterations override adaptive stopping.
+    """Rules that end warm-up and measurement, in seconds. A fixed number of iterations overrides the other rules.
 
-    relative_half_width: target, see protocol/intervals.py; reached after at least min_s, it ends the measurement.
-    block_s: time between two synchronisations. give_up: stop when the interval cannot come near its target. load_s:
-    minimum length of the load window (protocol/result.py), 0 for none.
+    relative_half_width: target (protocol/intervals.py) that ends the measurement after at least min_s. block_s: time
+    between two synchronisations. give_up: stop when the interval cannot come near its target. load_s: minimum length of
+    the load window (protocol/result.py), 0 for none.
     """
 
     relative_half_width: float
@@ -105,11 +105,11 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Gang(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How one process of a cell on several devices finds the other processes. Rank 0 leads.
+    """Connection of one process of a cell on several devices to the others. Rank 0 leads.
 
     rank: index of the process's device in `cell.devices`. meeting: file in a private folder, to connect through. steps:
-    file with a STEP for each rank, a counter that rises before each common operation: in a hang, the rank with the
-    lowest counter is the one that others wait for.
+    file with a STEP for each rank, a counter that rises before each common operation. In a hang, the others wait for
+    the rank with the lowest counter.
     """
 
     rank: int
@@ -129,7 +129,7 @@ class LoadSteps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class ChangingShapes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Input sizes to call a compiled model with after its measurement. bucket: sizes are padded to multiples of it."""
+    """Input sizes to call a compiled model with after its measurement. bucket: padded sizes are multiples of it."""
 
     sizes: tuple[int, ...]
     bucket: int
@@ -138,9 +138,9 @@ class ChangingShapes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class Assign(_Message, frozen=True, kw_only=True):
     """The work of one process of a launch.
 
-    cell.batch_size: after any halving for want of memory. round: number of the round (one launch of every cell) in the
-    plan, from 0. device: the one of this process. compiler_caches: folder of caches for a compiled cell and for the
-    user's own code, which may compile itself; else empty. injection: fault that a burn-in cell must cause.
+    cell.batch_size: already halved if memory was too small. round: number of the round (one launch of every cell) in
+    the plan, from 0. device: of this process. compiler_caches: folder of caches for a compiled cell and for the user's
+    own code, which may compile itself; else empty. injection: fault that a burn-in cell must cause.
     """
 
     launch: int
@@ -239,14 +239,14 @@ class Ready(_Message, frozen=True, kw_only=True):
 
 
 class Forked(_Message, frozen=True, kw_only=True):
-    """The process of this token exists. It is, or is about to become, the orchestrator's child."""
+    """The process with this token exists. It is, or is about to become, the orchestrator's child."""
 
     token: str
     pid: int
 
 
 class ForkFailed(_Message, frozen=True, kw_only=True):
-    """The kernel refused to make the process of this token."""
+    """The kernel refused to create the process with this token."""
 
     token: str
     message: str
@@ -277,13 +277,13 @@ class Sample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Digest(_Message, frozen=True, kw_only=True):
-    """The newest sample of each GPU by UUID, once a second."""
+    """Newest sample of each GPU by UUID, sent once a second."""
 
     samples: dict[str, Sample]
 
 
 class AwaitFree(_Message, frozen=True, kw_only=True):
-    """Request to report when a GPU's used memory is at most `limit_bytes`, or when `timeout_s` has passed."""
+    """Request to report when a GPU uses at most `limit_bytes` of memory, or after `timeout_s`."""
 
     uuid: str
     limit_bytes: int
@@ -330,7 +330,7 @@ class XidSeen(_Message, frozen=True, kw_only=True):
 
 
 class GpuBroken(_Message, frozen=True, kw_only=True):
-    """A GPU that NVML reports as unusable. Sent once. lost: absent, or needs a reset; else a hardware fault."""
+    """A GPU that NVML reports as unusable. Sent once. lost: absent or in need of a reset; else a hardware fault."""
 
     uuid: str
     reason: str

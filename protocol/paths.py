@@ -22,7 +22,7 @@ _COMPILER_CACHES: Final = "compiler_caches"
 
 
 class _Inside:
-    """Descriptor: as an attribute of LaunchPaths or RunPaths, the path of the entry `name` in their folder."""
+    """Attribute of LaunchPaths or RunPaths (a descriptor): the path of the entry `name` in its folder."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -50,7 +50,7 @@ class LaunchPaths:
     phase = _Inside("phase")
     """Phase that the process has reached, in case it dies before its message is sent."""
     shape = _Inside("shape")
-    """Shape of an operator that the process measures, in case it dies in it."""
+    """Operator shape that the process is measuring, in case it dies meanwhile."""
     mismatches = _Inside("mismatches")  # lines of protocol.verification.Seen
     error = _Inside("error.json")
     """Failure of the launch as its process saw it, written before it is sent."""
@@ -60,17 +60,17 @@ class LaunchPaths:
 
     @property
     def compiler_caches(self) -> Path:
-        """Caches of the compiler that all attempts at the cell share, removed when the run is over."""
+        """Folder of the compiler caches that all attempts at the cell share. It is removed when the run is over."""
         return self.folder.parent / _COMPILER_CACHES
 
     @property
     def fatal_shape(self) -> str:
-        """Shape in which the attempt died, leaving neither a result nor an error; "" if it did not."""
+        """Operator shape at which the attempt died without a result or an error; "" if it did not."""
         died = not self.result.exists() and not self.error.exists() and self.shape.exists()
         return self.shape.read_text(encoding="utf-8") if died else ""
 
     def fatal_shapes(self) -> set[str]:
-        """Return the shapes not to try: where the previous attempt at the cell died, or two earlier ones did."""
+        """Return the operator shapes to skip: fatal in the previous attempt at the cell, or in two earlier ones."""
         folders = (folder for folder in self.folder.parent.glob("[0-9]*") if folder != self.folder)
         shapes = [LaunchPaths(one).fatal_shape for one in sorted(folders, key=lambda folder: int(folder.name))]
         return {shape for shape in shapes if shape and (shape == shapes[-1] or shapes.count(shape) > 1)}

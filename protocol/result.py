@@ -12,15 +12,15 @@ from protocol.errors import ProtocolError
 from protocol.verification import Verification
 
 COUNTED_WITHIN_MS: Final = 2_000.0
-"""Longest iteration whose floating-point operations are counted: that takes one more iteration, slowed by Python."""
+"""Longest iteration whose operations are counted. Counting takes one more iteration, slowed by Python."""
 
 
 HOST_BOUND_FROM: Final = 0.8
-"""Result.host_share from which a result is host-bound: swin-t at 0.96 was 8 % slower in one of three runs [H200]."""
+"""Smallest host_share of a host-bound result. swin-t at 0.96 was 8 % slower in one of three runs [H200]."""
 
 
 class SteadyState(enum.StrEnum):
-    """Whether times became steady during warm-up. NONE: they did not. NOT_SOUGHT: warm-up was one cold iteration."""
+    """Whether times became steady during warm-up. NONE: they did not. NOT_SOUGHT: no warm-up (loading, operators)."""
 
     REACHED = "reached"
     NONE = "none"
@@ -29,7 +29,7 @@ class SteadyState(enum.StrEnum):
 
 
 class StopReason(enum.StrEnum):
-    """Why measuring ended."""
+    """Reason why the measurement ended."""
 
     TARGET = "interval target reached"
     TIME_CAP = "time cap"
@@ -66,7 +66,7 @@ class SeriesName(enum.StrEnum):
 class Block(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Iterations between two synchronisations with the device. Times in nanoseconds of the host's monotonic clock.
 
-    enqueued_ns: when the host had enqueued all of them.
+    enqueued_ns: when the host had enqueued all iterations.
     """
 
     start_ns: int
@@ -76,10 +76,10 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class LoadWindow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Period of steady work over which a GPU's power and utilisation are read, in nanoseconds of the monotonic clock.
+    """Period of steady work over which a GPU's power and utilisation are read. start_ns, end_ns: monotonic.
 
-    It contains the measured blocks, except those in the first seconds after the first iteration. iterations: further
-    iterations after the measured blocks, not timed.
+    It contains the measured blocks, except in the SETTLING_S (protocol/messages.py) after the first iteration.
+    iterations: further iterations after the measured blocks, not timed.
     """
 
     start_ns: int
@@ -90,8 +90,8 @@ class LoadWindow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class WarmUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Facts of the warm-up, times in milliseconds.
 
-    course: median time of an iteration in each block until times were steady (protocol.floats), empty where steady
-    times were not sought. settled_blocks: number of its last blocks that had settled (protocol.settling).
+    course: median time of an iteration in each block until times were steady (protocol.floats); empty if warm-up did
+    not wait for steady times. settled_blocks: number of its last blocks that had settled (protocol.settling).
     """
 
     steady_state: SteadyState
@@ -103,7 +103,7 @@ class WarmUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ShapeWay(enum.StrEnum):
-    """How a model is compiled for input sizes that change. PADDED: as STATIC, with each size padded to a bucket."""
+    """Way to compile a model for input sizes that change. PADDED: as STATIC, with each size padded to a bucket."""
 
     STATIC = "static"
     DYNAMIC = "dynamic"
@@ -111,7 +111,7 @@ class ShapeWay(enum.StrEnum):
 
 
 class ShapeCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One call of a model. size: of its inputs before padding. compiled: a graph was compiled during the call."""
+    """One call of a model. size: input size before padding. compiled: a graph was compiled during the call."""
 
     size: int
     ms: float
@@ -121,7 +121,7 @@ class ShapeCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class ShapeTrial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Calls with changing input sizes, for one ShapeWay.
 
-    error: why there are no calls. recompilations: their number; reasons: "file:line: reason", each once. limited: torch
+    error: reason why there are no calls. reasons: of recompilations, "file:line: reason", each once. limited: torch
     reached its limit of recompilations of a function, so later calls ran eager. elements, padded_elements: number of
     elements in the inputs of all calls, before and after padding.
     """
@@ -137,13 +137,13 @@ class ShapeTrial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Compilation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How torch.compile compiled the model of a launch. own: the model's own code called it, not gpubench.
+    """Compilation of a launch's model by torch.compile. own: the model's code called it, not gpubench.
 
     cached: an earlier launch had filled the caches. compile_ms: time that TorchDynamo and its backend took for all
     graphs. first_call_ms: the first iteration, compilation included. graph_breaks, recompilations: "file:line: reason".
-    Errors of the outputs (training: of the losses) against eager, with equal weights and inputs: largest difference,
-    the same relative to the largest eager value, and 1 - cosine; None if unknown. shapes: trials with changing input
-    sizes.
+    absolute_error: largest difference of the outputs (training: of the losses) from eager, with equal weights and
+    inputs; relative_error: the same divided by the largest eager value; cosine_distance: 1 - cosine; None if unknown.
+    shapes: trials with changing input sizes.
     """
 
     own: bool = False
@@ -213,7 +213,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class OperationTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An operation within one call: how often it ran, and its time in milliseconds, without operations it called."""
+    """An operation within one call. calls: how often it ran. time_ms: total, without the operations it called."""
 
     name: str
     calls: int
@@ -225,7 +225,7 @@ class CallProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     compile_ms: compile time of the first call; None where nothing is compiled. peak_bytes: peak memory of a call with
     its inputs; on a CPU device, of the whole process. kernels: number launched on a GPU; on a CPU device, operators
-    that call no other; None: not seen. top: the longest operations, longest first.
+    that call no other; None if none was seen. top: the longest operations, longest first.
     """
 
     compile_ms: float | None = None
@@ -239,9 +239,9 @@ class ShapeResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     unsupported: why the implementation cannot compute it at all. deviation: largest deviation, relative to the
     reference; None where it is not finite. compared: shape and type are right, so that values were compared. series:
-    float32 milliseconds of a call (protocol.floats): "real", "host" (its part until the call returns) and "pure" of the
-    forward pass, with "_backward" of forward and backward pass together; empty if it is wrong. graphed: the pure calls
-    ran as a CUDA graph, without the host. no_gradient: no gradient was verified. profile: set for profiled operators.
+    float32 milliseconds of a call (protocol.floats), empty if the output is wrong: "real", "host" (until the call
+    returns) and "pure" (worker/operators/times.py); with "_backward", of forward and backward pass together. graphed:
+    the pure calls ran as a CUDA graph. no_gradient: no gradient was verified. profile: set for profiled operators.
     """
 
     shape: str
@@ -257,12 +257,12 @@ class ShapeResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class MeasuredIterations(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the measuring loop found.
+    """Result of the measuring loop.
 
     series: SeriesName → float32 milliseconds of an iteration, in measured order (protocol.floats). group: iterations
     that each value covers. launch_bound: the device waited for the host. host_share: share of an iteration's time that
     the host needs to enqueue it. Both are None on CPU devices and where an iteration itself waits for the device.
-    host_cpu: processors that the process kept busy while it measured.
+    host_cpu: mean number of CPU cores that the process kept busy while it measured.
     """
 
     blocks: tuple[Block, ...]
@@ -278,9 +278,9 @@ class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_field
     """Everything that one launch measured.
 
     flops_per_iteration: operations by torch's counter; None where it misses some. bytes_per_iteration: bytes by series,
-    for probes. generated_tokens: number over all sequences and measured iterations. others: verification by the cell's
-    other processes, by device UUID. load: None without a load window. compilation: None for an eager model. shapes:
-    results of an operator's shapes, in measured order.
+    for probes. generated_tokens: number over all sequences and measured iterations. others: UUID → verification by the
+    other processes of the cell. load: None without a load window. compilation: None for an eager model. shapes: results
+    of an operator's shapes, in measured order.
     """
 
     cell: Cell
@@ -338,7 +338,7 @@ class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def flaw(self) -> str | None:
-        """Return why this result is impossible (it may come from another machine); None if it is possible."""
+        """Return why this result is impossible, or None. An impossible one may come from another machine."""
         try:
             unpacked, warm_up_blocks = self._times_ms, len(self.warm_up_ms)
         except ProtocolError as error:
@@ -362,7 +362,7 @@ class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def mismatches(self) -> int:
-        """Number of wrong outputs (protocol.verification.Mismatch) that all processes of the launch found."""
+        """Number of wrong outputs (see Mismatch) that all processes of the launch found."""
         found = (self.verification, *self.others.values())
         return sum(verification.mismatches for verification in found if verification is not None)
 

@@ -1,10 +1,10 @@
-"""Whether times have settled: the trend of the median times of blocks, compared with the noise of these medians.
+"""Test whether times have settled: compare the trend of block medians with their noise.
 
     warm-up: block │ block │ block │ … settled_blocks, or the cap     ends it
     report:  the blocks that had settled │ all measured blocks        lasting_change: the result is unsettled
 
-A GPU's clock falls for seconds to minutes while it heats up. Noise hides that in the halves of a short window, but
-not in the slope over all blocks.
+A GPU's clock falls for seconds to minutes while it heats up. A comparison of two halves of a short window misses this
+because of noise. The slope over all blocks shows it.
 """
 
 import functools
@@ -22,7 +22,7 @@ _STEP: Final = 4
 _FALL: Final = 0.03
 _SLOWEST_S: Final = 60.0
 _CAPS: Final = 6.0
-"""Times have settled if a clock that falls by _FALL (3 %) in _SLOWEST_S, or in _CAPS x warm-up's cap, is ruled out."""
+"""Limit of a slow fall of the clock: settled times rule out _FALL in min(_SLOWEST_S, _CAPS x cap of the warm-up)."""
 _LEAST_CHANGE: Final = 0.001
 _CERTAIN: Final = 1.5
 """A change above this multiple of Trend.half_width is clear. It happens in less than 1 % of steady series."""
@@ -32,14 +32,14 @@ _MOST_RESEMBLANCE: Final = 0.95
 
 @dataclass(frozen=True)
 class Trend:
-    """Relative change along the fitted line from first to last block, and half of its 95 % confidence interval."""
+    """Relative change of a fitted line from first to last block. half_width: half of its 95 % confidence interval."""
 
     change: float
     half_width: float
 
 
 def trend(medians_ms: Sequence[float]) -> Trend:
-    """Fit the trend of LEAST_BLOCKS or more block medians above zero. Its interval allows for lag-1 autocorrelation.
+    """Fit a line to LEAST_BLOCKS or more block medians above zero. Its interval allows for lag-1 autocorrelation.
 
     Noise is the difference from a parabola, so that an exponential fall does not count as noise.
     """
@@ -66,7 +66,7 @@ def _trend(of: Sequence[float]) -> Trend:
 
 
 def settled_blocks(medians_ms: Sequence[float], block_s: float, cap_s: float) -> int:
-    """Return how many of the last warm-up blocks together rule out a slow fall of the clock; 0 for none.
+    """Return the number of last warm-up blocks that rule out a slow fall of the clock; 0 if none do.
 
     medians_ms: of all blocks so far. block_s: duration of a block. cap_s: longest duration of the warm-up.
     """
@@ -103,7 +103,7 @@ class _Shape(NamedTuple):
     squares: float
 
     def along(self, values: Sequence[float]) -> float:
-        """Return the factor of this curve that fits `values` best."""
+        """Return the factor by which this curve fits `values` best."""
         return math.fsum(map(operator.mul, self.values, values)) / self.squares
 
 
@@ -118,7 +118,7 @@ def _shapes(count: int) -> tuple[_Shape, _Shape]:
 
 
 def _clipped(values: Sequence[float]) -> Sequence[float]:
-    """Return `values` with outliers moved to the edge of the accepted range, because a block may be disturbed."""
+    """Return `values` with outliers moved to the edge of the accepted range. Single blocks may be disturbed."""
     low, _, high = quantiles(values, n=4)
     reach = _OUTLIER * (high - low)
     if low - reach <= min(values) and max(values) <= high + reach:

@@ -13,7 +13,7 @@ from protocol.cell import DeviceKind
 
 
 def missing(kind: DeviceKind) -> str:
-    """Return what torch.compile lacks on this machine, and what to do; empty if it lacks nothing."""
+    """Return which compiler torch.compile lacks on this machine and how to install it; empty if none."""
     if kind is DeviceKind.CPU:
         return _without_compiler("C++", "CXX", "g++")
     if importlib.util.find_spec("triton") is None:

@@ -1,4 +1,4 @@
-"""What a launch of a burn-in (hours of load, with every output verified) checked, and the mismatches that it found.
+"""Verification in a launch of a burn-in: the checks that it made, and the mismatches that it found.
 
 Mismatches are also written to a file (lines: Seen), which remains if the process dies.
 """
@@ -12,18 +12,18 @@ KEPT_MISMATCHES: Final = 16
 KEPT_ELEMENTS: Final = 16
 REPLAY_STEPS: Final = 8  # training steps of one replay
 BEFORE_SENT: Final = "its own numbers, before they were sent"
-"""Mismatch.what for numbers that are wrong before their device sends them, which explains mismatches of the receivers
-in the same iteration."""
+"""Mismatch.what of numbers that were wrong before their device sent them. They explain mismatches of the receivers in
+the same iteration."""
 WARMING_UP: Final = ", while warming up"
-"""Suffix of Mismatch.what in the warm-up, whose iterations count from 0 as well."""
+"""Suffix of Mismatch.what in the warm-up. Its iterations are counted from 0, separately."""
 LEAST_REPLAYS: Final = 2  # the second can be compared with the first
 
 
 class Injection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Fault that a launch must cause itself, to prove that it is found.
+    """Fault that a launch must cause in its own work, to prove that verification finds it.
 
-    flip_bits: number of random bits to flip in one output. stuck: flip them in every output. slow_percent: added to
-    each block, in percent of its time.
+    flip_bits: number of random bits to flip in one output. stuck: flip them in every later output too. slow_percent:
+    added to each block, in percent of its time.
     """
 
     flip_bits: int = 0
@@ -40,7 +40,7 @@ class Element(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Mismatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One wrong output, and what was found out about it.
+    """One wrong output, and the findings of its examination.
 
     what: name of the check that failed. at_ns: monotonic. iteration: of the measurement, from 0. elements, bits: number
     that differ; first: the first such elements. same_when_read_again: False if another reading gave other bits.
@@ -79,7 +79,7 @@ class MemoryShare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was verified while the launch measured.
+    """Verification of the outputs of one launch.
 
     key: device, architecture, driver, libraries, MIG; digests are compared only between launches with equal keys.
     digests: of the outputs that every launch must reproduce, in order. losses: of training steps, as hexadecimal

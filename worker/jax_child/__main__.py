@@ -33,7 +33,7 @@ _DOTS: Final = {Precision.FP32: "highest", Precision.TF32: "tensorfloat32"}
 
 
 def main() -> None:
-    """Answer the request on standard input. What libraries print goes to standard error."""
+    """Answer the request on standard input. Output of libraries goes to standard error."""
     answers = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     head, rest = exchange.separated(sys.stdin.buffer.read())
@@ -91,7 +91,7 @@ def _measured(request: Request, given: Iterator[memoryview]) -> tuple[Answer, li
 
 
 class _Calls:
-    """Calls of the compiled function. Keeps the outputs to wait for, because JAX returns before they are computed."""
+    """Calls of the compiled function. Keeps their outputs to wait for: JAX returns before they are computed."""
 
     def __init__(self, compiled: "jax.stages.Compiled", inputs: "list[jax.Array]", copies: int) -> None:
         from jax import numpy as jnp
@@ -112,8 +112,8 @@ class _Calls:
     def pure_ms(self, window_s: float, *, ordered: bool) -> tuple[list[float], TimedBlock]:
         """Return the mean milliseconds of a call in each round, and the timed block of all rounds.
 
-        window_s: about the seconds that all rounds take. ordered: the device computes calls in their order. If it does
-        not (a CPU may compute several at once), each call is waited for.
+        window_s: approximate seconds of all rounds. ordered: the device computes calls in order. If it does not (a CPU
+        may compute several at once), the host waits for each call.
         """
         begin = time.monotonic()
         self.call()
@@ -137,7 +137,7 @@ class _Calls:
 
 
 def _planned_bytes(compiled: "jax.stages.Compiled") -> int:
-    """Return the bytes of memory of a call as XLA planned them: inputs, output, and everything between."""
+    """Return the bytes of memory that XLA planned for a call: inputs, output and temporaries."""
     plan = compiled.memory_analysis()
     return int(plan.argument_size_in_bytes + plan.output_size_in_bytes + plan.temp_size_in_bytes)
 
@@ -145,7 +145,7 @@ def _planned_bytes(compiled: "jax.stages.Compiled") -> int:
 def _profiled(calls: _Calls, kind: DeviceKind) -> tuple[int | None, list[tuple[str, float]]]:
     """Return the number of kernels in one call (None: none seen), and each event's name and milliseconds.
 
-    On a CPU device XLA's operations count as kernels. Events include copies, which the number does not.
+    On a CPU device XLA's operations count as kernels. Copies are among the events, but not in the number.
     """
     import jax
 

@@ -18,7 +18,7 @@ _LENGTH: Final = struct.Struct("<Q")
 
 
 class Array(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An array in row-major order. dtype: as numpy and torch both call it. size: in bytes."""
+    """An array in row-major order. dtype: its name in both numpy and torch. size: in bytes."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -28,8 +28,8 @@ class Array(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Request to time an operator in JAX.
 
-    parent: PID of the launch. operator: key of FUNCTIONS. window_s: seconds of timed calls. copies: sets of the inputs
-    that calls take in turn. arrays: the inputs.
+    parent: PID of the launch. operator: key of FUNCTIONS. window_s: seconds of timed calls. copies: number of copies of
+    the inputs, used in turn. arrays: the inputs.
     """
 
     parent: int
@@ -55,12 +55,12 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 VARIABLES: Final = {
-    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # three quarters of the GPU's memory otherwise
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # JAX would take three quarters of the GPU's memory
     "TF_CPP_MIN_LOG_LEVEL": "1",
-    "JAX_ENABLE_COMPILATION_CACHE": "false",  # a cache of the user's would shorten the compile time
+    "JAX_ENABLE_COMPILATION_CACHE": "false",  # the user's cache would shorten the compile time
 }
 PLATFORMS: Final = {DeviceKind.CPU: "cpu", DeviceKind.CUDA: "cuda"}
-"""Kind of device → value of the variable JAX_PLATFORMS, so that JAX never falls back to the CPU."""
+"""Kind of device → value of the variable JAX_PLATFORMS. It keeps JAX from falling back to the CPU."""
 
 
 def joined(message: Request | Answer, contents: Sequence[bytes]) -> bytes:

@@ -17,7 +17,7 @@ _LAYOUT: Final = {1: ("NCH", "OIH", "NCH"), 2: ("NCHW", "OIHW", "NCHW")}
 
 
 def _convolution(images: jax.Array, weight: jax.Array, *, padding: int | None = None, groups: int = 1) -> jax.Array:
-    """Convolve `images` with `weight`, padded on both sides by half the kernel, or by `padding` if given."""
+    """Convolve `images` with `weight`. padding: on both sides of the images; None: half of the kernel."""
     spatial = weight.ndim - 2
     side = weight.shape[-1] // 2 if padding is None else padding
     return lax.conv_general_dilated(
@@ -49,7 +49,7 @@ def _attention(query: jax.Array, key: jax.Array, value: jax.Array, *, causal: bo
 
 
 def _normalised(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
-    """Return `x` shifted and scaled to mean 0 and variance 1 over `axes`, in fp32, in which torch accumulates too."""
+    """Return `x` normalised to mean 0 and variance 1 over `axes`, in fp32. torch also accumulates in fp32."""
     wide = x.astype(jnp.float32)
     centred = wide - wide.mean(axes, keepdims=True)
     return centred * lax.rsqrt(jnp.square(centred).mean(axes, keepdims=True) + _EPSILON)

@@ -1,11 +1,11 @@
-"""Scales of random weights, so that the outputs of each layer are near one in every precision.
+"""Scales of random weights that keep the outputs of each layer near one in every precision.
 
 moment: mean square of a layer's inputs. A convolution with weights of variance v has outputs of variance n v moment, if
 each output depends on n inputs.
-In evaluation a new batch normalisation divides by one: scales multiply from layer to layer until fp16 holds zeros or
-infinities. So either the kernel is drawn for its inputs (`Convolution`), or the running variance is set to that of the
-kernel's outputs (`expect`), as training would. All residual branches together add as much variance as their main path:
-otherwise each doubles it, and the outputs of ResNet-101 in fp16 are NaN.
+In evaluation an untrained batch normalisation divides by one, so that scales multiply from layer to layer until fp16
+holds zeros or infinities. So either the kernel is drawn for its inputs (`Convolution`), or the running variance is set
+to that of the kernel's outputs (`expect`), as training would. All residual branches together add as much variance as
+the main path has. Otherwise each doubles it, and the outputs of ResNet-101 in fp16 are NaN.
 
 The scales need no forward pass, only sizes: equal seeds give equal weights on equal devices.
 """
@@ -19,7 +19,7 @@ from torch import nn
 RELU: Final = 0.5
 """Mean square of the ReLU of a standard normal number."""
 RELU_POOLED: Final = 1.54
-"""Mean square of the largest of four such numbers, as after a max pooling of 2 x 2."""
+"""Mean square after ReLU and a max pooling of 2 x 2 of standard normal numbers."""
 
 
 class Convolution(nn.Conv2d):
@@ -58,7 +58,7 @@ class Doubling(nn.ConvTranspose2d):
 
 
 def fit(layer: nn.Conv2d | nn.Linear, moment: float) -> None:
-    """Set random weights of a layer, scaled for inputs of mean square `moment`, and a bias of zero."""
+    """Set random weights of a layer for inputs of mean square `moment`, and a bias of zero."""
     nn.init.normal_(layer.weight, std=(layer.weight[0].numel() * moment) ** -0.5)
     _clear(layer.bias)
 
@@ -69,13 +69,13 @@ def _clear(bias: torch.Tensor | None) -> None:
 
 
 def expect(norm: nn.BatchNorm2d, convolution: nn.Conv2d, moment: float) -> None:
-    """Set `norm`'s running variance to that of the outputs of `convolution`. moment: mean square of its inputs."""
+    """Set the running variance of `norm` to that of the convolution's outputs. moment: mean square of its inputs."""
     assert norm.running_var is not None
     norm.running_var.fill_(2 * convolution.weight.shape[1] / convolution.out_channels * moment)
 
 
 def residual(norms: Sequence[nn.BatchNorm2d]) -> float:
-    """Scale all residual branches by the weights of `norms`, the last norm of each branch.
+    """Scale down all residual branches: set the weights of `norms`, the last norm of each branch.
 
     Returns the variance of each branch relative to the main path.
     """

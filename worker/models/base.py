@@ -2,7 +2,7 @@
 
 A family is a module of this folder with the functions of `Family`. It builds models with random weights and downloads
 nothing. Optional functions: `objectives` (training in several parts, each an Objective), those of `Writer` (text), and
-`build_for_inference` (as `build`, only the part of the model that inference uses).
+`build_for_inference` (as `build`, for the part of the model that inference uses).
 """
 
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ from protocol.cell import InputSpec, ModelSpec, Scalar
 Batch = dict[str, torch.Tensor]
 
 SIZE: Final = "size"
-"""Word in the configuration or a shape of a ModelSpec that stands for the cell's input size."""
+"""Placeholder for the cell's input size in the configuration and the shapes of a ModelSpec."""
 
 
 def arguments(spec: ModelSpec, input_size: int | None) -> dict[str, Scalar]:
@@ -36,12 +36,12 @@ def integers(spec: ModelSpec, *keys: str) -> dict[str, int]:
 
 
 def described(spec: ModelSpec, feed: "Feed") -> Batch:
-    """Make a batch of the inputs that `spec` describes: `Family.batch` of a model whose loss needs no labels."""
+    """Make a batch of the inputs in `spec`. Serves as `Family.batch` of a model whose loss needs no labels."""
     return feed.inputs(spec)
 
 
 def applied_to(name: str) -> Callable[[torch.nn.Module, Batch], torch.Tensor]:
-    """Return the `Family.forward` of a model that takes one input, `name`."""
+    """Return a `Family.forward` for a model with a single input, `name`."""
 
     def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
         output: torch.Tensor = module(batch[name])
@@ -58,17 +58,17 @@ DTYPES: Final = {
     "uint8": torch.uint8,
     "bool": torch.bool,
 }
-"""InputSpec.dtype → type of the tensor. None: that of the cell's precision."""
+"""InputSpec.dtype → type of the tensor. None: the type of the cell's precision."""
 
 
 class Family(Protocol):
     """Interface of one module of worker/models/."""
 
     def build(self, spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-        """Build the model in fp32, on `device` directly, so that no copy of it exists elsewhere."""
+        """Build the model in fp32, directly on `device` (no copy exists elsewhere)."""
 
     def batch(self, spec: ModelSpec, feed: "Feed") -> Batch:
-        """Make the inputs of one iteration, and labels if the loss needs them, by name."""
+        """Make the inputs of one iteration by name, and labels if the loss needs them."""
 
     def forward(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
         """Run one forward pass on the inputs in `batch` and return its outputs."""
@@ -79,7 +79,7 @@ class Family(Protocol):
 
 @dataclass(frozen=True)
 class Objective:
-    """One part of a training step. loss: runs forward, returns a scalar. parameters: those that this part trains."""
+    """One part of a training step. loss: runs forward, returns a scalar. parameters: returns those to train."""
 
     name: str
     loss: Callable[[torch.nn.Module, Batch], torch.Tensor]
@@ -87,17 +87,17 @@ class Objective:
 
 
 class Writer(Protocol):
-    """A family whose models write text token by token, with a KV cache."""
+    """Interface of a family whose models generate text token by token, with a KV cache."""
 
     def prefill(self, module: torch.nn.Module, tokens: torch.Tensor) -> tuple[torch.Tensor, object]:
-        """Read a prompt (batch, length). Returns the logits of the next token, (batch, vocabulary), and the cache."""
+        """Read a prompt (batch, length). Returns the next token's logits, (batch, vocabulary), and the KV cache."""
 
     def decode(self, module: torch.nn.Module, tokens: torch.Tensor, cache: object) -> tuple[torch.Tensor, object]:
-        """Read one more token of each sequence, (batch, 1). Returns as prefill does, with the extended cache."""
+        """Read one more token of each sequence, (batch, 1). Returns new logits and the extended cache, as prefill."""
 
 
 class Feed:
-    """Source of a batch's tensors: seeded random numbers, because bf16 products of zeros run 13 % faster [H200]."""
+    """Maker of a batch's tensors: seeded random numbers. bf16 products of zeros would run 13 % faster [H200]."""
 
     def __init__(
         self, *, batch_size: int, input_size: int | None, device: torch.device, dtype: torch.dtype, seed: int

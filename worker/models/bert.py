@@ -1,4 +1,4 @@
-"""BERT with its masked-language-model head, from transformers (4 or 5), with its default attention (sdpa)."""
+"""BERT with its masked-language-model head, from transformers (4 or 5). Attention: default (sdpa)."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from worker.models.base import Batch, Feed
 from worker.models.huggingface import IGNORED, BertConfig, BertForMaskedLM, forward, loss
 
 _PREDICTED: Final = 0.15
-"""Share of the tokens that BERT was trained to predict."""
+"""Share of tokens to predict, as in the training of BERT."""
 __all__ = ["batch", "build", "forward", "loss"]
 
 

@@ -1,8 +1,7 @@
 """Causal language models: GPT-2 (Radford et al., 2019) and Qwen2 (arXiv:2412.15115), from transformers (4 or 5).
 
-The KV cache of transformers is used even where no text is generated: without the cache, transformers 5 asks the device
-in every pass whether several sequences were packed into one (masking_utils.find_packed_sequence_indices), and the host
-waits.
+The KV cache of transformers is used even where no text is generated. Without it, the host waits for the device in every
+pass of transformers 5, to detect packed sequences (masking_utils.find_packed_sequence_indices).
 """
 
 from typing import Final, cast
@@ -37,19 +36,19 @@ def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torc
 
 
 def batch(spec: ModelSpec, feed: Feed) -> Batch:
-    """Make random tokens without padding or mask, and as labels the token that follows each."""
+    """Make random tokens without padding or mask. Labels: the token that follows each."""
     inputs = feed.inputs(spec)
     following = inputs["input_ids"][:, 1:]
     return inputs | {"labels": torch.nn.functional.pad(following, (0, 1), value=IGNORED)}
 
 
 def prefill(module: torch.nn.Module, tokens: torch.Tensor) -> tuple[torch.Tensor, object]:
-    """Read a prompt, tokens (batch, length). Returns the next token's logits, (batch, vocabulary), and the KV cache."""
+    """Read a prompt (batch, length). Returns the next token's logits, (batch, vocabulary), and the KV cache."""
     return _read(module, tokens, None)
 
 
 def decode(module: torch.nn.Module, tokens: torch.Tensor, cache: object) -> tuple[torch.Tensor, object]:
-    """Read one more token of each sequence, (batch, 1). Returns as prefill does, with the extended KV cache."""
+    """Read one more token of each sequence, (batch, 1). Returns new logits and the extended cache, as prefill."""
     return _read(module, tokens, cache)
 
 

@@ -1,8 +1,7 @@
-"""transformers (4 or 5), imported so that a broken torchvision does not break its models.
+"""Import of transformers (4 or 5) that a broken torchvision does not break.
 
-transformers imports any torchvision that it finds ("operator torchvision::nms does not exist" after an update of torch
-alone). Here a torchvision that cannot be imported is hidden. The models of torchvision then fail with the error of that
-import.
+transformers imports torchvision if it is there ("operator torchvision::nms does not exist" after an update of torch
+alone). Here a torchvision that cannot be imported is hidden. Models of torchvision still fail with the import error.
 """
 
 import importlib

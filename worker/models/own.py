@@ -1,4 +1,4 @@
-"""Family (worker/models/base.py) of the user's own models. It keeps no built model, so that load cells can free one.
+"""Family (worker/models/base.py) of the user's own models. It holds no built model, so that load cells can free it.
 
 hook: a function that the user's code may define to be called here, such as train_step (docs/own-models.md).
 """
@@ -20,7 +20,7 @@ from worker.models.own_inputs import Inputs
 from worker.outputs import tensors
 
 _TRIES: Final = 3
-"""Training steps within which a parameter must have changed: a user's gradient scaler may skip the first ones."""
+"""Number of training steps within which a parameter must change. A user's gradient scaler may skip the first."""
 
 _CANNOT: Final = {
     "get_example_inputs": "make its inputs",
@@ -60,7 +60,7 @@ class Own:
         return own_code.structure(self._code.make(torch.device("cpu")))
 
     def batch(self, spec: ModelSpec, feed: Feed) -> Batch:
-        """Make the inputs of one iteration: random ones if `spec` describes them, else those of get_example_inputs."""
+        """Make the inputs of one iteration: random ones if `spec` describes them, else by get_example_inputs."""
         module = self._module()
         example = own_inputs.drawn(spec, module, feed) if spec.inputs else self._example_inputs(module, feed)
         self._inputs = Inputs(example)
@@ -69,11 +69,11 @@ class Own:
         return batch
 
     def _example_inputs(self, module: torch.nn.Module, feed: Feed) -> object:
-        """Return the user's get_example_inputs, on the device. Raises ModelCodeError if they ignore the batch size.
+        """Return inputs from the user's get_example_inputs, on the device.
 
-        Also makes inputs of another batch size to compare with: a tensor's length may equal one batch size by chance.
+        Raises ModelCodeError if no length follows the batch size, found by a comparison with another batch size.
         """
-        requested, other = feed.batch_size, feed.batch_size // 2 or 2  # a smaller one fits too
+        requested, other = feed.batch_size, feed.batch_size // 2 or 2  # a smaller batch fits as well
         counts_samples = self._code.hook(module, "samples") is not None
         before = {}
         if not counts_samples:
@@ -97,7 +97,7 @@ class Own:
         return own_inputs.moved(made, feed)
 
     def samples(self, batch: Batch) -> int | None:
-        """Return the number of samples in a batch if the user's code has a function `samples`, else None."""
+        """Return the number of samples in a batch by the user's function `samples`; None without one."""
         module = self._module()
         if self._code.hook(module, "samples") is None:
             return None
@@ -132,7 +132,7 @@ class Own:
 
     @property
     def train_step(self) -> Callable[[torch.nn.Module, Batch], torch.Tensor] | None:
-        """Function that calls the user's train_step and returns its loss; None if the code has none."""
+        """Function that runs the user's train_step and returns its loss; None if the code has no train_step."""
         return None if self._code.hook(self._built(), "train_step") is None else self._step
 
     def _step(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
@@ -155,7 +155,7 @@ class Own:
             )
 
     def _changes(self, module: torch.nn.Module) -> list[int]:
-        return [parameter._version for parameter in module.parameters()]  # torch counts changes in it
+        return [parameter._version for parameter in module.parameters()]  # rises with each change
 
     def _module(self) -> torch.nn.Module:
         module = self._built()
@@ -167,7 +167,7 @@ class Own:
         return self._inputs.restored(batch)
 
     def _loss_hook(self, module: torch.nn.Module) -> Callable[..., object] | None:
-        """Return the user's loss as a function of outputs and batch (its own may take the outputs only); else None."""
+        """Return the user's loss as a function of outputs and batch (the user's own may take outputs only), or None."""
         hook = self._code.hook(module, "loss")
         if hook is None:
             return None
@@ -190,9 +190,10 @@ class Own:
 
 
 def _natural_loss(outputs: object, label: str) -> torch.Tensor:
-    """Return the output `loss`, else the only output if it is one number, else the sum of all outputs' mean squares.
+    """Return a loss made from a model's outputs.
 
-    Raises ModelCodeError if no output depends on the parameters.
+    It is the output `loss`, else a single output of one number, else the sum of the mean squares of all outputs. Raises
+    ModelCodeError if no output depends on the parameters.
     """
     own = outputs.get("loss") if isinstance(outputs, dict) else getattr(outputs, "loss", None)
     trained = [tensor for tensor in tensors(outputs if own is None else own) if tensor.requires_grad]

@@ -42,15 +42,15 @@ _HINTS: Final = {
 """(failed step, class of the error, part of its message) → what the user can do about it."""
 _IN_EVERY_CELL: Final = frozenset({"be imported", "be built"})
 _TYPO: Final = 0.85
-"""Similarity (difflib) from which a name counts as another one mistyped: hiden_size and hidden_size have 0.95."""
+"""Smallest similarity (difflib) of a mistyped name and the right one: hiden_size and hidden_size have 0.95."""
 _ROOMS: Final = f"{Path(__file__).resolve().parents[1]}/"
 _BETWEEN: Final = (_ROOMS, *(f"{Path(str(module.__file__)).parent}/" for module in (importlib, torch)), "<frozen ")
-"""Beginnings of the paths of files that are not the user's and head a traceback: those of worker, importlib, torch."""
+"""Path prefixes of frames to cut off the start of a traceback: files of worker, importlib and torch."""
 _LIBRARIES: Final = (sysconfig.get_path("stdlib"), *site.getsitepackages(), site.getusersitepackages())
 
 
 class Code:
-    """Imported code of a user's own model. label: its name in messages. made_by: what to call to make the model."""
+    """Imported code of a user's own model. label: its name in messages. made_by: function or class to call."""
 
     def __init__(self, own: OwnModel) -> None:
         """Import `own.target`. Raises NotBuiltError if that fails or the target makes no model."""
@@ -90,7 +90,7 @@ class Code:
         return made.to(device)
 
     def hook(self, module: torch.nn.Module | None, name: str) -> Callable[..., object] | None:
-        """Return the model's method `name`, else the function `name` of the user's file (if allowed), else None."""
+        """Return the model's method `name`, else the user's function `name` if allowed, else None."""
         method = getattr(module, name, None)
         if callable(method) and not isinstance(method, torch.nn.Module):
             return typing.cast(Callable[..., object], method)
@@ -110,7 +110,7 @@ class Code:
         return kind(f"{message.rstrip('.')}. {hint}" if hint else message)
 
     def _called(self, arguments: list[object], config: dict[str, object]) -> object:
-        """Make the model. Models of transformers take their configuration as an object, all others as keywords."""
+        """Make the model. Models of transformers get their configuration as an object, others as keyword arguments."""
         configured = getattr(self.made_by, "config_class", None) if isinstance(self.made_by, type) else None
         if configured is None:
             return self.made_by(*arguments, **config)
@@ -128,7 +128,7 @@ def _hint(what: str, error: BaseException) -> str:
 
 
 def _refuse_typing_mistakes(default: typing.Any, config: dict[str, object]) -> None:  # noqa: ANN401 - transformers' own
-    """Raise TypeError for a mistyped key of the configuration `default`, because transformers would ignore it."""
+    """Raise TypeError for a seemingly mistyped key, which transformers would ignore. default: has all valid keys."""
     for key in config:
         if not hasattr(default, key):
             for similar in difflib.get_close_matches(key, list(default.to_dict()), n=1, cutoff=_TYPO):
@@ -137,7 +137,7 @@ def _refuse_typing_mistakes(default: typing.Any, config: dict[str, object]) -> N
 
 @contextmanager
 def _precision_kept() -> Iterator[None]:
-    """Undo changes of TF32 that the user's code makes in the `with` body."""
+    """Undo changes of the TF32 setting by the user's code in the `with` body."""
     wanted = all(devices.tf32_switches().values())
     try:
         yield
@@ -200,7 +200,7 @@ def _from_file(path: Path) -> ModuleType:
                 f"{'.'.join(names)} is also the name of {module.__file__}, which was found first. Rename yours"
             )
         return module
-    # A name that no other module has: the file may be called like one of ours, or of Python's.
+    # A unique name, because the file may have the name of a module of gpubench or Python.
     spec = importlib.util.spec_from_file_location(f"own_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} cannot be imported as Python")
@@ -215,7 +215,7 @@ def _says_it_is_a_model(thing: Callable[..., object]) -> bool:
         return issubclass(thing, torch.nn.Module)
     try:
         returned = typing.get_type_hints(thing).get("return")
-    except (NameError, TypeError, AttributeError):  # annotations that name what is not there at run time
+    except (NameError, TypeError, AttributeError):  # annotations may use names that are undefined at run time
         return False
     return isinstance(returned, type) and issubclass(returned, torch.nn.Module)
 
@@ -238,7 +238,7 @@ def _without_ours(frames: TracebackType | None) -> TracebackType | None:
 
 
 def _place(frames: TracebackType | None) -> str:
-    """Return file and line of the innermost frame in the user's own code, or else in a library; empty if none."""
+    """Return file and line of the innermost frame of the user's code, or else of a library; empty if none."""
     stack = traceback.extract_tb(frames)
     own = [frame for frame in stack if not frame.filename.startswith((*_LIBRARIES, _ROOMS, "<"))]
     if not stack:

@@ -16,7 +16,7 @@ from worker.models.base import Batch, Feed
 
 
 class Inputs:
-    """Example of a model's arguments: a tuple by position, a dict by name, a pair of both, or the only argument."""
+    """Example of a model's arguments: tuple (by position), dict (by name), a pair of both, or the only argument."""
 
     def __init__(self, example: object) -> None:
         self._leaves, self._nesting = _pytree.tree_flatten(example)
@@ -24,18 +24,18 @@ class Inputs:
         self._put_together = self._quick_way(example)
 
     def take(self) -> Batch:
-        """Return all tensors by name. This object no longer keeps them."""
+        """Return all tensors by name, and drop them from this object."""
         taken = {str(place): self._leaves[place] for place in self._places}
         for place in self._places:
             self._leaves[place] = None
         return taken
 
     def restored(self, batch: Batch) -> object:
-        """Return the example with the tensors of `batch` in the places of its own."""
+        """Return the example with its tensors replaced by those of `batch`."""
         return self._put_together(batch)
 
     def _quick_way(self, example: object) -> Callable[[Batch], object]:
-        """Return `restored` as a function, a fast one if possible, because each iteration calls it."""
+        """Return the function behind `restored`. Each iteration calls it, so it is a fast one if possible."""
         if isinstance(example, torch.Tensor):
             return lambda batch: batch["0"]
         if type(example) is dict and _all_tensors(example.values()):
@@ -53,7 +53,7 @@ class Inputs:
 
 
 def by_name(example: object) -> object:
-    """Return the example (see Inputs) with any mapping of keywords, such as a tokenizer's BatchEncoding, as a dict."""
+    """Return the example (see Inputs) with keyword mappings, such as a BatchEncoding, as a dict."""
     if isinstance(example, Mapping) and not isinstance(example, dict):
         return dict(example)
     if type(example) is tuple and len(example) == 2 and isinstance(example[0], tuple):
@@ -92,7 +92,7 @@ def drawn(spec: ModelSpec, module: torch.nn.Module, feed: Feed) -> object:
 
 
 def lengths(example: object) -> dict[str, int]:
-    """Return path → length of every axis of a tensor, and of every list, tuple and dict, in `example`."""
+    """Return path → length of all tensor axes, lists, tuples and dicts in `example`."""
     if isinstance(example, torch.Tensor):
         return {f":{axis}": length for axis, length in enumerate(example.shape)}
     if isinstance(example, list | tuple):
@@ -110,7 +110,7 @@ def _all_tensors(things: Iterable[object]) -> bool:
 
 
 def _with_vocabulary(entry: InputSpec, module: torch.nn.Module) -> InputSpec:
-    """Return `entry`, limited to the model's vocabulary if it holds whole numbers (tokens) without an upper limit.
+    """Return `entry`, with the vocabulary size as the limit of whole numbers that have none.
 
     Raises ModelCodeError if the model's config has no vocab_size.
     """

@@ -16,7 +16,7 @@ def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torc
 
 
 def batch(spec: ModelSpec, feed: Feed) -> Batch:
-    """Make random images that stand for real ones ("images"), and others for generated ones ("made")."""
+    """Make random images in place of real ones ("images") and of generated ones ("made")."""
     images = feed.inputs(spec)
     return images | {"made": feed.normal(tuple(images["images"].shape))}
 
@@ -30,5 +30,5 @@ def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def doubt(scores: torch.Tensor) -> torch.Tensor:
-    """Return the logistic loss of scores that should be high. Computed in fp32, as under CUDA's autocast."""
+    """Return the logistic loss of scores that should be high. It is computed in fp32, as CUDA's autocast does."""
     return functional.softplus(-scores.float()).mean()

@@ -33,13 +33,13 @@ def channels(resolution: int, base: int, most: int) -> int:
 
 
 def _require_doublings(resolution: int) -> None:
-    """Raise ValueError if `resolution`, the side of the images, is not a power of two above SMALLEST."""
+    """Raise ValueError unless `resolution` (image side) is a power of two above SMALLEST."""
     if resolution <= SMALLEST or resolution.bit_count() != 1:
         raise ValueError(f"the image side of StyleGAN2 must be a power of two above {SMALLEST}, not {resolution}")
 
 
 def _per_channel(values: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
-    """Return values (batch, channels) as factors (batch, channels, 1, 1) in the type of `features`."""
+    """Return values (batch, channels) as (batch, channels, 1, 1), in the type of `features`."""
     return values.to(features.dtype)[:, :, None, None]
 
 
@@ -71,7 +71,7 @@ class _Linear(nn.Linear):
 
 
 class Filter(nn.Module):
-    """Low-pass filter that is applied, to each channel alone, where the resolution changes."""
+    """Low-pass filter of each channel, applied where the resolution changes."""
 
     kernel: torch.Tensor
 
@@ -82,7 +82,7 @@ class Filter(nn.Module):
         self._padding = padding
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """Apply the filter. The side of the features changes by 2 padding - 3."""
+        """Apply the filter. The side of the features changes by 2 x padding - 3."""
         return functional.conv2d(features, self._kernels(features), padding=self._padding, groups=features.shape[1])
 
     def doubled(self, features: torch.Tensor) -> torch.Tensor:
@@ -210,7 +210,7 @@ class Generator(nn.Module):
             self.blocks.append(_SynthesisBlock(inputs, channels(side, base, most), latent))
 
     def forward(self, latents: torch.Tensor) -> torch.Tensor:
-        """Make images. All layers are modulated by one style for each image."""
+        """Make images. One style for each image modulates all layers."""
         style = self.mapping(latents)
         features = self.first(self.constant.repeat(len(latents), 1, 1, 1), style)
         image: torch.Tensor = self.to_rgb(features, style)
@@ -223,7 +223,7 @@ class Generator(nn.Module):
 
 
 class _ResidualBlock(nn.Module):
-    """Block of the discriminator: halves the side. The sum of its two paths is scaled to the variance of one."""
+    """Block of the discriminator: halves the side. The sum of its two paths is scaled to the variance of a path."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -238,10 +238,10 @@ class _ResidualBlock(nn.Module):
 
 
 class MinibatchDeviation(nn.Module):
-    """Appends a channel: how much the images of a group of 4 differ (of 2 or 1 if 4 does not divide the batch)."""
+    """Appends a channel: standard deviation in groups of 4 images (2 or 1 if 4 does not divide the batch)."""
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """Append the channel, computed in fp32: 1e-8, added to keep the root away from zero, would be zero in fp16."""
+        """Append the channel. It is computed in fp32, because the 1e-8 under the root would be zero in fp16."""
         group = math.gcd(len(features), _GROUP)
         variances = features.float().view(group, -1, *features.shape[1:]).var(0, correction=0)
         deviations = (variances + _EPSILON).sqrt().mean((1, 2, 3), keepdim=True).to(features.dtype)

@@ -15,11 +15,11 @@ from worker.models.base import Batch, Feed, applied_to, arguments
 
 _CLASSES: Final = 1000
 _STEM_POOLED: Final = 2.53
-"""Mean square of the outputs of ResNet's stem, a ReLU and a max pooling of 3 x 3 [sim]."""
+"""Mean square of the outputs of ResNet's stem: ReLU and a max pooling of 3 x 3 [sim]."""
 _SILU: Final = 0.355
 """Mean square of SiLU of a standard normal number."""
 _GATE: Final = 0.25
-"""Mean square of the factors of EfficientNet's squeeze and excitation, a sigmoid of numbers near zero."""
+"""Mean square of EfficientNet's squeeze-and-excitation factors: sigmoids of numbers near zero."""
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
@@ -83,7 +83,7 @@ _BALANCED: Final[dict[type[nn.Module], Callable[[nn.Module], None]]] = {
 
 
 def batch(spec: ModelSpec, feed: Feed) -> Batch:
-    """Make random images, and as labels random classes."""
+    """Make random images, and random classes as labels."""
     classes = int(spec.config.get("num_classes", _CLASSES))
     return feed.inputs(spec) | {"labels": feed.classes(classes, (feed.batch_size,))}
 

@@ -15,7 +15,7 @@ from worker.models.balance import RELU, RELU_POOLED, Convolution, Doubling
 from worker.models.base import Batch, Feed, applied_to, integers
 
 _MERGED: Final = (RELU + 1) / 2
-"""Mean square of a level's features, half of which come from the skip connection, half from the level below."""
+"""Mean square of merged features: half from the skip connection, half from the level below."""
 
 
 class UNet(nn.Module):
@@ -58,7 +58,7 @@ def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torc
 
 
 def batch(spec: ModelSpec, feed: Feed) -> Batch:
-    """Make random images, and as labels a random class for each pixel."""
+    """Make random images, and a random class for each pixel as labels."""
     inputs = feed.inputs(spec)
     count, _, *sides = inputs["images"].shape
     return inputs | {"labels": feed.classes(int(spec.config["num_classes"]), (count, *sides))}

@@ -9,7 +9,7 @@ from worker.models.base import Batch, described, integers
 
 
 class VariationalAutoEncoder(nn.Module):
-    """Turns images (batch, 3, side, side) into images of the same size, and the mean and log variance of their code."""
+    """Reconstructs images (batch, 3, side, side). Also returns the mean and log variance of their codes."""
 
     def __init__(self, width: int, stages: int, latent_channels: int) -> None:
         super().__init__()
@@ -17,7 +17,7 @@ class VariationalAutoEncoder(nn.Module):
         self.decoder = decoder(width, stages, latent_channels)
 
     def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return images from a randomly drawn code, and the mean and log variance of the code."""
+        """Return images decoded from a random draw of the code, and its mean and log variance."""
         mean, log_variance = self.encoder(images).chunk(2, dim=1)
         code = mean + torch.exp(0.5 * log_variance) * torch.randn_like(mean)
         return self.decoder(code), mean, log_variance
@@ -40,10 +40,10 @@ def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Return the negative evidence lower bound, divided by the number of values in the images: fp16 holds no sum."""
+    """Return the negative evidence lower bound per value of the images. fp16 cannot hold the sum."""
     images = batch["images"]
     again, *code = module(images)
-    mean, log_variance = (part.float() for part in code)  # a sum over all images is too much for half precision
+    mean, log_variance = (part.float() for part in code)  # a sum over all images overflows half precision
     reconstruction = 0.5 * nn.functional.mse_loss(again, images)
     divergence = 0.5 * (mean.square() + log_variance.exp() - log_variance - 1).sum()
     total: torch.Tensor = reconstruction + divergence / images.numel()

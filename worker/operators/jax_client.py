@@ -1,4 +1,4 @@
-"""The launch's side of its JAX process: start it, send the inputs, and wait for its answer until a deadline."""
+"""Client of a launch's JAX process: start it, send the inputs, and wait for the answer until a deadline."""
 
 import os
 import subprocess
@@ -16,11 +16,11 @@ from worker.jax_child import exchange
 from worker.jax_child.exchange import PLATFORMS, VARIABLES, Answer, Array, Request
 
 _OF_DEADLINE = 0.9
-"""Share of the phase's deadline, so that the launch still names what was too slow."""
+"""Share of the phase's deadline for JAX. The launch needs the rest to report that JAX was too slow."""
 
 
 def measure(assign: Assign, operator: str, inputs: Sequence[torch.Tensor], copies: int) -> tuple[Answer, torch.Tensor]:
-    """Have JAX measure an operator. Returns JAX's answer and, on the CPU, the operator's output."""
+    """Measure an operator in JAX. Returns its answer and output (on the CPU). Raises UnsupportedError, WorkerError."""
     kind = assign.device.kind
     request = Request(
         parent=os.getpid(),

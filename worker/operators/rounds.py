@@ -1,4 +1,4 @@
-"""Rounds of calls: the number of input copies and of calls, and the time of a single call. Imports no torch."""
+"""Rounds of calls: numbers of input copies and of calls, and times of single calls. Imports no torch."""
 
 import math
 from typing import Final
@@ -7,8 +7,8 @@ from worker import timing
 from worker.timing import HostClock, Step
 
 ROTATED_BYTES: Final = {"cuda": 2**30, "cpu": 4 * 2**20}
-"""Inputs of a round together: eight times the largest L2 cache of a GPU (126 MB), which does not evict the oldest data
-first: with five times its size, a sum was still 18 % faster than from memory [H100]. A CPU device gets little."""
+"""Bytes of all inputs of a round. GPU: eight times the largest L2 cache (126 MB), which does not evict the oldest data
+first. With five times the cache, a sum was still 18 % faster than from memory [H100]."""
 MOST_COPIES: Final = 256
 LEAST_COPIES: Final = 2
 LEAST_CALLS: Final = 5
@@ -16,18 +16,18 @@ _MOST_CALLS: Final = 2000
 
 
 def copies(input_bytes: int, room_bytes: int, kind: str) -> int:
-    """Return how many copies of the inputs the calls use in turn: at least one, within a quarter of `room_bytes`."""
+    """Return the number of input copies for calls to use in turn: 1 to MOST_COPIES, in a quarter of `room_bytes`."""
     wanted = math.ceil(ROTATED_BYTES[kind] / max(input_bytes, 1))
     return max(1, min(wanted, MOST_COPIES, room_bytes // 4 // max(input_bytes, 1)))
 
 
 def calls(window_s: float, call_ms: float) -> int:
-    """Return the number of calls that last about `window_s`, but at least LEAST_CALLS."""
+    """Return the number of calls that last about `window_s` seconds, from LEAST_CALLS to _MOST_CALLS."""
     return min(max(timing.iterations_for(window_s * 1e3, call_ms), LEAST_CALLS), _MOST_CALLS)
 
 
 def single_calls(call: Step, wait: Step, window_s: float) -> tuple[list[float], list[float]]:
-    """Time single calls on an idle device: milliseconds until each call returns, and until its work is done."""
+    """Time single calls on an idle device. Returns milliseconds until each returns, and until its work is done."""
     clock = HostClock()
     call()
     wait()

@@ -3,7 +3,7 @@
     real   one call on an idle device, from the host's call until the device is done, as a caller waits (rounds.py)
     pure   calls back to back, each on its own copy of the inputs, so that the L2 cache does not hold them
 
-On a GPU the calls of a pure round are one CUDA graph, so that the host does not decide the time. Calls that cannot be
+On a GPU the calls of a pure round are one CUDA graph, so that the host does not limit the speed. Calls that cannot be
 captured are enqueued by the host, which waits after each round (`graphed` is false).
 """
 
@@ -21,15 +21,15 @@ from worker.timing import HostClock, Step, TimedBlock
 def pure_ms(
     calls: Sequence[Step], device: torch.device, window_s: float, given: Sequence[torch.Tensor]
 ) -> tuple[list[float], TimedBlock, bool]:
-    """Return mean milliseconds of a call in each round, the block of the rounds, and whether they were a CUDA graph.
+    """Time rounds of calls. Returns mean ms of a call in each round, the rounds' block, and whether a CUDA graph ran.
 
-    given: the tensors that the last call gets. Its outputs may share their memory.
+    given: input tensors of the last call, whose outputs may share their memory.
     """
     begin = time.monotonic()
     calls[0]()
     devices.synchronize(device)
     call_s = max(time.monotonic() - begin, 1e-9)
-    calls = calls[-max(rounds.LEAST_COPIES, round(window_s / call_s)) :]  # a round lasts about a window
+    calls = calls[-max(rounds.LEAST_COPIES, round(window_s / call_s)) :]  # a round lasts at most about a window
 
     def plain() -> object:
         for call in calls:
@@ -41,7 +41,7 @@ def pure_ms(
         devices.synchronize(device)
 
     graph = _captured(plain, device, given)
-    # Events see one stream alone, and a function of the user's may use another: without a graph the host waits.
+    # CUDA events time one stream, and a user's function may use another. So without a graph the host waits.
     one_round, clock = (waited, HostClock()) if graph is None else (graph.replay, devices.clock_for(device))
     first = timing.time_block(clock, (one_round,), 2)
     block = timing.time_block(clock, (one_round,), rounds.calls(window_s, first.wall_ms / 2))
@@ -63,7 +63,7 @@ def _captured(plain: Step, device: torch.device, given: Sequence[torch.Tensor]) 
         with torch.cuda.graph(graph, stream=side):
             made = plain()
     except RuntimeError:
-        torch.cuda.synchronize()  # raises where more than the capture is broken
+        torch.cuda.synchronize()  # raises if more than the capture has failed
         return None
     return graph if _repeats(graph, made if isinstance(made, tuple) else (made,), given) else None
 

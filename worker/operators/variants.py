@@ -1,4 +1,4 @@
-"""Implementations of operators other than eager: im2col, and each backend of scaled dot product attention alone."""
+"""Implementations of operators besides eager: im2col, and single backends of scaled dot product attention."""
 
 import re
 import warnings
@@ -30,7 +30,7 @@ class Implementation:
 
 
 def im2col(images: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Convolution with padding as one product: every patch of the images is a column."""
+    """Compute a padded convolution as one matrix product. Each patch of the images becomes a column."""
     kernel = weight.shape[-1]
     padding = kernel // 2
     side = images.shape[-1] + 2 * padding - kernel + 1
@@ -52,7 +52,7 @@ def only(backend: SDPBackend) -> Iterator[None]:
 
 
 def implementation(operator: str, variant: str) -> Implementation:
-    """The implementation of an operator; eager where `variant` is empty."""
+    """Return the implementation of an operator: a variant, or eager if `variant` is empty."""
     return VARIANTS[operator, variant] if variant else Implementation(FUNCTIONS[operator])
 
 

@@ -1,7 +1,7 @@
 """Verify an operator against its reference in fp64: shape, values with and without gradients, gradient.
 
-The deviation of values x from the reference r is the largest |x - r| / (|r| + rms(r)) over all elements: relative, but
-elements near zero need not be more exact than the arithmetic of the others allows.
+The deviation of values x from the reference r is the largest |x - r| / (|r| + rms(r)) over all elements. It is
+relative, but elements near zero need only the precision that the arithmetic of the others allows.
 """
 
 import math
@@ -16,8 +16,8 @@ from worker.operators.functions import Function
 
 _LEAST: Final = 1e-300
 _APART: Final = 1
-"""Difference between the seeds of inputs and gradient: with the numbers of an input, the exact gradient of a
-normalisation is nearly zero."""
+"""Difference between the seeds of inputs and gradient. If both had the same numbers, the exact gradient of a
+normalisation would be nearly zero."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ def verify(
     function: Function, reference: Function, inputs: Sequence[torch.Tensor], upstream_seed: int, tolerance: float, *,
     backward: bool,
 ) -> Verified:  # fmt: skip
-    """Call function and reference on the same inputs and compare. Raises errors of the function.
+    """Call `function` and `reference` on the same inputs and compare. Raises errors of the function.
 
-    upstream_seed: of the output's random gradient. The function is called under no_grad, and before that with gradients
-    if backward: both calls are timed, and a compiler has a kernel for each.
+    upstream_seed: seed of the output's random gradient. backward: verify a call with gradients before the one under
+    no_grad, because both are timed, and a compiler has a kernel for each.
     """
     leaves = [_leaf(_widened(tensor), backward=backward) for tensor in inputs]
     with torch.set_grad_enabled(backward):
@@ -101,7 +101,7 @@ def _training(
 
 
 def _forward(found: torch.Tensor, mine: Sequence[torch.Tensor], exact: _Exact, tolerance: float) -> Verified:
-    """Compare the output `found` with the exact one, and check that the call left its inputs unchanged."""
+    """Compare the output `found` with the exact one. Also check that the call changed no input."""
     if found.shape != exact.output.shape:
         return _other(f"shape {list(found.shape)}, expected {list(exact.output.shape)}")
     wanted = next(tensor.dtype for tensor in mine if tensor.is_floating_point())
@@ -113,19 +113,19 @@ def _forward(found: torch.Tensor, mine: Sequence[torch.Tensor], exact: _Exact, t
         if not torch.equal(_widened(one.detach()), other.detach()):
             return Verified(None, f"it changes its input {place}", no_gradient=True)
     worst = deviation(found.detach(), exact.output.detach())
-    if not worst <= tolerance:  # NaN is no number below the tolerance
+    if not worst <= tolerance:  # NaN must not pass
         return Verified(_finite(worst), f"values deviate by {worst:.3g}, allowed {tolerance:.3g}", no_gradient=True)
     return Verified(worst, "", no_gradient=False)
 
 
 def upstream(output: torch.Tensor, seed: int) -> torch.Tensor:
-    """Draw a random gradient of the output, because one of all ones would hide a transposed result."""
+    """Draw a random gradient of the output. A gradient of ones would hide a transposed result."""
     generator = torch.Generator(device=output.device).manual_seed(seed + _APART)
     return torch.randn(output.shape, generator=generator, device=output.device, dtype=output.dtype)
 
 
 def deviation(found: torch.Tensor, exact: torch.Tensor) -> float:
-    """Return the largest deviation: infinite if the sizes differ, NaN if a value is NaN."""
+    """Return the largest deviation of an element: infinite if the shapes differ, NaN if a value is NaN."""
     if found.shape != exact.shape:
         return float("inf")
     usual = exact.square().mean().sqrt()
@@ -137,7 +137,7 @@ def _finite(value: float) -> float | None:
 
 
 def as_tensor(output: object) -> torch.Tensor:
-    """Return a function's output as a tensor, from another framework through DLPack. Raises TypeError."""
+    """Return a function's output as a tensor, through DLPack if from another framework. Raises TypeError."""
     if isinstance(output, torch.Tensor):
         return output
     if hasattr(output, "__dlpack__"):

@@ -1,4 +1,4 @@
-"""Comparison of outputs as whole numbers, because as floats -0.0 equals 0.0, and NaN differs from itself."""
+"""Comparison of outputs bit by bit. As floats, -0.0 equals 0.0, and NaN differs from itself."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -8,12 +8,12 @@ import torch
 from protocol.verification import KEPT_ELEMENTS, Element
 
 _INTEGERS: Final = {2: torch.int16, 4: torch.int32}
-_CHUNK: Final = 1 << 23  # elements that are compared at once, to take little memory
+_CHUNK: Final = 1 << 23  # elements that are compared at once, to limit the memory
 
 
 @dataclass(frozen=True)
 class Differences:
-    """Difference of two outputs. elements, bits: number that differ. first: the first differing elements."""
+    """Numbers of differing elements and bits of two outputs. first: the first differing elements."""
 
     elements: int = 0
     bits: int = 0
@@ -31,7 +31,7 @@ def width(tensor: torch.Tensor) -> int:
 
 
 def signed(value: int, size: int) -> int:
-    """Return the signed number of `size` bits that has the bits of `value`, which is not negative."""
+    """Return the signed integer of `size` bits with the bits of `value`. value: not negative."""
     return value - (1 << size) if value >> (size - 1) else value
 
 
@@ -52,7 +52,7 @@ def differences(output: torch.Tensor, expected: torch.Tensor) -> Differences:
 
 
 def farthest(output: torch.Tensor, expected: torch.Tensor, most: int) -> list[int]:
-    """Return the offsets of the `most` elements that differ most from `expected` (fewer if fewer differ).
+    """Return the offsets of elements that differ most from `expected`, at most `most` of them.
 
     NaN and infinite differences count as the largest. Waits for the device.
     """

@@ -28,7 +28,7 @@ def run(assign: Assign, stage: Stage, isolation: str, prepare: Prepare, pause: S
 
     prepare: makes the Products. pause: called before every block, untimed.
     """
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read with the first product: the same bits each time
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read at the first product, for equal bits
     os.environ.setdefault("TRITON_CACHE_DIR", str(Path(assign.cache_folder) / "triton"))
     stage.enter(Phase.BUILD)
     device = common.open_device(assign, stage)

@@ -2,17 +2,17 @@
 
     digest = Σ_r R[r] · Σ_c C[c] · word[r, c]   modulo 2^64
 
-A word is 32 bits of the output, as a signed number. R and C are random odd weights, of 32 bits for each row (which a
-GPU multiplies in one instruction) and of 64 for each column of words, and depend on the seed and the shape alone. Sums
-of whole numbers are the same in any order, so every device and path gives the same digest.
+A word is 32 bits of the output, as a signed number. R and C are random odd weights that depend only on seed and shape.
+R has 32 bits for each row, which a GPU multiplies in one instruction, and C has 64 for each column of words. Sums of
+whole numbers are the same in any order, so every device and implementation gives the same digest.
 
 Let d be the change of a word, |d| < 2^32: at most 31 of its low bits are zero. Detected changes:
 - In one word: always. R·C·d is zero modulo 2^64 only if d is, because R·C is odd.
-- In several words of a row: all but 2^-32 of them over the choice of the weights, since for any choice of the other
-  weights, the weight of the last word must hit 32 given bits.
-- In several rows: all but 2^-25. Two conditions of the kind above must hold, one of which may be half fulfilled.
-With words of 64 bits, two flips of the highest bit would never be found: 2^63 times an odd number is 2^63, and two of
-those make 2^64. A plain sum or exclusive or also misses flips of the same bit in two words.
+- In several words of a row: all but a share of 2^-32, over random weights. To be missed, the weight of the last word
+  must match 32 bits that the other weights determine.
+- In several rows: all but a share of 2^-25, because weights of columns and of rows can share the bits to match.
+With words of 64 bits, two flips of the highest bit would never be found: 2^63 times an odd number is 2^63, and twice
+that is 2^64. A plain sum and an exclusive or also miss flips of the same bit in two words.
 """
 
 from collections.abc import Callable
@@ -28,9 +28,9 @@ _CHUNK: Final = 1 << 23  # words that the stock operators take at once: their pr
 _WORD: Final = 1 << 64
 
 Add = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, int], None]
-"""Implementation of the digest: adds that of a matrix of words to totals[slot].
+"""Function that adds the digest of a matrix of words to totals[slot].
 
-Takes the matrix, weights of its rows, weights of its columns, totals and slot."""
+Arguments: matrix, weights of its rows, weights of its columns, totals, slot."""
 
 
 class Digester:
@@ -79,7 +79,7 @@ class Digester:
 
 
 def words(output: torch.Tensor) -> torch.Tensor:
-    """Return a view of a matrix as signed 32-bit words. Raises ValueError if it is not contiguous or words are cut."""
+    """Return a view of a matrix as signed 32-bit words. Raises ValueError if it is not contiguous or cuts words."""
     if output.dim() != 2 or output.shape[1] * output.element_size() % 4 or not output.is_contiguous():
         raise ValueError(
             f"an output of shape {tuple(output.shape)} with {output.element_size()} bytes per element cannot be "
@@ -89,7 +89,7 @@ def words(output: torch.Tensor) -> torch.Tensor:
 
 
 def add_stock(matrix: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor, totals: torch.Tensor, slot: int) -> None:
-    """Add (as the type Add) by torch's stock operators, which write the products of words and weights to memory."""
+    """Implementation of Add with torch's own operators. They write the products of words and weights to memory."""
     step = max(_CHUNK // len(columns), 1)
     for at in range(0, len(rows), step):
         inner = (matrix[at : at + step] * columns).sum(dim=1)  # int32 times int64 is computed as int64, and wraps

@@ -1,4 +1,4 @@
-"""Examination of a wrong output, between blocks, while it still lies where it was written.
+"""Examination of a wrong output, between two blocks, in the memory where it was written.
 
 read again ──▶ compared with the right one ──▶ made ten times more ──▶ a few elements computed on the CPU in fp64
 """
@@ -17,15 +17,15 @@ from worker.verify.products import Products
 REPETITIONS: Final = 10
 
 Strike = Callable[[torch.Tensor], None]
-"""Flips the bits of an injected fault in an output again if the fault is stuck; else does nothing."""
+"""Function that repeats an injected fault in an output if the fault is stuck; else does nothing."""
 
 
 def examine(
     products: Products, *, number: int, pair: int, output: torch.Tensor, verdict: int, iteration: int, strike: Strike
 ) -> Mismatch:
-    """Examine a wrong output: product `number` of the launch, of the operands `pair`. See Products.
+    """Examine the wrong output of one product.
 
-    verdict: what Products.judge gave for it. iteration: as in Mismatch. strike: called with each repetition's output.
+    number, pair, verdict: as in Products.judge. iteration: as in Mismatch. strike: called on each repetition's output.
     """
     at_ns = time.monotonic_ns()
     again = _verdict(products, number, pair, output)
@@ -46,7 +46,7 @@ def examine(
 
 
 def _wrong_again(products: Products, number: int, pair: int, strike: Strike) -> int:
-    """Make the product ten more times, into zeroed outputs, and return how many were wrong or not written."""
+    """Repeat the product ten times into a zeroed output. Returns how many were wrong or not written."""
     output = products.empty()
     wrong = 0
     for _ in range(REPETITIONS):
@@ -80,7 +80,7 @@ def _beyond_rounding(
 
 def _is_beyond(products: Products, left: torch.Tensor, right: torch.Tensor, output: torch.Tensor, offset: int) -> bool:
     row, column = divmod(offset, products.side)
-    # Products of the cell's numbers are exact in fp64. Summing adds 2^-29 of fp32's error.
+    # Products of the cell's numbers are exact in fp64. Their sum has 2^-29 of the error of fp32.
     terms = left[row].cpu().double() * right[:, column].cpu().double()
     exact, magnitude = terms.sum().item(), terms.abs().sum().item()
     return rounding.is_beyond(output[row, column].item(), exact, products.allowed(exact, magnitude))

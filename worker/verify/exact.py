@@ -1,14 +1,14 @@
-"""Products of whole numbers that are exact in floating point, and their check without a reference.
+"""Products of whole numbers, exact in floating point, and their check without a reference.
 
-Exact: with elements of the operands up to M in magnitude and k terms, every partial sum, in whatever order, is a whole
-number of at most M^2 k < 2^24, which fp32 and tensor cores' accumulators hold. An output of two bytes holds whole
-numbers up to 2^11 (fp16) or 2^8 (bf16). Then M is smaller, and if even M = 1 is too much, rows of the left operand have
-fewer terms.
+Why exact: let M be the largest magnitude of the operands' elements, and k the number of terms. In any order, every
+partial sum is a whole number of at most M^2 k < 2^24, which fp32 and the accumulators of tensor cores hold. An output
+of two bytes holds whole numbers up to 2^11 (fp16) or 2^8 (bf16). For it, M is smaller, and if even M = 1 is too much,
+rows of the left operand have fewer terms.
 
-Checked: every element must be whole (converting would lose a flipped low bit), and for random vectors x of whole
+The check: every element must be whole (converting would lose a flipped low bit), and for random vectors x of whole
 numbers from 1 to X, output·x must be left·(right·x) (Freivalds 1977). Both sides are exact in fp64: every partial sum
-is at most M^2 k · k · X <= 2^53. A row with one wrong element is always found. One with several is missed with a
-chance of 1/X a vector: for VECTORS of them 2^-64 at a side of 8192.
+is at most M^2 k · k · X <= 2^53. A row with one wrong element is always found. A row with several is missed with a
+chance of 1/X for each vector: for VECTORS of them 2^-64 at a side of 8192.
 """
 
 import math
@@ -54,7 +54,7 @@ def bounds(side: int, operands: torch.dtype, output: torch.dtype) -> Bounds:
 
 
 def left_operand(squares: Squares, stream: int, limits: Bounds) -> torch.Tensor:
-    """Return a matrix with random whole numbers at `limits.terms` places of each row, and zeros elsewhere."""
+    """Return a matrix of random whole numbers, zero except at `limits.terms` places of each row."""
     matrix = squares.whole(stream, limits.most)
     if limits.terms < squares.side:
         column = torch.arange(squares.side, device=squares.device)
@@ -63,7 +63,7 @@ def left_operand(squares: Squares, stream: int, limits: Bounds) -> torch.Tensor:
 
 
 def vectors(seed: int, number: int, side: int, limits: Bounds, device: torch.device) -> torch.Tensor:
-    """Return random whole numbers from 1 to `limits.reach`, fp64 of shape (side, VECTORS), others for each `number`."""
+    """Return random whole numbers from 1 to `limits.reach`: fp64 of shape (side, VECTORS), new for each `number`."""
     words = seeded.bits(seed, _VECTOR_STREAM + number, side * VECTORS, device)
     return words.bitwise_and_(limits.reach - 1).add_(1).double().view(side, VECTORS)
 
@@ -71,7 +71,7 @@ def vectors(seed: int, number: int, side: int, limits: Bounds, device: torch.dev
 def count_wrong(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
     """Count rows of `output` that are wrong plus elements that are not whole. Does not wait for the device.
 
-    vector: of `vectors`. Returns int64 of shape ().
+    vector: result of `vectors`. Returns int64 of shape ().
     """
     right_side = _times(left, _times(right, vector))
     wrong = torch.zeros((), dtype=torch.int64, device=output.device)

@@ -1,4 +1,4 @@
-"""Injected fault: bits of an output are flipped in the middle of the measurement, once or (stuck) from then on."""
+"""Injected fault: flipped bits in an output, once in the middle of the measurement or (stuck) from then on."""
 
 import random
 from typing import Final
@@ -22,7 +22,7 @@ def places(seed: int, count: int, elements: int, size: int) -> dict[int, int]:
 
 
 class Flips:
-    """Fault to inject in one launch: chooses bits of outputs of the shape of `like`, and flips them on request."""
+    """Fault to inject in one launch: chooses bits of an output shaped as `like`, and flips them on request."""
 
     def __init__(self, assign: Assign, like: torch.Tensor) -> None:
         self._injection = assign.injection or NO_FAULT
@@ -40,7 +40,7 @@ class Flips:
 
     @property
     def stuck(self) -> bool:
-        """Whether every output must be struck from now on: the fault is stuck and has been injected."""
+        """Whether `strike` is due for every output from now on: the fault is stuck and has been injected."""
         return self._injection.stuck and self._struck
 
     def strike(self, output: torch.Tensor) -> None:

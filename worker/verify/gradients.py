@@ -1,4 +1,4 @@
-"""Losses and digests of the gradients of a replay, kept on the device until it is over, and an injected fault.
+"""Losses and gradient digests of a replay, recorded on the device, and a fault to inject.
 
 replay: a fixed number of training steps from equal weights and inputs. part: one loss of a step that has several.
 """
@@ -21,7 +21,7 @@ _WORD: int = 1 << 64
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a training step. losses: of each part, as hexadecimal float. gradients: digests as int64, 0: none."""
+    """Outcome of a training step. losses: of each part, hexadecimal. gradients: int64 digests, 0 without a gradient."""
 
     losses: tuple[str, ...]
     gradients: tuple[int, ...]
@@ -43,13 +43,13 @@ class Outcome:
         return [number for number, (found, right) in enumerate(pairs) if found != right]
 
     def element(self, number: int, expected: "Outcome") -> Element:
-        """Return a differing gradient as an Element: index `number` as the offset, its digests as the bits."""
+        """Return a differing gradient as an Element: index `number` as offset, its digests as found and expected."""
         right, found = (outcome.gradients[number] % _WORD for outcome in (expected, self))
         return Element(offset=number, expected=f"{right:016x}", found=f"{found:016x}")
 
 
 class Recorder:
-    """Records losses and gradient digests of one replay at a time. steps: in a replay. parts: in a step."""
+    """Records losses and gradient digests of one replay. steps: number in a replay. parts: number in a step."""
 
     def __init__(self, module: torch.nn.Module, steps: int, parts: int, seed: int) -> None:
         self._parts = parts
@@ -71,7 +71,7 @@ class Recorder:
         return self._passes % self._parts
 
     def begin(self) -> None:
-        """Forget the losses and digests of the last replay."""
+        """Start a new replay: forget the losses and digests of the last one."""
         self._totals.zero_()
         self._passes = 0
 
@@ -96,19 +96,19 @@ class Recorder:
 
 
 def matrix(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the tensor as a contiguous matrix with the same first dimension (1 for a vector), for digests."""
+    """Return the tensor as a contiguous matrix to digest. Its rows: the first dimension, 1 for a vector."""
     return tensor.contiguous().view(len(tensor) if tensor.dim() > 1 else 1, -1)
 
 
 def _digesters(gradients: Sequence[torch.Tensor], seed: int) -> list[Digester]:
-    """Return a Digester for each gradient. Gradients of one shape and type share it: making one takes milliseconds."""
+    """Return a Digester for each gradient, shared by equal shapes and types: making one takes milliseconds."""
     kinds = [(gradient.shape, gradient.dtype) for gradient in gradients]
     made = {kind: Digester(gradient, seed) for kind, gradient in dict(zip(kinds, gradients, strict=True)).items()}
     return [made[kind] for kind in kinds]
 
 
 class GradientFault:
-    """Injected fault: bits of one gradient of one step flip, in one replay or (stuck) in every one from then on."""
+    """Injected fault: flipped bits in a gradient of one step, in one replay or (stuck) in all from then on."""
 
     def __init__(self, assign: Assign, steps: int) -> None:
         self._assign = assign
@@ -119,11 +119,11 @@ class GradientFault:
         self._target: tuple[torch.nn.Parameter, Flips] | None = None
 
     def begin(self, *, possible: bool) -> None:
-        """Prepare the fault for a new replay. possible: a fault may be injected, because the replay is compared."""
+        """Prepare for a new replay. possible: the replay is compared with another, so that a fault would be found."""
         self._now = possible and self._injection.flip_bits > 0 and (self._injection.stuck or not self._struck)
 
     def strike(self, step: int, having: list[torch.nn.Parameter]) -> None:
-        """Flip bits of a gradient if `step` is the chosen one. having: parameters with a gradient. Does not wait."""
+        """Flip bits of a gradient if the fault is due at `step`. having: parameters with a gradient. Does not wait."""
         if not self._now or step != self._step:
             return
         if self._target is None:

@@ -1,4 +1,4 @@
-"""Mismatches of one launch: all are counted, the first are kept, in memory and at once on the disk.
+"""Mismatches of one launch. All are counted; the first are kept in memory and at once on the disk.
 
 wrong ──▶ seen: on the disk ──▶ read again, made again, computed anew ──▶ examined: on the disk
                                 └ on a faulty GPU, this may end the process
@@ -19,7 +19,7 @@ class Kept:
         self.count = 0
 
     def seen(self, what: str, iteration: int, *, sender: str | None = None, of_all: bool = False) -> int | None:
-        """Record a mismatch before its examination; see Mismatch. Returns its index, None if it is only counted."""
+        """Record a mismatch before its examination (see Mismatch). Returns its index, None if it is only counted."""
         self.count += 1
         at = len(self._kept)
         if at >= KEPT_MISMATCHES:

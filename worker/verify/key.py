@@ -16,8 +16,8 @@ _UNKNOWN: Final = "unknown"
 def key(device: Device, opened: torch.device) -> tuple[str, ...]:
     """Return `Verification.key`. Call it after the first product, which loads cuBLAS. opened: torch's device.
 
-    GPU: name, multiprocessors, architecture, driver, torch, CUDA, cuBLAS, cuDNN, slicing. CPU: model, instruction set,
-    threads (which set the order of additions) and torch.
+    GPU: name, multiprocessors, architecture, driver, torch, CUDA, cuBLAS, cuDNN, whole GPU or MIG slice. CPU: model,
+    instruction set, threads (which set the order of additions) and torch.
     """
     return _gpu(device, opened) if opened.type == "cuda" else _cpu()
 

@@ -1,9 +1,9 @@
-"""Patterns of bits for a test of memory, computed from a word's number, and the walks that write and check them.
+"""Bit patterns of a memory test, and the walks through the memory that write and check them.
 
     ↑ write w        ↑ check w, write ~w        ↓ check ~w, write w        ↑ check w
 
-↑ from the first word to the last, ↓ back: moving inversions. A group of chunks is checked and its results read before
-it is written. Faults that each pattern finds in otherwise healthy memory ("all": whichever bits, word or line):
+↑ from the first word w to the last, ↓ back (moving inversions). A group of chunks is checked and its results are read
+before it is written. Each pattern finds these faults in otherwise healthy memory ("all": in any bits, word or line):
 
     fault                                                own address  moving inv.  walking  modulo 20  random
     bits that flip after they were written                    all         all        all       all      all
@@ -11,10 +11,10 @@ it is written. Faults that each pattern finds in otherwise healthy memory ("all"
     an address line stuck, the two words in two groups        all         all        all       all      all
     ... in the same group                                     all          -       line < 6    all      all
 
-A chunk is a part of the memory that is written or checked at once. A march is the four walks above with one pattern, a
-turn one march of the same pattern. For faults that need certain neighbouring bits (coupling), moving inversions take
-the next of seven backgrounds each turn, the walking bit moves on by one of 64 places, modulo 20 by one of 20, random by
-its seed. Marches are numbered over a whole burn-in; a round has one launch of the test:
+chunk: part of the memory that is written or checked at once. march: the four walks above with one pattern. turn: one of
+the marches of a pattern. Some faults need certain neighbouring bits (coupling), so the words change each turn: moving
+inversions take the next of seven backgrounds, the walking bit starts one of 64 places further, modulo 20 one of 20, and
+random takes new words. Marches are numbered over a whole burn-in. A round has one launch of the test:
 
     round 0    march 0 ▶ 1 ▶ 2 ▶ …        own address 0, moving inversions 0, walking 0, …
     round 1    march 17 ▶ 18 ▶ 19 ▶ …     walking 3, modulo 20 3, random 3, own address 4, …
@@ -34,16 +34,16 @@ WORD_BYTES: Final = 8
 _WORD_BITS: Final = 64
 _ALL: Final = (1 << _WORD_BITS) - 1
 _APART: Final = 20
-"""Words from one chosen word of modulo 20 to the next: no cache line, row or bank of memory is a multiple of it."""
+"""Distance between chosen words of modulo 20, in words. No cache line, row or bank of memory is a multiple of it."""
 _BACKGROUNDS: Final = tuple(bits.signed(_ALL // ((1 << run) + 1), _WORD_BITS) for run in (64, 1, 2, 4, 8, 16, 32))
 """Words of moving inversions, with runs of equal bits: all zeros, 01 01, 0011 0011, and so on."""
 _EVERY_TWENTIETH: Final = _BACKGROUNDS[1]
 _STREAM: Final = 301
 _MARCHES_A_ROUND: Final = 17
-"""Marches by which the number of a round's first march rises from round to round.
+"""Difference between the numbers of the first marches of two successive rounds.
 
-About as many as a launch of a minute holds on an H200, where one of 20 s holds five. Coprime to the five patterns and
-their 7 backgrounds, 64 and 20 places, so that launches of a single march reach all."""
+About the marches of a one-minute launch on an H200; one of 20 s has five. The number is coprime to the five patterns
+and their 7 backgrounds, 64 and 20 places, so that launches of a single march reach all of them."""
 
 
 @dataclass(frozen=True)
@@ -56,19 +56,19 @@ class Span:
 
 @dataclass(frozen=True)
 class Turn:
-    """One march of a pattern. number: index of the march among those of its pattern. seed: of random words."""
+    """One march of a pattern. number: index among the marches of this pattern. seed: of random words."""
 
     number: int
     seed: int
 
 
 Words = Callable[[Span, Turn, torch.device], torch.Tensor]
-"""Makes a pattern's words of a span: new int64 of shape (count,) on the device. Needs the memory of 2 or 3 spans."""
+"""Function that returns a pattern's words for a span: new int64 of shape (count,). Takes the memory of 2 or 3 spans."""
 
 
 @dataclass(frozen=True)
 class _Stroke:
-    """One walk through the memory. check, write: True for the complement, False for the words, None for neither."""
+    """One walk through the memory. check, write: False for the words, True for their complement, None to skip."""
 
     check: bool | None
     write: bool | None
@@ -83,7 +83,7 @@ MARCH: Final = (
     _Stroke(check=COMPLEMENT, write=PLAIN, downwards=True),
     _Stroke(check=PLAIN, write=None),
 )
-# Visits of a march to each chunk.
+# Number of times that a march visits each chunk.
 VISITS: Final = sum((stroke.check is not None) + (stroke.write is not None) for stroke in MARCH)
 
 
@@ -105,7 +105,7 @@ def walking_ones_and_zeros(span: Span, turn: Turn, device: torch.device) -> torc
 
 
 def modulo_20(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
-    """Return words of which every twentieth is the complement of all others."""
+    """Return equal words, except that every twentieth is the complement of the others."""
     chosen = own_address(span, turn, device).remainder_(_APART) == turn.number % _APART
     return chosen.to(torch.int64).neg_().bitwise_xor_(~_EVERY_TWENTIETH)
 
@@ -140,7 +140,7 @@ class Content:
 
 @dataclass(frozen=True)
 class Visit:
-    """Write or check (`check`) of one chunk. last: whether the chunk is the last of its group in this walk."""
+    """One check or write of a chunk. check: False to write. last: the chunk is the last of its group in this walk."""
 
     chunk: int
     content: Content
@@ -149,7 +149,7 @@ class Visit:
 
 
 def first_march(round_: int) -> int:
-    """Return the number of the first march of a burn-in's round. Marches and rounds are counted from 0."""
+    """Return the number of the first march in round `round_`. Marches and rounds are counted from 0."""
     return _MARCHES_A_ROUND * round_
 
 
@@ -177,7 +177,7 @@ def _walk(stroke: _Stroke, pattern: str, turn: Turn, groups: Sequence[range]) ->
 
 
 def marches(done: int, chunks: int, first: int = 0) -> dict[str, int]:
-    """Return pattern → number of its complete marches within the first `done` visits.
+    """Return pattern → number of complete marches within the first `done` visits.
 
     chunks: number of chunks in the memory. first: number of the first march.
     """

@@ -1,4 +1,4 @@
-"""Interface of the matrix products that a burn-in workload verifies, and their multiplication."""
+"""Matrix products that a burn-in workload verifies: their interface and their multiplication."""
 
 from typing import Final, Protocol
 
@@ -14,11 +14,11 @@ _MOST_OUTPUTS: Final = 256
 
 
 class Products(Protocol):
-    """Products of pairs of operands (square matrices), and their verification by one number each, the verdict.
+    """Products of square matrices (pairs of operands), each verified by one number, its verdict.
 
-    pairs: number of pairs; a pair is named by its index. side: side of the matrices. what, method: names of the
-    products and of their verification. digests, not_tested: as in Verification. odd: (pair, verdict, output) of outputs
-    that were wrong already before the first block (watch.py).
+    pairs: number of pairs; an index names each. side: side of the matrices. what, method: names of the products and of
+    their verification. digests, not_tested: as in Verification. odd: (pair, verdict, output) of each output that was
+    already wrong before the first block (watch.py).
     """
 
     pairs: int
@@ -36,13 +36,13 @@ class Products(Protocol):
         """Multiply the operands of `pair` into `output`. Does not wait for the device."""
 
     def judge(self, number: int, pair: int, output: torch.Tensor, verdicts: torch.Tensor, slot: int) -> None:
-        """Add the verdict (a number) of `output`, the product of the operands of `pair`, onto verdicts[slot].
+        """Add the verdict of `output`, a product of the operands `pair`, to verdicts[slot].
 
-        number: of the product in its launch, from 0. Does not wait for a GPU.
+        number: index of the product in its launch, from 0. Does not wait for a GPU.
         """
 
     def verdict(self, pair: int) -> int:
-        """Return the number that `judge` adds for a right output of `pair`, an int64."""
+        """Return the number (int64) that `judge` adds for a right output of `pair`."""
 
     def expected(self, pair: int) -> torch.Tensor:
         """Return the right output of `pair`."""
@@ -51,10 +51,10 @@ class Products(Protocol):
         """Return the two operands of `pair`, left and right."""
 
     def allowed(self, exact: float, magnitude: float) -> float:
-        """Return how far rounding may take an element of an output from its exact value. Arguments: rounding.bound."""
+        """Return the largest error of an element of an output by rounding. exact, magnitude: as in rounding.bound."""
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
-        """Return all tensors that take memory on the device, without the outputs."""
+        """Return all tensors on the device except the outputs."""
 
 
 def side_of(cell: Cell) -> int:
@@ -89,9 +89,10 @@ def multiply(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor) -> N
 
 
 def outputs_for(output_bytes: int, device: torch.device) -> int:
-    """Return how many outputs of `output_bytes` to keep: enough for a block, within half of the free memory.
+    """Return the number of outputs of `output_bytes` to keep, from 2 to _MOST_OUTPUTS.
 
-    16 GiB are 128 products of 8192 x 8192 in bf16, a fifth of a second of an H200.
+    On a GPU they take at most half of the free memory, and 16 GiB: 128 products of 8192 x 8192 in bf16, a fifth of a
+    second of an H200.
     """
     room = _CPU_BYTES
     if device.type == "cuda":

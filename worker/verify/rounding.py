@@ -1,7 +1,7 @@
 """Largest error of a product by rounding alone. A larger one shows a fault.
 
 For a dot product of k terms, added up in any order with unit roundoff u, Higham (Accuracy and Stability of Numerical
-Algorithms, 2nd edition, section 3.1) has
+Algorithms, 2nd edition, section 3.1) gives
 
     |output - exact| <= gamma · Σ |a_i| |b_i|,   gamma = k u / (1 - k u)
 
@@ -23,9 +23,9 @@ _STORED: Final = {torch.float32: 0.0, torch.float16: 2.0**-11, torch.bfloat16: 2
 
 
 def bound(precision: Precision, terms: int, exact: float, magnitude: float, stored: torch.dtype) -> float:
-    """Return the largest difference from `exact` that rounding alone can give an element of a product.
+    """Return the largest difference from `exact` by rounding alone, for an element of a product.
 
-    terms: number of its terms (k). magnitude: sum of the terms' absolute values. stored: type of the output.
+    terms: number of terms (k). magnitude: sum of their absolute values. stored: type of the output.
     """
     reach = terms * _UNIT.get(precision, _UNIT_OF_TENSOR_CORES)
     summed = reach / (1 - reach) * magnitude

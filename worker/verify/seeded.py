@@ -20,7 +20,7 @@ _TF32_HIDDEN: Final = (1 << 13) - 1  # bits of an fp32 that tf32 does not have
 
 
 def bits(seed: int, stream: int, count: int, device: torch.device, start: int = 0) -> torch.Tensor:
-    """Return words `start` to `start + count` of a stream of random 64-bit words, as int64 of shape (count,)."""
+    """Return `count` random 64-bit words of a stream, from index `start` on: int64 of shape (count,)."""
     first = (_mixed(_mixed(seed % _WORD) + stream) + start * _GOLDEN) % _WORD
     words = torch.arange(count, dtype=torch.int64, device=device)
     words.mul_(_signed(_GOLDEN)).add_(_signed(first))
@@ -31,7 +31,7 @@ def bits(seed: int, stream: int, count: int, device: torch.device, start: int = 
 
 
 def odd(seed: int, stream: int, count: int, device: torch.device) -> torch.Tensor:
-    """Return the first `count` words of a stream, made odd: int64 of shape (count,)."""
+    """Return the first `count` words of a stream with their lowest bit set: int64 of shape (count,)."""
     return bits(seed, stream, count, device).bitwise_or_(1)
 
 
@@ -54,10 +54,10 @@ class Squares:
         return self._filled(stream, lambda words: whole(words, most))
 
     def bell(self, stream: int, *, tf32: bool) -> torch.Tensor:
-        """Return a matrix of nearly normal numbers of standard deviation 1.15. tf32: only with bits that tf32 has.
+        """Return a matrix of nearly normal numbers, standard deviation 1.15. tf32: clear the bits that tf32 lacks.
 
-        Sums of the four 16-bit pieces of a random word, scaled by a power of two: exact in fp32, rounded once to the
-        type.
+        Each is the sum of the four 16-bit pieces of a random word, scaled by a power of two: exact in fp32, rounded
+        once to the type.
         """
 
         def numbers(words: torch.Tensor) -> torch.Tensor:
@@ -87,7 +87,7 @@ def _mixed(value: int) -> int:
 
 
 def _fold(words: torch.Tensor, shift: int) -> torch.Tensor:
-    """Compute words ^ (words >> shift) in place, with a shift that brings in zeros instead of the sign."""
+    """Compute words ^ (words >> shift) in place. The shift fills with zeros instead of the sign."""
     return words.bitwise_xor_(words.bitwise_right_shift(shift).bitwise_and_((1 << (64 - shift)) - 1))
 
 

@@ -1,4 +1,4 @@
-"""Injected fault of a slow GPU: each block takes some percent longer (`--inject slow`)."""
+"""Injected fault of a slow GPU (`--inject slow`): each block takes some percent longer."""
 
 import time
 from dataclasses import dataclass, replace

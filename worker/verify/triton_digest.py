@@ -1,6 +1,6 @@
-"""The digest of digest.py in one pass by Triton: the output is read once, and only a sum is written.
+"""Implementation of digest.py in Triton, in one pass: it reads the output once and writes only a sum.
 
-Each lane adds up words times their rows' weights. The columns' weights are applied once, at the end.
+Each lane adds up words times the weights of their rows. The weights of columns are applied once, at the end.
 """
 
 from typing import Final
@@ -14,8 +14,8 @@ _COLUMNS: Final = 1024
 _STEP: Final = 2
 """Rows that a program adds up at once. With _ROWS and _COLUMNS, the fastest of about eighty choices on an H200.
 
-The digest of a product of 8192 x 8192 in bf16 takes 36 µs, where tiles of 8 x 512 words one at a time took 69 and the
-memory alone takes 31."""
+The digest of a product of 8192 x 8192 in bf16 takes 36 µs. Tiles of 8 x 512 words, one at a time, took 69 µs. Reading
+the memory alone takes 31 µs."""
 
 
 @triton.jit(do_not_specialize=["slot"])
@@ -34,7 +34,7 @@ def _digest(  # noqa: ANN202, PLR0917 - Triton's own language, called by positio
 ):
     column = tl.program_id(0) * width + tl.arange(0, width)
     sums = tl.zeros((step, width), tl.int64)
-    above = (tl.num_programs(1) - 1 - tl.program_id(1)) * height  # what was written last is still in the cache
+    above = (tl.num_programs(1) - 1 - tl.program_id(1)) * height  # the rows written last are still in the cache
     for at in tl.range(0, height, step, num_stages=1):
         row = above + at + tl.arange(0, step)
         places = row.to(tl.int64)[:, None] * columns + column[None, :]

@@ -1,10 +1,10 @@
-"""Verification of every product of a measurement, without waiting for the device inside a block.
+"""Verification of every product of a measurement. Within a block, nothing waits for the device.
 
     block:    make 0 → verify 0 → make 1 → verify 1 → …           each product into an output of its own
     between:  read the verdicts, one number a product; examine wrong ones; next block, same outputs
 
-A wrong output still lies where it was written and is really read again: a copy would cost bandwidth, or hide an error
-of the memory. An output never gets the same product twice in a row: one that was not written would look right.
+A wrong output is read again where it was written: a copy would cost bandwidth, or hide an error of the memory. The same
+product is never written to an output twice in a row, because a write that did not happen would look right.
 """
 
 import time
@@ -29,12 +29,12 @@ from worker.verify.products import Products, flops, outputs_for
 
 _BEFORE: Final = ", before warming up"
 _COSTED: Final = 5
-"""Number of products (fewer if there are fewer outputs) whose making and verifying are timed before the warm-up."""
+"""Number of products that are timed before the warm-up; fewer if there are fewer outputs."""
 
 
 @dataclass(frozen=True)
 class _Made:
-    """A product of the current block. number: counted over the launch. pair: of operands. iteration: of the phase."""
+    """A product of the current block. number: index in the launch. pair: of operands. iteration: index in the phase."""
 
     number: int
     pair: int
@@ -78,7 +78,7 @@ class Watch:
         self._judge()
 
     def look(self) -> None:
-        """Read the verdicts of the block that is over, and examine and keep its mismatches. Waits for the device."""
+        """Read the verdicts of the finished block, and examine and keep its mismatches. Waits for the device."""
         phase = self._stage.phase
         for slot, verdict in enumerate(self._verdicts[: len(self._made)].tolist()):
             made = self._made[slot]
@@ -88,14 +88,14 @@ class Watch:
         self._done[phase] += len(self._made)
 
     def end(self) -> None:
-        """End the measurement. A requested fault that was not injected yet is injected into one more product."""
+        """End the measurement. If a requested fault was not injected yet, make one more product with it."""
         if self._flips.wanted:
             self.begin(1)
             self.step()
             self.look()
 
     def verification(self, key: tuple[str, ...], method: str) -> Verification:
-        """Return the result of the verification. Its `checks` count all products of the launch. key: key.key."""
+        """Return the result of the verification. Its `checks` count all products of the launch. key: from key.key."""
         return Verification(
             key=key,
             digests=self._products.digests,
@@ -108,7 +108,7 @@ class Watch:
         )
 
     def cost(self, clock: Clock) -> float:
-        """Return the share of an iteration's time, 0 to 1, that verification takes, on a device not yet warm."""
+        """Time a few products and return the share of verification, 0 to 1. The device is not warm yet."""
         self._timed(clock, 1)  # the first product loads libraries
         spans_ms = self._timed(clock, min(_COSTED, len(self.outputs))).spans_ms
         make_ms, judge_ms = median(spans_ms[::2]), median(spans_ms[1::2])
@@ -182,5 +182,5 @@ class WatchedWork(Work):
         return block
 
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
-        """Return how many iterations a block has, as Work.size, but no more than there are outputs."""
+        """Return the number of iterations in a block: as Work.size, at most the number of outputs."""
         return min(super().size(duration_s, iteration_ms, group), len(self.watch.outputs))
