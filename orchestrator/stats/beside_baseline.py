@@ -1,6 +1,6 @@
 """Median of a GPU's log ratios to a baseline, with a t-interval. Pure.
 
-The spread is the median absolute deviation: one cell that a driver moved by 16 % hardly matters.
+The spread is the median absolute deviation, so a single cell that a driver moved by 16 % hardly matters.
 """
 
 import math

@@ -22,7 +22,7 @@ class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     relative_half_width: of the 95 % interval of the mean iteration time. quickest_block_ms: time of an iteration in the
     fastest block. lasting_change: change of the times from the end of warm-up to the end of the measurement; None if
-    they had settled. covered: share of the measured blocks that the iterations' times add up to.
+    they had settled. covered: sum of the iteration times, as a share of the measured time.
     """
 
     means_ms: dict[str, float]
@@ -66,7 +66,7 @@ class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def of_launch(result: Result) -> LaunchFigures:
-    """Return the figures of one launch by its result."""
+    """Return the figures of one launch from its result."""
     iterations = sum(block.iterations for block in result.blocks)
     measured_s = math.fsum(block.end_ns - block.start_ns for block in result.blocks) / 1e9
     items = iterations * result.items_per_iteration
@@ -141,7 +141,7 @@ def half_width(times_ms: Sequence[float]) -> float | None:
 
 
 def launch_interval(values: Sequence[float]) -> float | None:
-    """Return half of the 95 % interval of the mean of launches, as a share of the mean; None below three launches."""
+    """Return the half-width of the 95 % interval of the mean of launches, as a share; None below three launches."""
     if len(values) < LEAST_FOR_INTERVAL or min(values) <= 0:
         return None
     reach = student.quantile(0.975, len(values) - 1) * stdev(map(math.log, values)) / math.sqrt(len(values))

@@ -22,7 +22,7 @@ _FAR_OUT: Final = 3.0
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Summary of a series of times. Percentiles are None for too few times. outliers: number of times outside usual_ms.
 
-    usual_ms: three interquartile ranges around the quartiles, both ends included.
+    usual_ms: (first quartile - 3 interquartile ranges, third quartile + 3 interquartile ranges), ends included.
     """
 
     count: int

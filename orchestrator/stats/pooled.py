@@ -54,7 +54,7 @@ def shrunk(own: Sequence[Variance]) -> list[Variance]:
 
 
 def common(own: Sequence[Variance]) -> Variance:
-    """Return the variance to expect of a cell that has too few launches to show its own. own: those of other cells."""
+    """Return the expected variance of a cell with too few launches. own: variances of the other cells."""
     value, weight = _prior(own) if len(own) > 1 else (own[0].value, own[0].degrees)
     return Variance(value, min(weight, math.fsum(variance.degrees for variance in own)))
 
@@ -98,7 +98,7 @@ def trigamma(x: float) -> float:
 
 
 def trigamma_inverse(value: float) -> float:
-    """Return the x > 0 with trigamma(x) = value > 0, by Newton's method on 1 / trigamma, which is nearly a line."""
+    """Return the x > 0 with trigamma(x) = value > 0, by Newton's method on 1 / trigamma, which is nearly linear."""
     if value > 1e7:
         return 1 / math.sqrt(value)
     if value < 1e-6:

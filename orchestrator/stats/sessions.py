@@ -17,7 +17,7 @@ def learned(sessions: Sequence[Mapping[_Cell, Sequence[float]]], prior: float) -
     """Return the standard deviation of log rates between sessions, without that of launches.
 
     None for fewer than three sessions with common cells. sessions: rates of the launches by cell, above zero.
-    prior: the deviation to assume without sessions, towards which the result is drawn.
+    prior: the assumed deviation, towards which the result is shrunk.
     """
     sessions, cells = _alike(sessions)
     if len(sessions) < LEAST_SESSIONS:
@@ -32,9 +32,9 @@ def learned(sessions: Sequence[Mapping[_Cell, Sequence[float]]], prior: float) -
 def _alike(
     sessions: Sequence[Mapping[_Cell, Sequence[float]]],
 ) -> tuple[list[Mapping[_Cell, Sequence[float]]], set[_Cell]]:
-    """Return sessions that share at least half of all cells, and these cells. Those with the most cells come first.
+    """Return the sessions that share at least half of all cells, most cells first, and the shared cells.
 
-    A session without most of its cells (all were throttled) would leave no cell to compare the others by.
+    A session that lacks most of its cells, because they were throttled, would leave no common cell.
     """
     cells = set[_Cell]().union(*sessions)
     least, found = len(cells) / 2, list[Mapping[_Cell, Sequence[float]]]()

@@ -5,7 +5,7 @@
                     └─ neither ─────────────────────────▶ clock alone
     the clock held ──── less work at each tick ─────────▶ other: memory, corrected errors, links, the host
 
-A reason is no excuse: heat that lowers the clock is the fault.
+A reason does not excuse a GPU: heat that lowers its clock is a fault.
 """
 
 import enum

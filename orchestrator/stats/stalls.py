@@ -15,7 +15,7 @@ from protocol.result import Block, Result
 LEAST_NS: Final = 5_000_000_000
 """Least length of a stall. In a burn-in, a block lasts 0.25 s, and a pause between two load steps 1 s."""
 TIMES: Final = 10
-"""Only an iteration of more than TIMES the fastest one is a stall. Steps of the memory test differ by a factor of 8."""
+"""A stalled iteration takes more than TIMES the fastest one. Steps of the memory test differ by a factor of 8."""
 
 Span = tuple[int, int]
 """A period: (start, end) in monotonic nanoseconds."""

@@ -4,7 +4,7 @@
       + variance of two sessions, which all cells share
       ├─ beyond the margin, Holm over the cells ──────────────▶ FASTER | SLOWER (by the prior alone: PROBABLY SLOWER)
       ├─ 90 % interval inside the margin ─────────────────────▶ SAME
-      ├─ no change shown, and it moved little ────────────────▶ NO CHANGE SEEN, with the slow-down that is ruled out
+      ├─ no change shown, and the measured one is small ──────▶ NO CHANGE SEEN, with the slow-down that is ruled out
       └─ else ────────────────────────────────────────────────▶ INCONCLUSIVE, with the launches that a verdict needs
     all cells of a group ──▶ geometric mean of the ratios, with its interval and a verdict
 
@@ -29,12 +29,12 @@ MOST_LAUNCHES: Final = 100
 LEAST_LAUNCHES: Final = 3
 """Fewest launches of each run for a verdict without a prior: two underestimate their spread too often."""
 LARGEST_UNSEEN: Final = 0.1
-"""Largest change, as a share, with the verdict NO CHANGE SEEN. Towards faster it is the prior, if that is larger."""
+"""Largest measured change, as a share, with the verdict NO CHANGE SEEN; for a speed-up the prior, if larger."""
 _WIDEST_UNSEEN: Final = 0.25
-"""If a slow-down of more than 22 % is possible (this difference of logarithms), a cell is INCONCLUSIVE."""
+"""Largest half-width of a 95 % interval with the verdict NO CHANGE SEEN, as a difference of logarithms (22 %)."""
 _POWER: Final = 0.8
 _ALPHA_CELLS: Final = 0.0005
-"""Error probability after Holm's correction; really 1 % if spreads vary by cell [sim, docs/method-reference.md]."""
+"""Error probability after Holm's correction: 1 % where spreads vary by cell [sim, docs/method-reference.md]."""
 _ALPHA_GROUP: Final = 0.008
 _ALPHA_UNSTEADY: Final = 0.004
 """Error probability after Holm's correction for unsteady cells, half of it for SLOWER: 1 % at most for all cells."""
@@ -193,9 +193,10 @@ def _group_mean(pairs: Sequence[Pair], estimate: _Estimate | None, *, shown: boo
 
 
 def _of_mean(pairs: Sequence[Pair]) -> _Estimate | None:
-    """Return the mean log ratio of cells; None if a cell has no variance. More cells do not reduce that of sessions.
+    """Return the mean log ratio of cells, with its variance; None if the variance of a cell is unknown.
 
-    Each cell counts with its own variance where it can, because pooled variances depend on each other.
+    More cells do not reduce the variance between sessions. If possible, each cell counts with its own variance,
+    because pooled variances depend on each other.
     """
     parts: list[Variance] = []
     for pair, found in zip(pairs, _of_launches(pairs), strict=True):
@@ -260,10 +261,9 @@ def _of_launches(pairs: Sequence[Pair]) -> list[tuple[Variance, ...]]:
 def _of_one_prior(pairs: Mapping[int, Pair], prior: float | None) -> dict[int, tuple[Variance, ...]]:
     """Return index of a pair → its variances of a launch, () if unknown. All pairs have this prior.
 
-    Own variances are those of the pair's launches, shrunk as in pooled.py. Without a prior, or with enough launches:
-    the own one. With few launches: the one common to pairs with enough launches (the prior if there are none), and the
-    own one. Untrusted, with a prior: the prior, and the own one, shrunk apart from the trusted pairs, whose intervals
-    it would widen.
+    An own variance is that of the pair's launches, shrunk as in pooled.py. Without a prior, or with enough launches:
+    the own variance. With few launches: the common variance of pairs with enough launches (else the prior), and the
+    own variance. Untrusted, with a prior: the prior, and the own variance, shrunk among untrusted pairs only.
     """
     own = {index: one for index, pair in pairs.items() if (one := _own(pair)) is not None}
     steady = {index: one for index, one in own.items() if pairs[index].trusted and pairs[index].launches > 1}
@@ -285,7 +285,7 @@ def _of_one_prior(pairs: Mapping[int, Pair], prior: float | None) -> dict[int, t
 
 
 def _shrunk(own: Mapping[int, Variance]) -> dict[int, Variance]:
-    """Shrink the variances of cells towards the common one. None gets lower than the common one.
+    """Shrink the variances of cells towards the common variance, but not below it.
 
     A cell with two modes may have shown only one of them, and two launches may agree by chance.
     """
@@ -322,7 +322,7 @@ def _judged(pair: Pair, estimate: _Estimate, p: float, tests: int, *, changed: b
 
 
 def _most_unseen(pair: Pair) -> float:
-    """Return the largest half-width of an interval that still excludes a large change. With a prior it may be wider."""
+    """Return the largest half-width of an interval for NO CHANGE SEEN, in logarithms. A prior may make it wider."""
     if not pair.needs_prior:
         return _WIDEST_UNSEEN
     of_one = math.sqrt(2 * ((pair.prior or 0.0) ** 2 + pair.session**2))

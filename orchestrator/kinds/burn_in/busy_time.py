@@ -45,10 +45,7 @@ def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mappi
 
 
 def remaining(archive: Archive, evidence: Evidence) -> Remaining:
-    """Return served and remaining seconds of the device that served least, not counting quarantined devices.
-
-    If all devices are quarantined, all count.
-    """
+    """Return served and remaining seconds of the device that served least, without quarantined devices."""
     burn_in = requested(archive.stored.configuration)
     return remaining_of(archive, at_work(archive, evidence, lost_launches.lost(archive, burn_in)))
 

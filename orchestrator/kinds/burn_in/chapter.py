@@ -90,7 +90,7 @@ def _findings(result: BurnInReport, report: Report) -> Iterator[Finding]:
 
 
 def each_gpu(report: Report) -> Section | None:
-    """Return a section with a finding per GPU, the gravest first, and one for all that PASS; None for other runs."""
+    """Return a section with one finding per GPU, gravest first; None for other runs. GPUs that PASS share a finding."""
     if report.burn_in is None:
         return None
     ordered = sorted(report.burn_in.gpus, key=lambda gpu: GRAVEST_FIRST.index(gpu.verdict))
@@ -137,7 +137,7 @@ def _briefly(gpu: GpuBurnIn, report: Report) -> Finding:
 
 
 def _step(gpu: GpuBurnIn) -> str:
-    """Return what to do about a GPU in words. For a slow GPU they depend on the probable reason."""
+    """Return the recommended action for a GPU as text. For a slow GPU it depends on the probable reason."""
     if gpu.action is not Action.SLOW:
         return gpu.action
     reasons = [pace.reason for pace in gpu.paces if pace.pace is Pace.SLOWER]
@@ -153,7 +153,7 @@ def _finding(
 
 
 def answer(report: Report) -> Answer | None:
-    """Return "PASS: 3 of 3 GPUs", or bad verdicts: "FAIL: GPU 1; WARN (slow): GPU 2"; None for another kind of run."""
+    """Return the answer: "PASS: 3 of 3 GPUs", "FAIL: GPU 1; WARN (slow): GPU 2"; None for another kind of run."""
     result = report.burn_in
     if result is None:
         return None
@@ -254,7 +254,7 @@ def short(seconds: float) -> str:
 
 
 def _who(gpus: Sequence[GpuBurnIn], report: Report) -> str:
-    """Return names of GPUs and what to do about them; for a single GPU also serial and PCI address, if they fit."""
+    """Return names of GPUs and the action. A single GPU also shows its serial and PCI address, if they fit."""
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     alike = [devices[gpu.gpu_uuid] for gpu in gpus]
     todo = f": {gpus[0].action}" if gpus[0].action is not Action.NOTHING else ""
@@ -304,14 +304,14 @@ def _without_result(report: Report) -> Iterator[str]:
 
 
 def _tested_memory(report: Report) -> str:
-    """Return which memory the tested share is a share of: "free memory", or "planned memory" on CPU devices."""
+    """Name the memory that the tested share refers to: "free memory", or "planned memory" for CPU devices."""
     return "planned memory" if all(device.kind == "cpu" for device in report.gpu_info) else "free memory"
 
 
 def evidence(result: BurnInReport, memory: str = "free memory") -> Iterator[str]:
     """Yield a line for each kind of check, with its sums over all GPUs, then the rates of the links.
 
-    memory: which memory the tested share is a share of, in words.
+    memory: name of the memory that the tested share refers to.
     """
     for kind in dict.fromkeys(check.check for gpu in result.gpus for check in gpu.checks):
         reports = [check for gpu in result.gpus for check in gpu.checks if check.check == kind]
@@ -333,7 +333,7 @@ def evidence(result: BurnInReport, memory: str = "free memory") -> Iterator[str]
 
 
 def _bound(reports: Sequence[CheckReport]) -> str:
-    """Describe the error rate that checks without an error rule out on each GPU, "" if unknown. reports: one per GPU.
+    """Describe the upper bound of the error rate after checks without an error; "" if unknown. reports: one per GPU.
 
     The rate per hour is given only from three hours of checks on.
     """
@@ -346,21 +346,21 @@ def _bound(reports: Sequence[CheckReport]) -> str:
 
 
 def not_tested(result: BurnInReport, report: Report) -> list[str]:
-    """Return lines: what was not tested and why, planned checks first. Checks with the same reason share a line."""
+    """Return lines with untested checks and the reason, planned checks first. Checks of one reason share a line."""
     found = _untested(result, report, decided=True)
     lines = sorted((not planned, f"{words}: {why}") for planned, words, why in found)
     return [words for _, words in lines]
 
 
 def not_decided(result: BurnInReport, report: Report) -> list[str]:
-    """Return lines: rates that were measured but have no verdict, and the question that is open."""
+    """Return lines with the rates that were measured but have no verdict, and the open question."""
     return [f"{words}: {why}" for _, words, why in _untested(result, report, decided=False)]
 
 
 def _untested(result: BurnInReport, report: Report, *, decided: bool) -> Iterator[tuple[bool, str, str]]:
     """Yield (planned, names and devices, reason) for each group of untested checks with equal reason and devices.
 
-    decided: whether these are checks that were not made, or rates that were measured but have no verdict.
+    decided: True for checks that were not made, False for rates that were measured but have no verdict.
     """
     unfinished = {what for gpu in result.gpus for what in gpu.unfinished}
     devices: dict[tuple[str, str], set[str]] = {}

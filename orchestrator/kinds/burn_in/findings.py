@@ -68,7 +68,7 @@ class Wrong:
 class Planned:
     """A planned cell of a GPU. checks: number of its checks. why: reason if there are none.
 
-    impossible: the software cannot verify it on this GPU. untried: it has no result only for want of time.
+    impossible: the software cannot verify it on this GPU. untried: it only lacked time.
     """
 
     workload: Workload
@@ -89,7 +89,7 @@ class Idle:
 
 @dataclass(frozen=True)
 class Ahead:
-    """What completes an incomplete burn-in. left_s: seconds that `resume` may use. launch_s: seconds of one launch.
+    """Means to complete an incomplete burn-in. left_s: seconds that `resume` may use. launch_s: seconds of one launch.
 
     least: length and level of a new burn-in that is long enough, as options: "2h --level full".
     """
@@ -101,13 +101,13 @@ class Ahead:
 
 @dataclass(frozen=True)
 class Work:
-    """All facts of one GPU after a burn-in, from which it is judged. Texts are empty if there is nothing to report.
+    """All facts of one GPU after a burn-in, for its verdict. Texts are empty if there is nothing to report.
 
-    cell_s: its longest launch. beside: processes that contaminated its launches. unclear: number of mismatches without
-    details that may be its own. unread: launches whose mismatches cannot be read.
+    cell_s: work of its longest cell. beside: processes that contaminated its launches. unclear: number of mismatches
+    without details that may be its own. unread: launches whose mismatches cannot be read.
     """
 
-    requested_s: float  # requested
+    requested_s: float
     served_s: float  # at work
     cell_s: float  # the longest launch
     ahead: Ahead

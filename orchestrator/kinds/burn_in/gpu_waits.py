@@ -1,4 +1,4 @@
-"""When a device may have waited for other devices, as far as the journal shows. Pure.
+"""Times in which a device may have waited for other devices, according to the journal. Pure.
 
 A device waits while a failed launch is repeated, while another process uses a GPU, or while a GPU's memory is not free.
 The wait ends at the latest when that GPU is quarantined (state/blocked_gpus.py).
@@ -63,7 +63,7 @@ def for_links(archive: Archive, uuid: str) -> Iterator[tuple[Segment, Span]]:
 
 
 def over_ns(attempt: Attempt) -> int:
-    """Return the end of a launch in monotonic ns, or its start if the end is unknown or of a later session's clock."""
+    """Return the end of a launch in monotonic ns, or its start if the end is unknown or on a later clock."""
     return attempt.start.at_ns + round((attempt.lasted_ms or 0.0) * 1e6)
 
 

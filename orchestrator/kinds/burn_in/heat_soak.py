@@ -1,4 +1,4 @@
-"""A GPU's heat soak: the time at the start of its work in which it warms up, and whose rates are not judged. Pure.
+"""The heat soak: a GPU's warm-up at the start of its work. Rates in this time are not judged. Pure.
 
 Times are in windows of ten seconds of the monotonic clock, numbered (stats/windows.py).
 """

@@ -39,7 +39,7 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     up_to_s: float | None = None
 
     def cells(self, kind: DeviceKind, *, steps: bool) -> int:
-        """Return the number of cells of a round on a device of this kind with links. steps: with --steps."""
+        """Return the number of cells of a round, links included, on a device of this kind. steps: with --steps."""
         return len(self.soak) + len(self.truth) + steps + len(self.replay[kind]) + len(self.links) + 1
 
 
@@ -82,7 +82,7 @@ class StepsRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All of configs/burn_in.yaml. Cells are so short that `least_rounds` fit into the duration less `starting_s`."""
+    """Contents of configs/burn_in.yaml. least_rounds: rounds that should fit into the duration less starting_s."""
 
     levels: dict[str, Level]
     devices: dict[DeviceKind, OnDevice]

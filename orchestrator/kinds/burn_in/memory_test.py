@@ -20,7 +20,7 @@ _WHOLE: Final = {
 
 
 def not_tested(launches: Sequence[Verification]) -> dict[str, str]:
-    """Return part of the memory test → why it is not tested: its speed, always, and patterns that never completed."""
+    """Return untested part of the memory test → reason: patterns that never completed, and always the speed."""
     times_by_pattern = marched(launches)
     speed = {f"{Workload.MEMORY}: speed": SPEED} if times_by_pattern else {}
     return speed | {
@@ -29,7 +29,7 @@ def not_tested(launches: Sequence[Verification]) -> dict[str, str]:
 
 
 def marched(launches: Sequence[Verification]) -> Mapping[str, int]:
-    """Return name of the pattern → how often the launches went through all of their memory with it."""
+    """Return name of the pattern → number of its complete passes over the memory of a launch."""
     found: Counter[str] = Counter()
     for launch in launches:
         found.update(launch.patterns)

@@ -53,7 +53,7 @@ def format_count(rounds: float) -> str:
 
 
 def require_planned(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> None:
-    """Raise ConfigError if a fault is to be injected in a round that is not planned: it would never be injected."""
+    """Raise ConfigError for an injected fault whose round is not planned."""
     for number, device in _flipped(configuration, devices):
         planned = 1 + max(last for _, last in plan.order[device.uuid])
         if number >= planned:

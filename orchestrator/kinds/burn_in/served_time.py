@@ -65,7 +65,7 @@ def worked_s(load: Load) -> float:
 
 
 def started_s(load: Load) -> float:
-    """Return the seconds before the first launch that count as served: at most ORDINARY_S, and at most its work."""
+    """Return the seconds before the first launch that count as served: at most ORDINARY_S and the time at work."""
     if load.since_ns is None or not load.launches:
         return 0.0
     first_ns, _ = min(load.launches)
@@ -78,7 +78,7 @@ def ordinary_s(gap: Span, suspensions: Iterable[Span]) -> float:
 
 
 def is_short(served_s: float, requested_s: float, cell_s: float) -> bool:
-    """Whether a device served too little. cell_s: its longest launch, for which the end may have had no time."""
+    """Whether a device served too little time. cell_s: its longest launch, which may not have fitted at the end."""
     return served_s < SHARE * requested_s - LATE_S - cell_s
 
 
@@ -97,7 +97,7 @@ def without(work: Iterable[Span], stalls: Iterable[Span]) -> Iterator[Span]:
 
 
 def idle(work: Iterable[Span], explained: Iterable[Span]) -> Iterator[tuple[int, float]]:
-    """Yield (begin in ns, seconds outside `explained`) of each gap in `work` with more than LONG_S such seconds."""
+    """Yield (begin in ns, unexplained seconds) of each gap in `work` with more than LONG_S unexplained seconds."""
     explained_spans = joined(explained)
     for begin, end in between(joined(work)):
         if (unexplained_s := (end - begin - overlap_ns((begin, end), explained_spans)) / 1e9) > LONG_S:

@@ -77,7 +77,7 @@ def method(launches: Sequence[Verification]) -> str:
 
 
 def not_tested(cells: Mapping[str, Sequence[Verification]]) -> dict[str, str]:
-    """Return what is not tested → reason, for cells whose launches compared their outputs by different methods.
+    """Return untested part → reason, for cells whose launches compared their outputs by different methods.
 
     cells: name of the cell → its launches.
     """

@@ -24,7 +24,7 @@ _SHOWN: Final = 3
 
 
 def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> Iterator[str]:
-    """Yield a warning, if the duration is too short for a round, that names the cells that may not complete."""
+    """Yield a warning with the cells that may not complete, if the duration is too short for a round."""
     burn_in = configuration.burn_in
     if burn_in is None:
         return

@@ -22,7 +22,7 @@ from protocol.cell import Workload
 from protocol.verification import Mismatch
 
 ALGORITHM_ELEMENTS: Final = 1000
-"""Least output elements that differ if a library chose another algorithm. Fewer are taken for flipped bits."""
+"""Least number of different output elements that suggests another algorithm. Fewer count as flipped bits."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def judge(work: Work) -> Judged:
 
 
 def bound(exposure: float) -> float | None:
-    """Return the error rate that `exposure` (checks or hours without an error) rules out at 95 %; None without any."""
+    """Return the 95 % upper bound of the error rate after `exposure` checks or hours without an error; None for 0."""
     return 3 / exposure if exposure else None  # rule of three, Hanley and Lippman-Hand 1983
 
 

@@ -19,16 +19,16 @@ from orchestrator.kinds.gate import planning
 from orchestrator.stats import pooled
 
 TOO_NOISY: Final = 0.1
-"""Standard deviation between launches, as a share, that gives a warning; at 0.03 none is given [sim, docs/gate.md]."""
+"""Standard deviation between launches, as a share, above which a gate warns: not at 0.03 [sim, docs/gate.md]."""
 LEAST_DEGREES: Final = 2
 """Least degrees of freedom for which a cell's noise is known: two launches of both sides, or three of one."""
 HELP: Final = "What helps: end other programs, fixed cores (taskset), more time (--time-limit)"
 _LESS_NOISE: Final = "a larger batch (-b) or one device at a time (--solo)"
-"""What reduces noise. A gate with a baseline has the batch and mode of the baseline, so it needs a new one for this."""
+"""Advice to reduce noise. Batch and mode of a gate are those of its baseline, so it needs a new baseline for this."""
 
 
 def advise(stored: StoredRun, launches_ms: Mapping[str, Sequence[float]]) -> str:
-    """Say that the machine is too noisy so far, and what helps; empty if the noise is small or not known yet.
+    """Return a warning that the machine is too noisy, with advice; empty if the noise is small or not known yet.
 
     launches_ms: planned cell → milliseconds of an iteration in each of its launches.
     """
@@ -58,7 +58,7 @@ def variation(*measured: Side) -> float | None:
 
 
 def advice(gate: Gate, varies: float | None) -> str:
-    """Say how much the machine varies and what helps against it. varies: result of `spread`; None if unknown."""
+    """Describe how much the machine varies, and what helps against it. varies: result of `spread`; None if unknown."""
     variation_text = "" if varies is None else f"this machine varies by {varies:.1%} from launch to launch. "
     more = _LESS_NOISE if gate.sides else f"a new baseline with more launches (--launches), {_LESS_NOISE}"
     return f"{variation_text}{HELP}, {more}"

@@ -19,11 +19,11 @@ from orchestrator.plan import estimate, planner
 from protocol.cell import AUTO, Cell, Device, Workload
 
 FIRST_ROUNDS: Final = 3
-"""Number of planned rounds: with fewer launches of a cell, its verdict has a remark."""
+"""Default number of planned rounds. With fewer launches, the verdict on a cell has a remark."""
 NOISE_LAUNCHES: Final = 6
 """Number of launches at the beginning that show the noise of a machine: of one pair of cells, or of two lone cells."""
 NOISE_S: Final = 60.0
-"""Most estimated seconds of the launches at the beginning: longer cells wait for their turn."""
+"""Most estimated seconds of the launches at the beginning. Longer cells keep their place in the order."""
 
 
 def requested(configuration: Configuration) -> Gate:
@@ -44,7 +44,7 @@ def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
 
 
 def shows_noise(cell: Cell) -> bool:
-    """Whether launches of a cell differ only by noise. Those of loading do not: they depend on the page cache."""
+    """Whether launches of a cell differ only by noise. Loading a model also depends on the page cache."""
     return WORKLOADS[cell.workload].sibling_verdict
 
 
@@ -54,7 +54,7 @@ def compared(gate: Gate, plan: Plan) -> tuple[tuple[str, ...], ...]:
 
 
 def partners(gate: Gate, plan: Plan) -> dict[str, str]:
-    """Return id of each cell of the first side → id of its partner on the second side."""
+    """Return id of a cell on the first side → id of its partner on the second side."""
     first, second = ([cell.id for cell in plan.cells if cell.model in side.models] for side in gate.sides)
     return dict(zip(first, second, strict=True))
 

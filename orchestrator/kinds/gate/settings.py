@@ -34,7 +34,7 @@ _TAKEN_OVER: Final = {
     "isolation": "benchmark.isolation",
     "seed": "benchmark.seed",
 }
-"""Fact that a baseline has about its run → setting of the gate that takes this value by default."""
+"""Fact about the run of a baseline → setting of a gate, which has this value by default."""
 UNCHANGED: Final = "unchanged"
 _IMPORTS: Final = "import msgspec, zmq, torch; print(torch.__version__)"
 _PATIENCE_S: Final = 120.0
@@ -100,7 +100,7 @@ def gated(configuration: Configuration, gate: Gate | None, launches: int | None)
 def with_cells(
     configuration: Configuration, baseline: Side, launches: int | None, percent: float | None
 ) -> Configuration:
-    """Return the configuration of a gate that measures the cells of a baseline that have values.
+    """Return the configuration of a gate that measures all cells of a baseline with values.
 
     launches: planned rounds; None: FIRST_ROUNDS. percent: tolerated slow-down; None: the margins of margins.yaml.
     """
@@ -130,7 +130,7 @@ def sides(
 def with_sides(
     words: Sequence[RequestedSide], configurations: Sequence[Configuration], launches: int | None, percent: float | None
 ) -> Configuration:
-    """Return the configuration of a gate of two sides. words: the sides. configurations: that of each side.
+    """Return the configuration of a gate of two sides. words: the sides. configurations: one for each side.
 
     Models on both sides get distinct names. percent: tolerated slow-down of a cell; None for the default.
     """
@@ -159,7 +159,7 @@ def parse(words: Iterable[str], origin: str) -> dict[str, str]:
 
 
 def interpreter(path: str, origin: str) -> str:
-    """Return the absolute path of a Python interpreter that has what a worker imports. Raises ConfigError if not."""
+    """Return the absolute path of an interpreter. Raises ConfigError if it cannot import torch, msgspec and zmq."""
     place = Path(path).expanduser().absolute()
     try:
         done = subprocess.run([place, "-c", _IMPORTS], capture_output=True, text=True, timeout=_PATIENCE_S, check=False)

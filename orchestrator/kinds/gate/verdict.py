@@ -1,4 +1,4 @@
-"""What a gate's comparison adds to the exit code of its run: slower cells, and cells without a verdict. Pure."""
+"""Causes of the exit code in a gate's comparison: slower cells, and cells without a verdict. Pure."""
 
 from collections.abc import Iterator
 from typing import Final

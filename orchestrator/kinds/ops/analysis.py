@@ -101,7 +101,7 @@ def roofs(measured: Iterable[ProbeMetrics], gpu_uuid: str) -> Roofs:
 
 
 def grade(percent: float) -> Grade:
-    """Return the grade of a speed. percent: the speed in percent of that of the eager implementation."""
+    """Return the grade of a speed. percent: the speed relative to the eager implementation."""
     return next(one for least, one in GRADES if percent >= least)
 
 
@@ -125,7 +125,7 @@ def graded(rows: Iterable[OperatorRow]) -> Iterator[OperatorRow]:
 
 
 def advice(row: OperatorRow) -> str:
-    """Return what to do about a row, the most important advice only; "" if there is none."""
+    """Return the most important advice on a row; "" without any."""
     if row.status is OperatorStatus.WRONG:
         return "fix the wrong result, which has no speed"
     pure_ms, real_ms = row.ms(TimeName.PURE), row.ms(TimeName.REAL)
@@ -163,7 +163,7 @@ def _is_noisy(row: OperatorRow, name: TimeName) -> bool:
 
 
 def _has_result(row: OperatorRow, rows: Sequence[OperatorRow]) -> bool:
-    """Whether any shape of the row's operator, implementation and precision on its device has not failed. rows: all.
+    """Whether any shape of the same device, operator, implementation and precision did not fail. rows: all rows.
 
     If all have failed, the cell itself already counts as failed.
     """

@@ -51,7 +51,7 @@ def operators(report: Report) -> Section | None:
 
 
 def briefly(report: Report) -> Section | None:
-    """Return the short chapter for a terminal; None without rows. It leaves wrong results to the verdict above it."""
+    """Return the short chapter for a terminal; None without rows. The verdict above it shows wrong results."""
     rows = _rows(report)
     if not rows:
         return None
@@ -67,7 +67,7 @@ def briefly(report: Report) -> Section | None:
 
 
 def answer(report: Report) -> Answer | None:
-    """Return the verdict "WRONG: " with the first wrong implementation and the number of others; None if none is."""
+    """Return the verdict "WRONG: " with the first wrong implementation and the number of others; None without any."""
     rows = _rows(report)
     wrong = dict.fromkeys(place(row, report) for row in rows if row.status is OperatorStatus.WRONG)
     return Answer(Badge(f"WRONG: {' '.join(_first(wrong, 1))}", Tone.BAD), _success(rows)) if wrong else None
@@ -96,13 +96,13 @@ def _success(rows: Sequence[OperatorRow]) -> str:
 
 
 def _to_do(rows: Sequence[OperatorRow]) -> Iterator[str]:
-    """Yield each advice of the rows with the number of rows that it is for, the most frequent first."""
+    """Yield each advice with the number of its rows, most frequent first."""
     for advice, count in Counter(row.advice for row in rows if row.advice).most_common():
         yield f"{plural(count, 'measurement')}: {advice}"
 
 
 def _categories(rows: Sequence[OperatorRow], *, together: bool = False) -> Table:
-    """Return a table of right results, speeds and grades by category, and unless `together` also by implementation."""
+    """Return a table of right results, speeds and grades by category and, unless `together`, by implementation."""
     found: dict[tuple[str, ...], list[OperatorRow]] = {}
     for row in rows:
         found.setdefault((row.category,) if together else (row.category, _name(row)), []).append(row)

@@ -49,7 +49,7 @@ def study(report: Report) -> Section | None:
 
 
 def answer(report: Report) -> Answer | None:
-    """Return the verdict "WRONG: " with the wrong implementations; None if none is, so that the usual one is shown."""
+    """Return the verdict "WRONG: " with the wrong implementations; None without any, for the usual verdict."""
     rows = report.study.rows if report.study else ()
     wrong = dict.fromkeys(title(row) for row in rows if row.status is OperatorStatus.WRONG)
     return Answer(Badge(f"WRONG: {'; '.join(wrong)}", Tone.BAD), _success(rows)) if wrong else None
@@ -131,7 +131,7 @@ def _findings(rows: Sequence[StudyRow], varied: Sequence[str]) -> Iterator[Findi
 
 
 def _by_reason(rows: Sequence[StudyRow], status: OperatorStatus, varied: Sequence[str]) -> Iterator[str]:
-    """Yield a line for each reason of a status, with the implementations and sizes it concerns; no sizes if all.
+    """Yield a line for each reason of a status, with its implementations and sizes; no sizes if it is that of all.
 
     varied: dimensions whose sizes to show.
     """
@@ -163,7 +163,7 @@ def _fastest(rows: Sequence[StudyRow], varied: Sequence[str]) -> Iterator[str]:
 
 
 def _marks(rows: Sequence[StudyRow]) -> Callable[[StudyRow], str]:
-    """Return a function that gives the mark of a row's speed: "", unless the host limits it or its reference."""
+    """Return a function from row to mark of its speed: HOST_MARK if the host limits it or its reference, else ""."""
     bound = {point(row) for row in rows if row.host_bound and row.implementation == rows[0].implementation}
     return lambda row: HOST_MARK if row.device_ms and (row.host_bound or point(row) in bound) else ""
 

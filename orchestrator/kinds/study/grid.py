@@ -1,4 +1,4 @@
-"""The YAML file of a study, and what its cells measure.
+"""The YAML file of a study, and the entries that its cells measure.
 
 operations, sizes, implementations ─▶ an entry for each combination, named "conv2d im2col b=2 c=4 o=8 h=32 k=3"
 
