@@ -15,9 +15,9 @@ from orchestrator.stats.stragglers import ALPHA
 
 LEAST_CELLS: Final = 4
 _OF_A_MEDIAN: Final = math.sqrt(math.pi / 2)
-"""Standard error of a median divided by that of a mean, of normally distributed values."""
+"""Standard error of a median divided by that of a mean, for a normal distribution."""
 _OF_A_DEVIATION: Final = 1.4826
-"""Standard deviation divided by the median absolute deviation, of normally distributed values."""
+"""Standard deviation divided by the median absolute deviation, for a normal distribution."""
 
 
 @dataclass(frozen=True, kw_only=True)

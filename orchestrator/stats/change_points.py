@@ -81,7 +81,7 @@ def _sharpest(series: _Series, start: int, at: int, length: int) -> Change:
 
 
 def _lengths(left: int) -> list[int]:
-    """Return the lengths LEAST, 2 x LEAST, 4 x LEAST and so on, up to the number of remaining runs `left`."""
+    """Return the lengths LEAST, 2 x LEAST, 4 x LEAST and so on. left: number of remaining runs, the limit."""
     return [LEAST << double for double in range((left // LEAST).bit_length())]
 
 

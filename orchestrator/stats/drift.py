@@ -49,7 +49,7 @@ _LEAST_SPAN: Final = 0.6
 _LONGEST: Final = 10.0
 _TAIL: Final = 0.025
 _DOUBT: Final = 0.025
-"""Probability, for each margin, that any kind of work on any GPU is called slow by chance alone."""
+"""Probability, for each margin, that any kind of work on any GPU is found slow by chance."""
 _HOURS: Final = WINDOW_NS / 3.6e12
 
 
@@ -82,7 +82,7 @@ class DriftVerdict(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """How a rate changed over time, in percent with 95 % intervals; negative is slower.
+    """Change of a rate over time, in percent with 95 % intervals; negative is slower.
 
     change: from the first fifth of the time to the last. step_h: hours until a step, if there is one. needed_h: total
     hours that should give a verdict; None if there is a verdict already, or if no number is known.
@@ -98,7 +98,7 @@ class Course:
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """How the rates of one GPU changed: by themselves (raw), and compared with at least three siblings (relative).
+    """Change of the rates of one GPU over time. raw: by themselves. relative: compared with at least three siblings.
 
     kinds, raw_kinds: kind of work → course of this kind alone, relative and raw.
     """
@@ -155,7 +155,7 @@ def judge(rates: Mapping[str, Sequence[Window]], margin: float, alone: float) ->
 
 
 def changes(series: Mapping[str, Sequence[float]], least: int, confidence: float) -> dict[str, Interval]:
-    """Return the change of each GPU from the first fifth of its values to the last, with its interval.
+    """Return the change of each GPU from the first fifth of its values to the last.
 
     series: in order of time, at least twice `least` values. least: fewest values of each fifth. confidence:
     probability that the true change is not beyond an end of the interval, for each end.
@@ -173,7 +173,7 @@ def changes(series: Mapping[str, Sequence[float]], least: int, confidence: float
 
 
 def _rest(values: Sequence[float], least: int) -> _Rest:
-    """Fit a line and a step to the values, and return the residuals of the better fit, with the index of a step.
+    """Fit a line and a step to the values. Returns the residuals of the better fit, and the index of a step.
 
     least: fewest values on each side of a step.
     """
@@ -215,7 +215,7 @@ def _squares(values: Sequence[float]) -> float:
 
 
 def _logs(rates: Mapping[str, Sequence[Window]]) -> tuple[dict[str, list[Window]], dict[str, list[Window]]]:
-    """Return two mappings of GPU → windows with log rates: raw, and relative to the median of three or more others."""
+    """Return log rates (GPU → windows), raw and relative to the median of three or more others."""
     raw: dict[str, list[Window]] = {gpu: [] for gpu in rates}
     relative: dict[str, list[Window]] = {gpu: [] for gpu in rates}
     for key, of_kind in _levels(rates).items():
@@ -299,7 +299,7 @@ def _of_kinds(logs: Mapping[str, Sequence[Window]], margin: float) -> dict[str, 
 
 
 def visits(windows: Sequence[Window]) -> list[float]:
-    """Return the median rate of each visit: a series of windows without a gap of _PAUSE or more windows.
+    """Return the median rate of each visit: windows without a gap of _PAUSE or more windows.
 
     windows: of one kind of work on one GPU, ordered by time.
     """
@@ -348,7 +348,7 @@ def _courses(logs: Mapping[str, Sequence[Window]], margin: float) -> dict[str, C
 
 
 def _blocks(logs: Sequence[Window]) -> list[_Block]:
-    """Return the log rate of a GPU in up to BLOCKS parts of its time: the median over its kinds of work.
+    """Return the log rate of a GPU in up to BLOCKS parts of its time. Each is the median over the kinds of work.
 
     The level of each kind (its median without the common slope) is subtracted. Kinds that ran for a short time are
     excluded.

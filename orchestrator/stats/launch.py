@@ -94,7 +94,7 @@ def of_launch(result: Result) -> LaunchFigures:
 
 
 def _lasting_change(result: Result, times_ms: Sequence[float]) -> float | None:
-    """Return the lasting relative change of times; None on a CPU or if host-bound, where host load changes times."""
+    """Return the lasting relative change of times. None on a CPU or if host-bound, where host load changes times."""
     warm_up = result.warm_up
     if not warm_up.course or result.launch_bound is None or result.host_bound:
         return None
@@ -136,12 +136,12 @@ def of_cell(results: Sequence[Result], launches: Sequence[LaunchFigures]) -> Cel
 
 
 def half_width(times_ms: Sequence[float]) -> float | None:
-    """Return the half-width of the 95 % interval of the mean time, as a share; None for fewer than BATCHES times."""
+    """Return the half-width of the 95 % interval of the mean time, as a share. None for fewer than BATCHES times."""
     return relative_half_width(times_ms) if len(times_ms) >= BATCHES and any(times_ms) else None
 
 
 def launch_interval(values: Sequence[float]) -> float | None:
-    """Return the half-width of the 95 % interval of the mean of launches, as a share; None below three launches."""
+    """Return the half-width of the 95 % interval of the mean of launches, as a share. None below three launches."""
     if len(values) < LEAST_FOR_INTERVAL or min(values) <= 0:
         return None
     reach = student.quantile(0.975, len(values) - 1) * stdev(map(math.log, values)) / math.sqrt(len(values))

@@ -88,7 +88,7 @@ def drifting(drift_percent: float | None) -> bool | None:
 
 
 def spread_percent(values: Sequence[float]) -> float | None:
-    """Return (largest - smallest) / median in percent; None for fewer than two values above zero."""
+    """Return (largest - smallest) / median in percent. None for fewer than two values above zero."""
     if len(values) < 2 or min(values) <= 0:
         return None
     return (max(values) - min(values)) / median(values) * 100

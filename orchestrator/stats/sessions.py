@@ -9,7 +9,7 @@ from orchestrator.stats import pooled
 
 LEAST_SESSIONS: Final = 3
 _PRIOR_DEGREES: Final = 4.0
-"""Weight of the prior, as degrees of freedom: it counts as much as five sessions, because three say little."""
+"""Weight of the prior, as degrees of freedom. It counts as much as five sessions, because three say little."""
 _Cell = TypeVar("_Cell")
 
 
@@ -32,7 +32,7 @@ def learned(sessions: Sequence[Mapping[_Cell, Sequence[float]]], prior: float) -
 def _alike(
     sessions: Sequence[Mapping[_Cell, Sequence[float]]],
 ) -> tuple[list[Mapping[_Cell, Sequence[float]]], set[_Cell]]:
-    """Return the sessions that share at least half of all cells, most cells first, and the shared cells.
+    """Return the sessions that share at least half of all cells, largest first, and these cells.
 
     A session that lacks most of its cells, because they were throttled, would leave no common cell.
     """

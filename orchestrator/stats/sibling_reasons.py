@@ -17,7 +17,7 @@ from orchestrator.stats import slowdown_reasons
 from orchestrator.stats.slowdown_reasons import Reading, Reason, Why
 
 LEAST_FALL: Final = 0.005
-"""Least difference of memory clocks that counts, as a share: NVML rounds several thousand MHz to whole ones."""
+"""Least difference of memory clocks that counts, as a share. NVML rounds several thousand MHz to whole ones."""
 _OF_THE_CLOCK: Final = frozenset({Reason.HEAT, Reason.POWER, Reason.CLOCK})
 
 

@@ -40,7 +40,7 @@ class Reason(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """Rate and climate of one GPU in a window (windows.py), or their medians over several windows.
+    """Rate, clock and climate of one GPU in a window (windows.py), or medians over several.
 
     rate: of one kind of work, in any unit. capped: share of the time at the power limit, 0 to 1.
     """

@@ -22,9 +22,10 @@ Span = tuple[int, int]
 
 
 def stalls(result: Result) -> tuple[Span, ...]:
-    """Return the stalls of one launch in order of time: gaps between blocks, and iterations, that are too long.
+    """Return the stalls of one launch in order of time.
 
-    A gap is too long above LEAST_NS. An iteration is above LEAST_NS and TIMES times the fastest iteration.
+    A gap between blocks of more than LEAST_NS is a stall. An iteration of more than LEAST_NS and more than TIMES the
+    fastest iteration is one, too.
     """
     found = [
         (before.end_ns, after.start_ns)

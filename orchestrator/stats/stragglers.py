@@ -1,4 +1,4 @@
-"""Verdicts on GPUs: is one slower or faster than its identical siblings by more than a margin? Pure.
+"""Verdicts on identical GPUs: is one slower or faster than its siblings by a margin? Pure.
 
     rates by cell, GPU and launch ── log of each rate against the median of the OTHER GPUs' in the same round
       ── in each round the median over the cells ── over the rounds one t-interval, its variance pooled over the GPUs
@@ -25,7 +25,7 @@ LEAST_GPUS: Final = 4
 """Fewest identical GPUs to compare. With three, the median of two others is a mean, and a slow GPU is inconclusive."""
 ALPHA: Final = 0.05
 _MAY_BE_OFF: Final = 0.7
-"""Share of its interval's half-width by which the true effect may be farther from the margin (one in eight is)."""
+"""Assumed error of an effect, as a share of its interval's half-width. It is larger for one in eight effects."""
 _Key = TypeVar("_Key")
 
 
@@ -207,7 +207,7 @@ def _ratios(cell: SiblingCell, margin: float) -> _Ratios:
 
 
 def _beside(gpu: str, cell: SiblingCell, logs: Mapping[str, Sequence[float]]) -> tuple[Sequence[str], bool]:
-    """Return the GPUs to compare `gpu` with in a cell, and whether they can prove it fast enough.
+    """Return the GPUs to compare `gpu` with in a cell, and whether they can prove it OK.
 
     GPUs that waited for the host are included only if they do not lower the median rate.
     """
@@ -234,7 +234,7 @@ def _of_gpus(ratios: Sequence[_Ratios], margins: Mapping[Bound, float]) -> dict[
 
 
 def _margin_alone(margin: float, gpus: int, cells: int) -> float:
-    """Return the margin for a cell that is judged alone: wider, because by chance one of many cells differs a lot."""
+    """Return the wider margin for a cell that is judged alone. By chance, one of many cells differs a lot."""
     tail = NormalDist()
     return margin * tail.inv_cdf(1 - ALPHA / (gpus * cells)) / tail.inv_cdf(1 - ALPHA / gpus)
 
@@ -304,7 +304,7 @@ def _sibling(gpu: str, own: _Effects, p: float, tests: int) -> Sibling:
 
 
 def _split(found: Mapping[str, Sibling], faster: Collection[str]) -> dict[str, Sibling]:
-    """Return the verdict SPLIT for the `faster` GPUs and the others, if the others are more; else {}.
+    """Return verdicts SPLIT for `faster` GPUs and the others, if the others are more; else {}.
 
     Only the verdicts OK and SUSPECT are replaced.
     """
@@ -330,7 +330,7 @@ def _ratio(sibling: Sibling) -> float:
 
 
 def _wanted(effect: Effect) -> int:
-    """Return how many further launches should separate the interval from the margin; 0 if too many are needed."""
+    """Return how many further launches should separate the interval from the margin. 0 if too many are needed."""
     gap = abs(math.log(effect.ratio) - math.log1p(-effect.margin))
     reach = math.log(effect.ratio / effect.low)
     if effect.launches * (reach / (gap + _MAY_BE_OFF * reach)) ** 2 > MOST_LAUNCHES:

@@ -25,19 +25,19 @@ from orchestrator.stats.pooled import Variance
 from orchestrator.stats.stragglers import ALPHA, holm
 
 MOST_LAUNCHES: Final = 100
-"""Most launches per run to recommend: more would only show differences smaller than those from day to day."""
+"""Most launches per run to recommend. More would only show differences smaller than those from day to day."""
 LEAST_LAUNCHES: Final = 3
-"""Fewest launches of each run for a verdict without a prior: two underestimate their spread too often."""
+"""Fewest launches of each run for a verdict without a prior. Two underestimate their spread too often."""
 LARGEST_UNSEEN: Final = 0.1
-"""Largest measured change, as a share, with the verdict NO CHANGE SEEN; for a speed-up the prior, if larger."""
+"""Largest measured change, as a share, with NO CHANGE SEEN. For a speed-up: the prior, if larger."""
 _WIDEST_UNSEEN: Final = 0.25
-"""Largest half-width of a 95 % interval with the verdict NO CHANGE SEEN, as a difference of logarithms (22 %)."""
+"""Largest half-width of a 95 % interval with NO CHANGE SEEN, as a log difference (22 %)."""
 _POWER: Final = 0.8
 _ALPHA_CELLS: Final = 0.0005
-"""Error probability after Holm's correction: 1 % where spreads vary by cell [sim, docs/method-reference.md]."""
+"""Error probability after Holm's correction. Really 1 % if spreads vary by cell [sim, docs/method-reference.md]."""
 _ALPHA_GROUP: Final = 0.008
 _ALPHA_UNSTEADY: Final = 0.004
-"""Error probability after Holm's correction for unsteady cells, half of it for SLOWER: 1 % at most for all cells."""
+"""Error probability after Holm's correction for unsteady cells. Half of it is for SLOWER: 1 % at most for all cells."""
 _MOST_DEGREES: Final = 1e6
 
 
@@ -88,7 +88,7 @@ class Pair:
 
     @property
     def needs_prior(self) -> bool:
-        """Whether the launches are too few or too unsteady to show their spread, so that the prior is needed."""
+        """Whether the prior is needed, as launches are too few or too unsteady to show their spread."""
         return not self.trusted or self.launches < LEAST_LAUNCHES
 
 
@@ -134,7 +134,7 @@ class _Estimate(NamedTuple):
     degrees: float
 
     def reach(self, share: float) -> float:
-        """Return half the width of the interval that leaves a probability of 1 - `share` on each side."""
+        """Return the half-width of the interval with a probability of 1 - `share` on each side."""
         return student.quantile(share, self.degrees) * math.sqrt(self.variance)
 
     def chance(self, bound: float) -> float:
@@ -158,7 +158,7 @@ def judge(pairs: Sequence[Pair]) -> list[Judged]:
 
 
 def _beyond(pair: Pair, variances: Sequence[Variance]) -> float:
-    """Return the p-value of a change beyond the margin: the largest over the variances, each of which must show it."""
+    """Return the largest p-value of a change beyond the margin, over the variances. Each must show the change."""
     return max(_estimate(pair, one).chance(_bound(pair.margin)) for one in variances)
 
 
@@ -193,7 +193,7 @@ def _group_mean(pairs: Sequence[Pair], estimate: _Estimate | None, *, shown: boo
 
 
 def _of_mean(pairs: Sequence[Pair]) -> _Estimate | None:
-    """Return the mean log ratio of cells, with its variance; None if the variance of a cell is unknown.
+    """Return the mean log ratio of cells, with its variance. None if the variance of a cell is unknown.
 
     More cells do not reduce the variance between sessions. If possible, each cell counts with its own variance,
     because pooled variances depend on each other.
@@ -235,7 +235,7 @@ def _estimate(pair: Pair, launch: Variance) -> _Estimate:
 
 
 def _sum(parts: Sequence[Variance]) -> tuple[float, float]:
-    """Return the variance of a sum of independent parts, and its degrees of freedom (Welch, Satterthwaite)."""
+    """Return variance and degrees of freedom of a sum of independent parts (Welch-Satterthwaite)."""
     variance = math.fsum(part.value for part in parts)
     below = math.fsum(part.value**2 / part.degrees for part in parts)
     return variance, variance**2 / below if below > 0 else math.inf
@@ -251,7 +251,7 @@ def _own(pair: Pair) -> Variance | None:
 
 
 def _of_launches(pairs: Sequence[Pair]) -> list[tuple[Variance, ...]]:
-    """Return the variances of a launch for each pair: one, two if neither prior nor launches suffice, () if unknown."""
+    """Return the variances of a launch for each pair: usually one. Two if neither prior nor launches suffice, () if unknown."""
     found: dict[int, tuple[Variance, ...]] = {}
     for prior in dict.fromkeys(pair.prior for pair in pairs):
         found |= _of_one_prior({index: pair for index, pair in enumerate(pairs) if pair.prior == prior}, prior)
@@ -348,7 +348,7 @@ def _verdict(pair: Pair, log_ratio: float, narrow: float, p: float, *, unseen: b
 
 
 def _wanted(estimate: _Estimate, tests: int, pair: Pair) -> int | None:
-    """Return the launches per run that should give a verdict, with 80 % power; None: too many, 0: none helps.
+    """Return the launches per run that should give a verdict, with 80 % power. None: too many. 0: none helps.
 
     tests: number of cells over which Holm's correction goes.
     """

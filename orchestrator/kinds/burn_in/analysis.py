@@ -1,4 +1,4 @@
-"""Build the burn-in's part of the report: collect the evidence of each GPU and judge it (verdict.py). Pure."""
+"""Build the burn-in's part of the report. Collects the evidence of each GPU for its verdict (verdict.py). Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -197,7 +197,7 @@ def _work(facts: _Facts, device: Device, mine: Sequence[_Good], beside: Sequence
 
 
 def _explained(facts: _Facts, device: Device) -> Mapping[Segment, Sequence[Span]]:
-    """Return session → explained idle times of a device: it waited for others, or a result file was lost."""
+    """Return session → explained idle times of a device. It waited for others, or a result file was lost."""
     waits = {segment: [*spans] for segment, spans in facts.waits.items()}
     for attempt, cell, _ in facts.lost:
         if attempt.failure is None and device.uuid in cell.devices:

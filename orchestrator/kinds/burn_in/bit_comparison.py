@@ -28,7 +28,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Deviation:
-    """A launch whose bits differ from the right bits or, if these are unknown, from the usual bits of its device.
+    """A launch with unexpected bits. Expected are the right bits or, if unknown, the usual bits of its device.
 
     at: index of the first digest that differs. against, of: number of the device's launches (of devices if
     between_gpus) that gave the expected bits, and number of all that were compared.
@@ -43,7 +43,7 @@ class Deviation:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of comparing all launches: deviations, undecided cells, and devices with nothing to compare with.
+    """Result of a comparison of all launches: deviations, undecided cells, and lone devices.
 
     undecided: (cell, key) without a majority → its devices. compared: device → number of compared launches. alone:
     device → cells that no other device ran with the same key.
@@ -82,7 +82,7 @@ def compare(samples: Sequence[Sample]) -> Comparison:
 
 
 def undecided(device: str, compared: Comparison) -> Iterator[str]:
-    """Yield a text for each cell of a device whose right bits are unknown because no bits have a majority."""
+    """Yield a text for each cell of a device whose right bits are unknown, without a majority."""
     for (cell, _), devices in compared.undecided.items():
         if devices == (device,):
             yield f"{cell}: the bits of its rounds differ, without a majority that shows which are right"
@@ -91,7 +91,7 @@ def undecided(device: str, compared: Comparison) -> Iterator[str]:
 
 
 def not_tested(device: str, compared: Comparison, cells: int) -> dict[str, str]:
-    """Return {"bits compared with other devices": why not tested} if a cell ran on this device alone, else {}.
+    """Return {"bits compared with other devices": reason} if a cell ran on this device alone, else {}.
 
     cells: number of the device's cells that have bits.
     """

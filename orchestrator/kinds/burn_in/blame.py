@@ -41,7 +41,7 @@ class Blamed:
 
 
 def culprits(launches: Sequence[Mapping[str, Verification]], proven: Collection[str] = ()) -> dict[str, int]:
-    """Return the devices that explain wrong copies: device → number of its partners in wrong copies.
+    """Return device that explains wrong copies → number of its partners in wrong copies.
 
     The number is 0 for a device that its own wrong numbers or another check proved faulty. All other wrong copies are
     explained by the smallest set of devices that has the sender or receiver of each, if there is only one such set.
@@ -81,7 +81,7 @@ def _own(device: str, verification: Verification) -> Iterator[Mismatch]:
 
 
 def _copies(seen: Mapping[str, Verification]) -> dict[tuple[str, str], list[Mismatch]]:
-    """Return (sender, receiver) → wrong copies, without copies of numbers that were wrong before they were sent."""
+    """Return (sender, receiver) → wrong copies. Copies of numbers that were wrong before sending are excluded."""
     found: dict[tuple[str, str], list[Mismatch]] = defaultdict(list)
     for receiver, verification in seen.items():
         for one in verification.kept:
@@ -127,14 +127,14 @@ def _connected(wrong: _Pairs) -> Iterator[_Pairs]:
 
 
 def _beside(known: Collection[str], together: _Pairs) -> Iterator[str]:
-    """Yield the fewest devices that, with the known ones, explain the wrong copies of all pairs in `together`."""
+    """Yield the fewest devices that, with the known ones, explain all wrong copies. together: their pairs."""
     left = frozenset(pair for pair in together if pair.isdisjoint(known))
     for part in _connected(left):
         yield from _explaining(part) or _explaining(together) & frozenset[str]().union(*part)
 
 
 def _explaining(wrong: _Pairs) -> frozenset[str]:
-    """Return the smallest set that contains a device of each pair; empty if several sets are equally small."""
+    """Return the smallest set that contains a device of each pair. Empty if several sets are equally small."""
     for most in range(1, len(wrong) + 1):
         match list(islice(_in_all(wrong, most), 2)):
             case []:

@@ -153,7 +153,7 @@ def _finding(
 
 
 def answer(report: Report) -> Answer | None:
-    """Return the answer: "PASS: 3 of 3 GPUs", "FAIL: GPU 1; WARN (slow): GPU 2"; None for another kind of run."""
+    """Return the answer: "PASS: 3 of 3 GPUs", "FAIL: GPU 1; WARN (slow): GPU 2". None for another kind of run."""
     result = report.burn_in
     if result is None:
         return None
@@ -170,7 +170,7 @@ def answer(report: Report) -> Answer | None:
 
 
 def _by_verdict(result: BurnInReport, report: Report) -> dict[str, list[GpuInfo]]:
-    """Return verdict → devices, gravest first, slow ones as "WARN (slow)"; PASS only if no verdict is worse."""
+    """Return verdict → devices, gravest first. Slow ones are "WARN (slow)". PASS only if no verdict is worse."""
     found: dict[str, list[GpuInfo]] = {}
     for gpu in sorted(result.gpus, key=lambda gpu: GRAVEST_FIRST.index(gpu.verdict)):
         if gpu.verdict in (HealthVerdict.PASS, HealthVerdict.NOT_APPLICABLE) and gpu.verdict is not result.verdict:
@@ -181,7 +181,7 @@ def _by_verdict(result: BurnInReport, report: Report) -> dict[str, list[GpuInfo]
 
 
 def profile(report: Report) -> str:
-    """Return how the run was measured: "burn-in, level full"; for another kind of run its profile."""
+    """Describe how the run was measured: "burn-in, level full". For another kind of run: its profile."""
     return report.test_configuration.profile if report.burn_in is None else f"burn-in, level {report.burn_in.level}"
 
 
@@ -237,7 +237,7 @@ def _row(gpu: GpuBurnIn, report: Report) -> tuple[str, ...]:
 
 
 def requested_time(result: BurnInReport) -> str:
-    """Describe the level, the requested time, and the shortest and longest time that a GPU was at work."""
+    """Describe the level, the requested time, and the shortest and longest served time of a GPU."""
     served = sorted(gpu.served_seconds for gpu in result.gpus)
     at_work = " to ".join(dict.fromkeys(duration(seconds) for seconds in (*served[:1], *served[-1:])))
     return f"Level {result.level}, {duration(result.duration_seconds)} requested, {at_work} at work"
@@ -304,12 +304,12 @@ def _without_result(report: Report) -> Iterator[str]:
 
 
 def _tested_memory(report: Report) -> str:
-    """Name the memory that the tested share refers to: "free memory", or "planned memory" for CPU devices."""
+    """Name the memory that the tested share refers to: "free memory", on CPUs "planned memory"."""
     return "planned memory" if all(device.kind == "cpu" for device in report.gpu_info) else "free memory"
 
 
 def evidence(result: BurnInReport, memory: str = "free memory") -> Iterator[str]:
-    """Yield a line for each kind of check, with its sums over all GPUs, then the rates of the links.
+    """Yield a line with sums over all GPUs for each kind of check, then the rates of the links.
 
     memory: name of the memory that the tested share refers to.
     """
@@ -358,7 +358,7 @@ def not_decided(result: BurnInReport, report: Report) -> list[str]:
 
 
 def _untested(result: BurnInReport, report: Report, *, decided: bool) -> Iterator[tuple[bool, str, str]]:
-    """Yield (planned, names and devices, reason) for each group of untested checks with equal reason and devices.
+    """Yield (planned, names and devices, reason). Untested checks with equal reason and devices form a group.
 
     decided: True for checks that were not made, False for rates that were measured but have no verdict.
     """
@@ -378,7 +378,7 @@ def _untested(result: BurnInReport, report: Report, *, decided: bool) -> Iterato
 
 
 def _parts(names: Sequence[str]) -> str:
-    """Name untested parts with their checks: "truth gemm bf16: sign of zero" → "sign of zero (truth gemm bf16)"."""
+    """Name untested parts with their checks. "truth gemm bf16: sign of zero" → "sign of zero (truth gemm bf16)"."""
     checks: dict[str, list[str]] = {}
     for check, _, part in (name.rpartition(": ") for name in names):
         checks.setdefault(part, []).append(check)

@@ -1,4 +1,4 @@
-"""Facts of one GPU after a burn-in, as types: collected by analysis.py, judged by verdict.py."""
+"""Types for the facts of one GPU after a burn-in. analysis.py collects them, verdict.py judges them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ def cell_name(cell: Cell) -> str:
 
 @dataclass(frozen=True)
 class RateVerdict:
-    """The verdict on one kind of rate of a GPU: its speed over time, or its speed compared with siblings.
+    """Verdict on one kind of rate of a GPU: its speed over time, or compared with siblings.
 
     text: the evidence. aside: which work was not judged, and why. undecided: the open question in short. courses: what
     the rates were compared with → their change over time.

@@ -47,7 +47,7 @@ def parse(text: str, devices: Sequence[Device], origin: str = "--inject") -> Inj
 
 
 def require_one_of_each(faults: Sequence[InjectedFault], device: Device, origin: str = "--inject") -> None:
-    """Raise ConfigError if `device` has two faults of a kind (flips: in the same round): only one would take effect."""
+    """Raise ConfigError if `device` has two faults of a kind (flips: in the same round). Only one would take effect."""
     mine = [fault for fault in faults if fault.device == device.uuid]
     for kind, count in (
         ("slow", sum(fault.slow_percent > 0 for fault in mine)),

@@ -1,4 +1,4 @@
-"""The burn-in levels of configs/burn_in.yaml: the checks of a round, their inputs and their length."""
+"""The burn-in levels of configs/burn_in.yaml: checks of a round, their inputs and length."""
 
 import functools
 import math
@@ -59,7 +59,7 @@ class OnDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HeatSoakRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When a GPU counts as warm: its hottest window rose by at most rise_c degrees Celsius over `windows` windows.
+    """Rule for a warm GPU: its hottest window rose by at most rise_c °C over `windows` windows.
 
     At the latest after most_s seconds or most_share of the duration, whichever is shorter. A window is ten seconds.
     """
@@ -99,7 +99,7 @@ class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return fitting[0] if fitting else LONGEST
 
     def cell_s(self, duration_s: float, kind: DeviceKind, level: str, *, steps: bool = False) -> float:
-        """Return the seconds of one cell: short enough that a whole round of this level fits into the duration."""
+        """Return the seconds of one cell. A whole round of this level fits into the duration."""
         bounds = self.devices[kind]
         wanted_s = min(max(duration_s * bounds.share, bounds.least_s), bounds.most_s)
         round_s = max((duration_s - self.starting_s) / self.least_rounds, duration_s * _SHORTEST_ROUND)

@@ -1,4 +1,4 @@
-"""Checks of links (launches on several devices): mismatches that count against each device, and rates. Pure."""
+"""Checks of links (launches on several devices): mismatches of each device, and rates. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import median
@@ -31,7 +31,7 @@ class Accused(NamedTuple):
 
 
 class Attributed(NamedTuple):
-    """Verification of one device in a launch, with the mismatches that count against this device.
+    """Verification of one device in a launch, with mismatches that count against this device.
 
     verification: None if it verified nothing. doubts: for each mismatch with details, why another device may be at
     fault, or "". unclear: number of mismatches without details that may be this device's.

@@ -34,7 +34,7 @@ _AS_OTHERS: Final = 2  # It does not hang within this many times the longest lau
 
 
 class Lost(NamedTuple):
-    """A launch without a result that is a finding, with its failure; `attempt` is the record of the launch."""
+    """A launch without a result that is a finding, with its failure. attempt: the record of the launch."""
 
     attempt: Attempt
     cell: Cell
@@ -90,7 +90,7 @@ def failures(launches: Sequence[Lost], done: Collection[tuple[str, int]], device
 
 
 def lost_results(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
-    """Yield a text for each launch of a device whose result file is lost and that was not repeated.
+    """Yield a text for each launch of a device with a lost result file, unless it was repeated.
 
     done: (cell, round) with a result.
     """

@@ -37,7 +37,7 @@ def _sharing(state: RunState, uuid: str) -> Sequence[str]:
 
 
 def _round(state: RunState, uuids: Sequence[str], seed: int, fits: Callable[[Cell], bool]) -> Iterable[Slot]:
-    """Return another round of the devices `uuids`, in a random order that is the same on each of them.
+    """Return another round of the devices `uuids`, in a random order that they share.
 
     Empty if their last whole round had no result.
     """

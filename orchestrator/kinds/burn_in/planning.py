@@ -49,7 +49,7 @@ def _round_s(mine: Sequence[Cell], configuration: Configuration, device: Device,
 
 
 def linked(device: Device, devices: Sequence[Device]) -> tuple[str, ...]:
-    """Return the UUIDs of all devices in the check of links of `device`, itself included; empty without links."""
+    """Return the UUIDs of all devices in the check of links of `device`, itself included. Empty without links."""
     alike = tuple(other.uuid for other in devices if other.kind is device.kind and other.slice_of is None)
     # NCCL takes one process per GPU, so slices have no links. A single GPU is linked to the host.
     enough = 1 if device.kind is DeviceKind.CUDA else 2

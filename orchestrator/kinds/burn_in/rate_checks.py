@@ -89,7 +89,7 @@ def not_tested(verdicts: Mapping[str, RateVerdict]) -> dict[str, str]:
 
 
 def _shifts(mine: Sequence[Launched]) -> Mapping[str, int]:
-    """Return boot id → offset to add to its window numbers, so that later boots have later windows.
+    """Return boot id → offset of its window numbers, so that later boots have later windows.
 
     mine: launches on GPUs of one model, in the order of the journal.
     """
@@ -143,7 +143,7 @@ def _waited(own: Sequence[Launched]) -> bool:
 
 
 def _at_work(own: Sequence[Launched]) -> Sequence[Launched]:
-    """Return a GPU's launches that did not wait for the host; all if most waited, as a lower limit of its speed."""
+    """Return a GPU's launches that did not wait for the host. If most waited: all, as a lower limit of its speed."""
     return own if _waited(own) else [one for one in own if not one[2].result.host_bound]
 
 
@@ -183,7 +183,7 @@ def _drift(judged: Drift, rates: Rates, begin: float, own: Sequence[Launched]) -
 
 
 def _why_it_slowed(judged: Drift, rates: Rates) -> Why | None:
-    """Explain why a GPU slowed down over time, by the kind of work that slowed most; None without a reason.
+    """Explain why a GPU slowed down over time, by the kind of work that slowed most. None without a reason.
 
     rates: its windows with the readings of clock, temperature and power cap.
     """

@@ -36,7 +36,7 @@ _LINKS: Final = ModelSpec(
 _MEASUREMENT: Final = Measurement(
     relative_half_width=0.0, block_s=0.25, warm_up_cap_s=0.0, min_s=0.0, max_s=0.0, warm_up_iterations=1
 )
-"""How checks are measured: for the full length of their cell, whose seconds kind.py sets as min_s and max_s.
+"""Measurement of checks: the full length of their cell. kind.py sets its seconds as min_s and max_s.
 
 A GPU waits for the host between blocks of 0.25 s. A window of 10 s, the unit in which rates are judged, has 40
 blocks, and the shortest cell has 3.

@@ -1,4 +1,4 @@
-"""Wrong bits that launches found, even launches whose result was withdrawn, damaged or missing. Pure."""
+"""Wrong bits found by launches, even if their result was withdrawn, damaged or missing. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Settings of a gate: from the cells of a baseline, or for two sides that the user names (--ab, --set-a, …)."""
+"""Settings of a gate: from the cells of a baseline, or for two sides (--ab, --set-a, …)."""
 
 import subprocess
 import sys
@@ -52,10 +52,10 @@ class RequestedSide(NamedTuple):
 
 
 def of_baseline(side: Side, origin: str, limit_s: float, options: tuple[Option, ...]) -> Preset:
-    """Return the preset of a gate with all combinations of the models, precisions, … of the baseline `side`.
+    """Return the preset of a gate with all combinations of models, precisions, … of a baseline.
 
-    limit_s: time limit in seconds. options: the table that the preset is checked with. origin: names the baseline in
-    messages. Raises ConfigError if the baseline has no result.
+    side: the baseline. limit_s: time limit in seconds. options: the table that validates the preset. origin: name of
+    the baseline in messages. Raises ConfigError if the baseline has no result.
     """
     keys = [cell.key for cell in side.cells if cell.values]
     if not keys:

@@ -101,7 +101,7 @@ def _measured(archive: Archive, evidence: Evidence, report: Report) -> tuple[Sid
 
 
 def _renamed(cell: SideCell, key: CellKey) -> SideCell:
-    """Return the cell with the key of its partner, so that intended differences do not prevent a comparison."""
+    """Return a cell with the key of its partner. Intended differences then do not prevent a comparison."""
     as_requested = cell.ran_at == cell.key.batch_size
     return replace(cell, key=key, parameters=None, ran_at=key.batch_size if as_requested else cell.ran_at)
 

@@ -1,4 +1,4 @@
-"""From results of launches to the rows of operators: times, rates, percent of the limits of the GPU, grades. Pure."""
+"""Rows of operators from results of launches: times, rates, percent of GPU limits, grades. Pure."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ _HOST_RATIO: Final = 3.0
 _NAMED: Final = 3
 """Most implementations that a reason for the exit code names."""
 _NOISY: Final = 50.0
-"""A time that is uncertain by ± this many percent or more (95 %) gives no grade, and only the advice to repeat it."""
+"""Least uncertainty (± percent, 95 %) of a noisy time. It gives no grade, and only the advice to repeat it."""
 _NEAR_ROOF: Final = 60.0
 _FAR_FROM_ROOF: Final = 20.0
 
@@ -59,7 +59,7 @@ class Roofs(NamedTuple):
 
 
 def analyse(archive: Archive, evidence: Evidence, health: HealthReport) -> KindAnalysis:
-    """Return the operators' part of the report, and a reason for the exit code if shapes failed in every launch."""
+    """Return the operators' part of the report. Shapes that failed in every launch give a reason for the exit code."""
     found = tuple(graded(_rows(archive, evidence)))
     failed = [row for row in found if row.status is OperatorStatus.FAILED and _has_result(row, found)]
     return KindAnalysis(operators=OperatorsReport(rows=found), incomplete=tuple(_incomplete(failed)))

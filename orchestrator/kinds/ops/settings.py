@@ -37,7 +37,7 @@ def chosen(categories: Sequence[str], names: Sequence[str]) -> tuple[OperatorSpe
 
 
 def own(words: Sequence[str], search: Search) -> tuple[ModelSpec, ...]:
-    """Return the user's implementations, one for each word such as "kernels.py:my_softmax=softmax" (--against).
+    """Return the user's implementations. words: such as "kernels.py:my_softmax=softmax" (--against).
 
     search: finds the file. Raises ConfigError.
     """
