@@ -44,7 +44,7 @@ _MOST_AUTOCORRELATION: Final = 0.95
 _FITTED: Final = 3
 """Degrees of freedom that fitting a step takes: two levels and the place of the step."""
 _PAUSE: Final = 3
-"""Fewest missing windows between two visits. A single one may be missing by a pause, or between launches."""
+"""Fewest missing windows between two visits. A single one may be missing because of a pause, or between launches."""
 _LEAST_SPAN: Final = 0.6
 _LONGEST: Final = 10.0
 _TAIL: Final = 0.025

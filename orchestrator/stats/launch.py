@@ -43,7 +43,7 @@ class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
 class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of a cell: medians over its launches, but sums of iterations and tokens.
 
-    pooled: series → summary of the times of all launches together. drift_percent: the largest of a launch.
+    pooled: series → summary of the times of all launches together. drift_percent: largest drift of a launch.
     """
 
     launches: int

@@ -1,4 +1,4 @@
-"""Probable reason why a slow GPU (siblings.py) is slower than its siblings, as text. Pure.
+"""Probable reason why a slow GPU (stragglers.py) is slower than its siblings, as text. Pure.
 
 limit of the cell            compared, in this order
 ────────────────────────────────────────────────────────────────────────────────────────────────────

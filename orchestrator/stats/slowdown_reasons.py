@@ -3,7 +3,7 @@
     the clock fell ─┬─ and it became hotter ────────────▶ heat, at the power limit too: a hotter chip leaks more
                     ├─ at the power limit, no hotter ───▶ power
                     └─ neither ─────────────────────────▶ clock alone
-    the clock held ──── less work at each tick ─────────▶ other: memory, corrected errors, links, the host
+    the clock held ──── less work per cycle ────────────▶ other: memory, corrected errors, links, the host
 
 A reason does not excuse a GPU: heat that lowers its clock is a fault.
 """

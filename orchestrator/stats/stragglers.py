@@ -188,8 +188,8 @@ def _log(cell: SiblingCell, gpu: str, rate: float) -> float:
 def _ratios(cell: SiblingCell, margin: float) -> _Ratios:
     """Return, for each GPU in a cell, the log of its rates over the median of the others.
 
-    GPUs that waited for the host are excluded. A GPU with too few siblings that did not wait is
-    included only if it is slow.
+    GPUs that waited for the host are excluded. A GPU with too few siblings that did not wait is included
+    only if it is slow.
     """
     logs = {gpu: [_log(cell, gpu, rate) for rate in own] for gpu, own in cell.rates.items() if own}
     by_gpu = {}

@@ -97,7 +97,7 @@ class Judged:
     """Verdict of a pair. ratio: rate after over rate before, with its 95 % and 90 % interval.
 
     p: p-value of a change beyond the margin, after Holm over the cells. wanted: launches per run that should give a
-    verdict; 0 if there is a verdict already, or none helps; None if MOST_LAUNCHES would not suffice.
+    verdict; 0 if there is a verdict already, or no number helps; None if MOST_LAUNCHES would not suffice.
     """
 
     verdict: ChangeVerdict
@@ -251,7 +251,7 @@ def _own(pair: Pair) -> Variance | None:
 
 
 def _of_launches(pairs: Sequence[Pair]) -> list[tuple[Variance, ...]]:
-    """Return the variances of a launch for each pair: usually one. Two if neither prior nor launches suffice, () if unknown."""
+    """Return the variances of a launch for each pair. () if unknown, two if neither prior nor launches suffice."""
     found: dict[int, tuple[Variance, ...]] = {}
     for prior in dict.fromkeys(pair.prior for pair in pairs):
         found |= _of_one_prior({index: pair for index, pair in enumerate(pairs) if pair.prior == prior}, prior)
@@ -348,7 +348,7 @@ def _verdict(pair: Pair, log_ratio: float, narrow: float, p: float, *, unseen: b
 
 
 def _wanted(estimate: _Estimate, tests: int, pair: Pair) -> int | None:
-    """Return the launches per run that should give a verdict, with 80 % power. None: too many. 0: none helps.
+    """Return the launches per run that should give a verdict, with 80 % power. None: too many. 0: no number helps.
 
     tests: number of cells over which Holm's correction goes.
     """

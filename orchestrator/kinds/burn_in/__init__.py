@@ -7,7 +7,7 @@ A round launches every cell once. Each cell is one check (see docs/burn-in-refer
     replay   repeated training steps               steps    load that alternates with rest
 
 mismatch     an output with wrong bits, found by a check; a digest is the hash of an output
-session      the time from the start or a `resume` of the run to the end of that process
+session      the time from the start or a `resume` of the run to the end of its process
 stall        a time in which a worker was suspended
 suspension   a time in which the orchestrator was suspended
 served time  time at work that counts towards the requested time (served_time.py)

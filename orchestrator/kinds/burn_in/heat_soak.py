@@ -23,7 +23,7 @@ from protocol.cell import Device, DeviceKind
 
 @dataclass(frozen=True)
 class HeatSoak:
-    """The heat soak of a GPU in one session. begin: number of its first window. ending: what ended it.
+    """The heat soak of a GPU in one session. begin: number of its first window. ending: reason for its end.
 
     until: number of the first judged window; None without temperatures, which excludes the whole first round.
     reached_c: temperature of the hottest window in degrees Celsius.

@@ -28,7 +28,7 @@ def worker_environment(configuration: Configuration) -> Mapping[str, str]:
 
 
 def judge(archive: Archive, evidence: Evidence, report: Report) -> Iterable[Cause]:
-    """Return the causes of the exit code from the comparison of a finished run. None while it still runs."""
+    """Return the causes of the exit code from the comparison of a finished run. Empty while it still runs."""
     return () if evidence.goes_on else verdict.causes(sides.compared(archive, evidence, report)[2])
 
 

@@ -14,7 +14,7 @@ _NAMED: Final = 3
 
 
 def causes(comparison: Comparison) -> Iterator[Cause]:
-    """Yield causes of the exit code, gravest first. None if every cell was judged and none is slower."""
+    """Yield causes of the exit code, gravest first. Nothing if every cell was judged and none is slower."""
     name = wording.naming(comparison)
     for verdict in _COUNTING:
         if named := [name(cell) for cell in comparison.cells if cell.verdict is verdict]:
