@@ -41,7 +41,7 @@ class Traits:
 
 
 def why(work: Work, own: Traits, others: Sequence[Traits]) -> Why:
-    """Return the probable reason why `own` is slower than `others`, of which there must be one."""
+    """Return the probable reason why `own` is slower than `others` (at least one)."""
     match work:
         case Work.TRANSFER:
             words = "no known difference of its link or cores: check the host, the slot and the board"

@@ -46,7 +46,7 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class OnDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Sizes and lengths of cells on one kind of device. side: of the square matrices. batch: of the training steps.
 
-    links_mib: what each device sends to each other one, in MiB. share: length of a cell as a share of the duration,
+    links_mib: MiB that each device sends to each other device. share: length of a cell as a share of the duration,
     between least_s and most_s.
     """
 

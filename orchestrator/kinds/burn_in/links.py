@@ -75,7 +75,7 @@ def _is_proof(verification: Verification) -> bool:
 def attributed(
     seen: Mapping[str, Verification], cell: Cell, device: str, accused: Accused, *, cut_off: bool = False
 ) -> Attributed:
-    """Return what a launch shows about one device. seen: device → what it verified.
+    """Return the verification of one device in a launch. seen: device → what it verified.
 
     accused: devices that explain wrong copies. cut_off: the launch ended before all devices had a result.
     """

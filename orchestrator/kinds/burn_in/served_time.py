@@ -29,8 +29,8 @@ Span = tuple[int, int]  # Begin and end in monotonic nanoseconds of one session
 class Load:
     """The work of a device in one session, as spans of monotonic ns. stalls: when a worker was suspended.
 
-    suspensions: when the orchestrator was suspended. since_ns: begin of the counted start; None if the start does not
-    count. cut_off: launches that ended with the run, of which only the last part is among `launches`.
+    suspensions: when the orchestrator was suspended. since_ns: begin of the start, if it counts as served; else None.
+    cut_off: launches that ended with the run, of which only the last part is among `launches`.
     """
 
     launches: list[Span] = field(default_factory=list)
@@ -60,7 +60,7 @@ def parts(load: Load) -> Parts:
 
 
 def worked_s(load: Load) -> float:
-    """Return the seconds of a session that its device was at work in launches, without stalls."""
+    """Return the seconds of a session in which launches were at work on the device, without stalls."""
     return sum(end - begin for begin, end in without(load.launches, load.stalls)) / 1e9
 
 

@@ -21,7 +21,7 @@ def tallies(
 ) -> dict[Workload, Tally]:
     """Return check → sums over its launches on one device. good: launches with a result.
 
-    beside: what launches without a valid result show against the device.
+    beside: mismatches of launches without a valid result.
     """
     groups: dict[Workload, list[LaunchEvidence]] = defaultdict(list)
     for cell, evidence in good:

@@ -34,7 +34,7 @@ class Uncounted:
 class Share:
     """Mismatches of a launch without a valid result that count against one device. mismatches: number of all.
 
-    wrong: those with details. unclear: number of those without details that may be this device's.
+    wrong: mismatches with details. unclear: number of mismatches without details that may be this device's.
     """
 
     workload: Workload
@@ -64,7 +64,7 @@ def shares(launches: Iterable[Uncounted], device: Device, accused: Accused) -> I
 
 
 def wrong(attempt: Attempt, cell: Cell, attributed: Attributed) -> Iterator[Wrong]:
-    """Yield the mismatches of a launch that count against one device. attributed: what the launch shows about it."""
+    """Yield the mismatches of a launch that count against one device. attributed: from `links.attributed`."""
     kept = () if attributed.verification is None else attributed.verification.kept
     for mismatch, doubt in zip(kept, attributed.doubts, strict=True):
         at = iso(attempt.segment.at(mismatch.at_ns))

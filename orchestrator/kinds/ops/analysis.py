@@ -39,7 +39,7 @@ GRADES: Final = (
 )
 """(Least speed in percent of that of eager, grade), best grade first."""
 _HOST_RATIO: Final = 3.0
-"""A call that takes more than this many times its device time is limited by the host."""
+"""Ratio of the time of a call to its device time above which the host limits the call."""
 _NAMED: Final = 3
 """Most implementations that a reason for the exit code names."""
 _NOISY: Final = 50.0

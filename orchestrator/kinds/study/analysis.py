@@ -1,4 +1,4 @@
-"""From results of launches to the rows of a study: one row for each cell. Pure."""
+"""Rows of a study from results of launches: one row for each cell. Pure."""
 
 from collections.abc import Iterator, Sequence
 
