@@ -60,7 +60,7 @@ def common(own: Sequence[Variance]) -> Variance:
 
 
 def _prior(own: Sequence[Variance]) -> tuple[float, float]:
-    """Return the common variance of cells and its degrees of freedom, infinite if cells differ by chance alone."""
+    """Return the common variance of cells and its degrees of freedom. Differences by chance alone give infinity."""
     logs = [
         math.log(variance.value) - digamma(variance.degrees / 2) + math.log(variance.degrees / 2) for variance in own
     ]

@@ -14,7 +14,7 @@ _Cell = TypeVar("_Cell")
 
 
 def learned(sessions: Sequence[Mapping[_Cell, Sequence[float]]], prior: float) -> float | None:
-    """Return the standard deviation of log rates between sessions, without the variation of launches.
+    """Return the standard deviation of log rates between sessions, without variation of launches.
 
     None for fewer than three sessions with common cells. sessions: rates of the launches by cell, above zero.
     prior: the assumed deviation, towards which the result is shrunk.

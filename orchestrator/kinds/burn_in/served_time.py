@@ -60,7 +60,7 @@ def parts(load: Load) -> Parts:
 
 
 def worked_s(load: Load) -> float:
-    """Return the seconds of a session in which launches were at work on the device, without stalls."""
+    """Return the seconds of a session in which the device worked in launches, without stalls."""
     return sum(end - begin for begin, end in without(load.launches, load.stalls)) / 1e9
 
 

@@ -40,7 +40,7 @@ def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device], t
 
 
 def least_s(plan: Plan, configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> float:
-    """Return the shortest duration in seconds, a multiple of ten, with time for a whole round of its level."""
+    """Return the shortest duration that fits a whole round of its level: seconds, in steps of ten."""
     burn_in = requested(configuration)
 
     def needed_s(device: Device, duration_s: float) -> float:

@@ -126,7 +126,7 @@ def _seen(workload: Workload, mismatch: Mismatch) -> tuple[str, str]:
 
 
 def another_algorithm(mismatch: Mismatch) -> bool:
-    """Whether a mismatch suggests another algorithm: many small differences, the same every time."""
+    """Whether a mismatch suggests another algorithm: many small differences, equal every time."""
     every_time = mismatch.wrong_again == mismatch.repeated
     return mismatch.beyond_rounding is False and every_time and mismatch.elements >= ALGORITHM_ELEMENTS
 
