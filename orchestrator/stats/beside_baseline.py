@@ -1,6 +1,6 @@
 """Median of a GPU's log ratios to a baseline, with a t-interval. Pure.
 
-The spread is the median absolute deviation: one cell that a driver moved by 16 % hardly matters.
+The spread is the median absolute deviation, so a single cell that a driver moved by 16 % hardly matters.
 """
 
 import math
@@ -15,9 +15,9 @@ from orchestrator.stats.stragglers import ALPHA
 
 LEAST_CELLS: Final = 4
 _OF_A_MEDIAN: Final = math.sqrt(math.pi / 2)
-"""Standard error of a median divided by that of a mean, of normally distributed values."""
+"""Standard error of a median divided by that of a mean, for a normal distribution."""
 _OF_A_DEVIATION: Final = 1.4826
-"""Standard deviation divided by the median absolute deviation, of normally distributed values."""
+"""Standard deviation divided by the median absolute deviation, for a normal distribution."""
 
 
 @dataclass(frozen=True, kw_only=True)

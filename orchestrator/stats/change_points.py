@@ -23,7 +23,7 @@ ALPHA: Final = 0.01
 
 
 class Change(NamedTuple):
-    """A lasting change. at: index of its first run. log_ratio: new median over old. p: Bonferroni-corrected."""
+    """A lasting change. at: index of its first run. log_ratio: log of new over old median. p: Bonferroni-corrected."""
 
     at: int
     log_ratio: float
@@ -69,7 +69,7 @@ def _first(series: _Series, start: int) -> Change | None:
 
 
 def _sharpest(series: _Series, start: int, at: int, length: int) -> Change:
-    """Return the change with the least p among the runs from `at` on, because it may begin after `at`."""
+    """Return the change with the least p of all that begin in the `length` runs from `at` on."""
     runs = len(series.logs)
     held = {
         (place, shorter): _held(series, start, place, shorter)
@@ -81,7 +81,7 @@ def _sharpest(series: _Series, start: int, at: int, length: int) -> Change:
 
 
 def _lengths(left: int) -> list[int]:
-    """Return the lengths LEAST, 2 x LEAST, 4 x LEAST and so on, up to the number of remaining runs `left`."""
+    """Return the lengths LEAST, 2 x LEAST, 4 x LEAST and so on. left: number of remaining runs, the limit."""
     return [LEAST << double for double in range((left // LEAST).bit_length())]
 
 

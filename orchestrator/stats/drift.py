@@ -11,8 +11,8 @@
 
 A window is ten seconds. A visit is a series of windows of one kind of work without a pause, a level the median of a
 kind. A kind counts only if it ran over most of the time. Without the correction for usual leads, the others' median
-would jump when a slow GPU is quarantined. The raw course has a wider margin for the room, and alone shows a loss of all
-GPUs. docs/method-reference.md, "Slowing over the hours".
+would jump when a slow GPU is quarantined. The raw course includes the effect of the room, so its margin is wider. Only
+this course shows a loss of all GPUs. docs/method-reference.md, "Slowing over the hours".
 """
 
 import enum
@@ -39,17 +39,17 @@ _LEAST_BLOCKS: Final = 3
 _LEAST_AT_AN_END: Final = 2
 """Fewest visits at either end: one slow visit, first or last, is no change."""
 _FOR_AUTOCORRELATION: Final = 8
-"""Values of a series that suffice for its lag-1 autocorrelation."""
+"""Fewest values of a series for an estimate of its lag-1 autocorrelation."""
 _MOST_AUTOCORRELATION: Final = 0.95
 _FITTED: Final = 3
 """Degrees of freedom that fitting a step takes: two levels and the place of the step."""
 _PAUSE: Final = 3
-"""Missing windows that separate two visits. A single one may be missing by a pause, or between launches."""
+"""Fewest missing windows between two visits. A single one may be missing because of a pause, or between launches."""
 _LEAST_SPAN: Final = 0.6
 _LONGEST: Final = 10.0
 _TAIL: Final = 0.025
 _DOUBT: Final = 0.025
-"""Probability, for each margin, that any kind of work on any GPU is called slow by chance alone."""
+"""Probability, for each margin, that any kind of work on any GPU is found slow by chance."""
 _HOURS: Final = WINDOW_NS / 3.6e12
 
 
@@ -73,7 +73,7 @@ class _Block(NamedTuple):
 
 
 class DriftVerdict(enum.StrEnum):
-    """SLOWING: the loss significantly exceeds the margin. STEADY: the loss is significantly below. Else TOO_SHORT."""
+    """SLOWING: the loss significantly exceeds the margin. STEADY: it is significantly below it. Else TOO_SHORT."""
 
     SLOWING = "slowing"
     STEADY = "steady"
@@ -82,7 +82,7 @@ class DriftVerdict(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """How a rate changed over time, in percent with 95 % intervals; negative is slower.
+    """Change of a rate over time, in percent with 95 % intervals; negative is slower.
 
     change: from the first fifth of the time to the last. step_h: hours until a step, if there is one. needed_h: total
     hours that should give a verdict; None if there is a verdict already, or if no number is known.
@@ -98,7 +98,7 @@ class Course:
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """How the rates of one GPU changed: by themselves (raw), and compared with at least three siblings (relative).
+    """Change of the rates of one GPU over time. raw: by themselves. relative: compared with at least three siblings.
 
     kinds, raw_kinds: kind of work → course of this kind alone, relative and raw.
     """
@@ -111,7 +111,7 @@ class Drift:
 
     @property
     def verdict(self) -> DriftVerdict:
-        """SLOWING if any course is. STEADY if both raw and relative course are: only raw shows a loss of all GPUs."""
+        """SLOWING if any course is SLOWING. STEADY if the raw and the relative course are STEADY. Else TOO_SHORT."""
         if self.slows_against_siblings or _slowing(self.raw, self.raw_kinds):
             return DriftVerdict.SLOWING
         return DriftVerdict.STEADY if self.open_course is None else DriftVerdict.TOO_SHORT
@@ -129,7 +129,7 @@ class Drift:
 
     @property
     def had_siblings(self) -> bool:
-        """Whether three siblings were there for most of the time."""
+        """Whether at least three siblings were compared for most of the time."""
         return self.relative is not None and self.relative.hours >= _LEAST_SPAN * self.raw.hours
 
 
@@ -158,7 +158,7 @@ def changes(series: Mapping[str, Sequence[float]], least: int, confidence: float
     """Return the change of each GPU from the first fifth of its values to the last.
 
     series: in order of time, at least twice `least` values. least: fewest values of each fifth. confidence:
-    probability, at each end of an interval, that the change is not beyond it.
+    probability that the true change is not beyond an end of the interval, for each end.
     """
     rests = {gpu: _rest(values, least) for gpu, values in series.items()}
     variances = pooled.shrunk([_variance(one.values) for one in rests.values()])
@@ -173,7 +173,7 @@ def changes(series: Mapping[str, Sequence[float]], least: int, confidence: float
 
 
 def _rest(values: Sequence[float], least: int) -> _Rest:
-    """Fit a line and a step to the values, and return the residuals of the better fit, with the index of a step.
+    """Fit a line and a step to the values. Returns the residuals of the better fit, and the index of a step.
 
     least: fewest values on each side of a step.
     """
@@ -192,7 +192,7 @@ def _variance(rest: Sequence[float]) -> Variance:
 
 
 def _widening(rests: Sequence[Sequence[float]]) -> float:
-    """Return the factor (1 + r) / (1 - r) on a variance, at least 1. rests: residuals, one series for each GPU.
+    """Return the factor (1 + r) / (1 - r) that widens a variance, at least 1. rests: residuals, a series for each GPU.
 
     r: lag-1 autocorrelation of the residuals, corrected for the fit.
     """
@@ -215,7 +215,7 @@ def _squares(values: Sequence[float]) -> float:
 
 
 def _logs(rates: Mapping[str, Sequence[Window]]) -> tuple[dict[str, list[Window]], dict[str, list[Window]]]:
-    """Return two mappings of GPU → windows with log rates: raw, and relative to the median of three or more others."""
+    """Return log rates (GPU → windows), raw and relative to the median of three or more others."""
     raw: dict[str, list[Window]] = {gpu: [] for gpu in rates}
     relative: dict[str, list[Window]] = {gpu: [] for gpu in rates}
     for key, of_kind in _levels(rates).items():
@@ -257,7 +257,7 @@ def _levels(rates: Mapping[str, Sequence[Window]]) -> dict[str, dict[str, dict[i
 def _usually_faster(levels: Mapping[str, Mapping[int, float]]) -> dict[str, dict[str, float]]:
     """Return GPU → other GPU → the other's usual lead as a log ratio. levels: GPU → window → log rate.
 
-    Contains siblings that were at work for most of the GPU's time, and at least the three that were at work longest.
+    A GPU has the siblings that were at work for most of its time, and at least the three that were at work longest.
     """
     ahead: dict[str, dict[str, float]] = {gpu: {} for gpu in levels}
     lasted: dict[str, dict[str, int]] = {gpu: {} for gpu in levels}
@@ -299,7 +299,7 @@ def _of_kinds(logs: Mapping[str, Sequence[Window]], margin: float) -> dict[str, 
 
 
 def visits(windows: Sequence[Window]) -> list[float]:
-    """Return the median rate of each visit: a series of windows without a pause of more than _PAUSE windows.
+    """Return the median rate of each visit: windows without a gap of _PAUSE or more windows.
 
     windows: of one kind of work on one GPU, ordered by time.
     """
@@ -348,9 +348,10 @@ def _courses(logs: Mapping[str, Sequence[Window]], margin: float) -> dict[str, C
 
 
 def _blocks(logs: Sequence[Window]) -> list[_Block]:
-    """Return the log rate of a GPU in up to BLOCKS parts of its time: in each the median over its kinds of work.
+    """Return the log rate of a GPU in up to BLOCKS parts of its time. Each is the median over the kinds of work.
 
-    From each kind its median, at a common slope, is subtracted. Kinds that ran for a short time are excluded.
+    The level of each kind (its median without the common slope) is subtracted. Kinds that ran for a short time are
+    excluded.
     """
     first, span = logs[0].number, logs[-1].number - logs[0].number + 1
     kinds = [_by_block(own, first, span) for own in _by_key(logs).values() if _lasts(own, logs)]
@@ -405,9 +406,9 @@ def _expm1(log: float) -> float:
 
 
 def _needed(change: Interval, floor: float, hours: float) -> float | None:
-    """Return the total hours after which the interval of `change` should exclude `floor`; None if too many.
+    """Return the total hours after which the interval of `change` should exclude `floor`.
 
-    hours: the hours so far.
+    hours: the hours so far. None for more than _LONGEST times these hours.
     """
     reach = change.high - change.value
     longer = 1.0

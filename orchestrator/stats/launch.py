@@ -22,7 +22,7 @@ class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     relative_half_width: of the 95 % interval of the mean iteration time. quickest_block_ms: time of an iteration in the
     fastest block. lasting_change: change of the times from the end of warm-up to the end of the measurement; None if
-    they had settled. covered: share of the measured blocks that the iterations' times add up to.
+    they had settled. covered: sum of the iteration times, as a share of the measured time.
     """
 
     means_ms: dict[str, float]
@@ -43,7 +43,7 @@ class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
 class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of a cell: medians over its launches, but sums of iterations and tokens.
 
-    pooled: series → summary of the times of all launches together. drift_percent: the largest of a launch.
+    pooled: series → summary of the times of all launches together. drift_percent: largest drift of a launch.
     """
 
     launches: int
@@ -66,7 +66,7 @@ class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def of_launch(result: Result) -> LaunchFigures:
-    """Return the figures of one launch by its result."""
+    """Return the figures of one launch from its result."""
     iterations = sum(block.iterations for block in result.blocks)
     measured_s = math.fsum(block.end_ns - block.start_ns for block in result.blocks) / 1e9
     items = iterations * result.items_per_iteration
@@ -94,7 +94,7 @@ def of_launch(result: Result) -> LaunchFigures:
 
 
 def _lasting_change(result: Result, times_ms: Sequence[float]) -> float | None:
-    """Return the lasting relative change of times; None on a CPU or if host-bound, where host load changes times."""
+    """Return the lasting relative change of times. None on a CPU or if host-bound, where host load changes times."""
     warm_up = result.warm_up
     if not warm_up.course or result.launch_bound is None or result.host_bound:
         return None
@@ -136,12 +136,12 @@ def of_cell(results: Sequence[Result], launches: Sequence[LaunchFigures]) -> Cel
 
 
 def half_width(times_ms: Sequence[float]) -> float | None:
-    """Return the half-width of the 95 % interval of the mean time, as a share; None for fewer than BATCHES times."""
+    """Return the half-width of the 95 % interval of the mean time, as a share. None for fewer than BATCHES times."""
     return relative_half_width(times_ms) if len(times_ms) >= BATCHES and any(times_ms) else None
 
 
 def launch_interval(values: Sequence[float]) -> float | None:
-    """Return half of the 95 % interval of the mean of launches, as a share of the mean; None below three launches."""
+    """Return the half-width of the 95 % interval of the mean of launches, as a share. None below three launches."""
     if len(values) < LEAST_FOR_INTERVAL or min(values) <= 0:
         return None
     reach = student.quantile(0.975, len(values) - 1) * stdev(map(math.log, values)) / math.sqrt(len(values))

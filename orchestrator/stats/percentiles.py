@@ -22,7 +22,7 @@ _FAR_OUT: Final = 3.0
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Summary of a series of times. Percentiles are None for too few times. outliers: number of times outside usual_ms.
 
-    usual_ms: three interquartile ranges around the quartiles, both ends included.
+    usual_ms: (first quartile - 3 interquartile ranges, third quartile + 3 interquartile ranges), ends included.
     """
 
     count: int
@@ -88,7 +88,7 @@ def drifting(drift_percent: float | None) -> bool | None:
 
 
 def spread_percent(values: Sequence[float]) -> float | None:
-    """Return (largest - smallest) / median in percent; None for fewer than two values above zero."""
+    """Return (largest - smallest) / median in percent. None for fewer than two values above zero."""
     if len(values) < 2 or min(values) <= 0:
         return None
     return (max(values) - min(values)) / median(values) * 100

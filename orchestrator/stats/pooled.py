@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Final
 
 LEAST_VARIANCE: Final = 1e-4**2
-"""Least variance of log rates: launches agree to 0.01 % at best, so equal values only show a coarse clock."""
+"""Least variance of log rates. Launches agree to 0.01 % at best, so equal values only show a coarse clock."""
 _NEWTON_STEPS: Final = 50
 
 
@@ -24,7 +24,7 @@ class Variance:
 
 
 def of_launches(sides: Sequence[Sequence[float]]) -> Variance | None:
-    """Return the variance of a cell's launches around the mean of their run or session; None if none has two launches.
+    """Return the variance of a cell's launches within a run or session. None if none has two launches.
 
     sides: one list of launches (logarithms of their rates) for each run or session.
     """
@@ -54,13 +54,13 @@ def shrunk(own: Sequence[Variance]) -> list[Variance]:
 
 
 def common(own: Sequence[Variance]) -> Variance:
-    """Return the variance to expect of a cell that has too few launches to show its own. own: those of other cells."""
+    """Return the expected variance of a cell with too few launches. own: variances of the other cells."""
     value, weight = _prior(own) if len(own) > 1 else (own[0].value, own[0].degrees)
     return Variance(value, min(weight, math.fsum(variance.degrees for variance in own)))
 
 
 def _prior(own: Sequence[Variance]) -> tuple[float, float]:
-    """Return the common variance of cells, and its degrees of freedom: infinite if cells differ by chance alone."""
+    """Return the common variance of cells and its degrees of freedom. Differences by chance alone give infinity."""
     logs = [
         math.log(variance.value) - digamma(variance.degrees / 2) + math.log(variance.degrees / 2) for variance in own
     ]
@@ -76,7 +76,7 @@ def _prior(own: Sequence[Variance]) -> tuple[float, float]:
 
 
 def digamma(x: float) -> float:
-    """Return the derivative of lgamma, x > 0: by recurrence up to 10, then its expansion (DLMF 5.11.2)."""
+    """Return the derivative of lgamma, x > 0. Uses its recurrence up to 10, then its expansion (DLMF 5.11.2)."""
     below = 0.0
     while x < 10:
         below -= 1 / x
@@ -98,7 +98,7 @@ def trigamma(x: float) -> float:
 
 
 def trigamma_inverse(value: float) -> float:
-    """Return the x > 0 with trigamma(x) = value > 0, by Newton's method on 1 / trigamma, which is nearly a line."""
+    """Return the x > 0 with trigamma(x) = value > 0. Uses Newton's method on 1 / trigamma, which is nearly linear."""
     if value > 1e7:
         return 1 / math.sqrt(value)
     if value < 1e-6:

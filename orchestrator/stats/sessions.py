@@ -9,15 +9,15 @@ from orchestrator.stats import pooled
 
 LEAST_SESSIONS: Final = 3
 _PRIOR_DEGREES: Final = 4.0
-"""Weight of the prior, as degrees of freedom: it counts as much as five sessions, because three say little."""
+"""Weight of the prior, as degrees of freedom. It counts as much as five sessions, because three say little."""
 _Cell = TypeVar("_Cell")
 
 
 def learned(sessions: Sequence[Mapping[_Cell, Sequence[float]]], prior: float) -> float | None:
-    """Return the standard deviation of log rates between sessions, without that of launches.
+    """Return the standard deviation of log rates between sessions, without variation of launches.
 
     None for fewer than three sessions with common cells. sessions: rates of the launches by cell, above zero.
-    prior: the deviation to assume without sessions, towards which the result is drawn.
+    prior: the assumed deviation, towards which the result is shrunk.
     """
     sessions, cells = _alike(sessions)
     if len(sessions) < LEAST_SESSIONS:
@@ -32,9 +32,9 @@ def learned(sessions: Sequence[Mapping[_Cell, Sequence[float]]], prior: float) -
 def _alike(
     sessions: Sequence[Mapping[_Cell, Sequence[float]]],
 ) -> tuple[list[Mapping[_Cell, Sequence[float]]], set[_Cell]]:
-    """Return sessions that share at least half of all cells, and these cells. Those with the most cells come first.
+    """Return the sessions that share at least half of all cells, largest first, and these cells.
 
-    A session without most of its cells (all were throttled) would leave no cell to compare the others by.
+    A session that lacks most of its cells, because they were throttled, would leave no common cell.
     """
     cells = set[_Cell]().union(*sessions)
     least, found = len(cells) / 2, list[Mapping[_Cell, Sequence[float]]]()

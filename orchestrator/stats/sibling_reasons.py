@@ -1,4 +1,4 @@
-"""Probable reason why a slow GPU (siblings.py) is slower than its siblings, as text. Pure.
+"""Probable reason why a slow GPU (stragglers.py) is slower than its siblings, as text. Pure.
 
 limit of the cell            compared, in this order
 ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -17,12 +17,12 @@ from orchestrator.stats import slowdown_reasons
 from orchestrator.stats.slowdown_reasons import Reading, Reason, Why
 
 LEAST_FALL: Final = 0.005
-"""Least difference of memory clocks that counts, as a share: NVML rounds several thousand MHz to whole ones."""
+"""Least difference of memory clocks that counts, as a share. NVML rounds several thousand MHz to whole ones."""
 _OF_THE_CLOCK: Final = frozenset({Reason.HEAT, Reason.POWER, Reason.CLOCK})
 
 
 class Work(enum.Enum):
-    """What mainly limits the speed of a cell."""
+    """The main limit of the speed of a cell."""
 
     COMPUTE = enum.auto()
     MEMORY = enum.auto()
@@ -31,7 +31,7 @@ class Work(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Traits:
-    """What is known about a GPU in one cell. link: PCIe generation and lanes. cores: host cores near it."""
+    """Known facts about a GPU in one cell. link: PCIe generation and lanes. cores: host cores near it."""
 
     reading: Reading
     memory_clock_mhz: float | None = None
@@ -41,7 +41,7 @@ class Traits:
 
 
 def why(work: Work, own: Traits, others: Sequence[Traits]) -> Why:
-    """Return why `own` is slower than `others`, at least one."""
+    """Return the probable reason why `own` is slower than `others` (at least one)."""
     match work:
         case Work.TRANSFER:
             words = "no known difference of its link or cores: check the host, the slot and the board"

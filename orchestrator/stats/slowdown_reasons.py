@@ -3,9 +3,9 @@
     the clock fell ─┬─ and it became hotter ────────────▶ heat, at the power limit too: a hotter chip leaks more
                     ├─ at the power limit, no hotter ───▶ power
                     └─ neither ─────────────────────────▶ clock alone
-    the clock held ──── less work at each tick ─────────▶ other: memory, corrected errors, links, the host
+    the clock held ──── less work per cycle ────────────▶ other: memory, corrected errors, links, the host
 
-A reason is no excuse: heat that lowers the clock is the fault.
+A reason does not excuse a GPU: heat that lowers its clock is a fault.
 """
 
 import enum
@@ -40,7 +40,7 @@ class Reason(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """Rate and climate of one GPU in a window (windows.py), or their medians over several windows.
+    """Rate, clock and climate of one GPU in a window (windows.py), or medians over several.
 
     rate: of one kind of work, in any unit. capped: share of the time at the power limit, 0 to 1.
     """

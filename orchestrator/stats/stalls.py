@@ -15,16 +15,17 @@ from protocol.result import Block, Result
 LEAST_NS: Final = 5_000_000_000
 """Least length of a stall. In a burn-in, a block lasts 0.25 s, and a pause between two load steps 1 s."""
 TIMES: Final = 10
-"""Only an iteration of more than TIMES the fastest one is a stall. Steps of the memory test differ by a factor of 8."""
+"""A stalled iteration takes more than TIMES the fastest one. Steps of the memory test differ by a factor of 8."""
 
 Span = tuple[int, int]
 """A period: (start, end) in monotonic nanoseconds."""
 
 
 def stalls(result: Result) -> tuple[Span, ...]:
-    """Return the stalls of one launch in order of time: gaps between blocks, and iterations, that are too long.
+    """Return the stalls of one launch in order of time.
 
-    A gap is too long above LEAST_NS. An iteration is above LEAST_NS and TIMES times the fastest iteration.
+    A gap between blocks of more than LEAST_NS is a stall. An iteration of more than LEAST_NS and more than TIMES the
+    fastest iteration is one, too.
     """
     found = [
         (before.end_ns, after.start_ns)

@@ -1,10 +1,10 @@
-"""GPUs that are slower, or faster, than their identical siblings by more than healthy ones differ. Pure.
+"""Verdicts on identical GPUs: is one slower or faster than its siblings by a margin? Pure.
 
     rates by cell, GPU and launch ── log of each rate against the median of the OTHER GPUs' in the same round
       ── in each round the median over the cells ── over the rounds one t-interval, its variance pooled over the GPUs
       ├─ the cells of one bound ──▶ a p for each GPU ── Holm over the GPUs ──▶ STRAGGLER, SUSPECT or OK
       ├─ each cell alone ── Holm over the GPU's cells, for as many GPUs as there are ──▶ STRAGGLER in these cells
-      └─ the same p, of being faster: a minority that is ──▶ SPLIT, for it and for the majority
+      └─ the same p for being faster ── if a minority is faster ──▶ SPLIT, for the minority and the majority
 
 Margins (configs/margins.yaml) depend on a cell's bound, so a GPU has one effect for each bound. The p of a GPU is the
 smallest p of its effects times their number. A cell alone has a wider margin: of many cells one differs by chance.
@@ -25,12 +25,12 @@ LEAST_GPUS: Final = 4
 """Fewest identical GPUs to compare. With three, the median of two others is a mean, and a slow GPU is inconclusive."""
 ALPHA: Final = 0.05
 _MAY_BE_OFF: Final = 0.7
-"""Share of its interval's half-width by which an effect may be further from the margin (one in eight effects is)."""
+"""Assumed error of an effect, as a share of its interval's half-width. It is larger for one in eight effects."""
 _Key = TypeVar("_Key")
 
 
 class Bound(enum.StrEnum):
-    """What limits the speed of a cell."""
+    """The resource that limits the speed of a cell."""
 
     POWER = "power"
     CLOCK = "clock"
@@ -38,7 +38,7 @@ class Bound(enum.StrEnum):
 
 
 class SiblingVerdict(enum.StrEnum):
-    """Verdict of a GPU by its deficit.
+    """Verdict on a GPU by its deficit relative to its siblings.
 
     OK: deficit within the margin. STRAGGLER: deficit beyond it. SUSPECT: inconclusive. IN_CELLS: beyond it in single
     cells. SPLIT: a minority is faster: either it is exceptional, or the others are slow. BELOW_BASELINE: slower than
@@ -55,7 +55,7 @@ class SiblingVerdict(enum.StrEnum):
 
     @property
     def is_finding(self) -> bool:
-        """Whether a GPU is certainly slow."""
+        """Whether the verdict is a finding: STRAGGLER, IN_CELLS, SPLIT or BELOW_BASELINE."""
         return self in (
             SiblingVerdict.STRAGGLER,
             SiblingVerdict.IN_CELLS,
@@ -188,8 +188,8 @@ def _log(cell: SiblingCell, gpu: str, rate: float) -> float:
 def _ratios(cell: SiblingCell, margin: float) -> _Ratios:
     """Return, for each GPU in a cell, the log of its rates over the median of the others.
 
-    Excluded are GPUs that waited for the host. A GPU with too few siblings that did not wait is only included if it is
-    slow.
+    GPUs that waited for the host are excluded. A GPU with too few siblings that did not wait is included
+    only if it is slow.
     """
     logs = {gpu: [_log(cell, gpu, rate) for rate in own] for gpu, own in cell.rates.items() if own}
     by_gpu = {}
@@ -207,9 +207,9 @@ def _ratios(cell: SiblingCell, margin: float) -> _Ratios:
 
 
 def _beside(gpu: str, cell: SiblingCell, logs: Mapping[str, Sequence[float]]) -> tuple[Sequence[str], bool]:
-    """Return the GPUs to compare `gpu` with in a cell, and whether they can prove it fast enough.
+    """Return the GPUs to compare `gpu` with in a cell, and whether they can prove it OK.
 
-    GPUs that waited for the host are among them only if that does not lower their median rate.
+    GPUs that waited for the host are included only if they do not lower the median rate.
     """
     others = [other for other in logs if other != gpu]
     at_work = [other for other in others if other not in cell.waited]
@@ -234,7 +234,7 @@ def _of_gpus(ratios: Sequence[_Ratios], margins: Mapping[Bound, float]) -> dict[
 
 
 def _margin_alone(margin: float, gpus: int, cells: int) -> float:
-    """Return the margin for a cell that is judged alone: wider, because by chance one of many cells differs a lot."""
+    """Return the wider margin for a cell that is judged alone. By chance, one of many cells differs a lot."""
     tail = NormalDist()
     return margin * tail.inv_cdf(1 - ALPHA / (gpus * cells)) / tail.inv_cdf(1 - ALPHA / gpus)
 
@@ -304,9 +304,9 @@ def _sibling(gpu: str, own: _Effects, p: float, tests: int) -> Sibling:
 
 
 def _split(found: Mapping[str, Sibling], faster: Collection[str]) -> dict[str, Sibling]:
-    """Return the verdict SPLIT for the `faster` GPUs and the others, if the others are more; else {}.
+    """Return verdicts SPLIT for `faster` GPUs and the others, if the others are more; else {}.
 
-    GPUs that are a STRAGGLER keep their verdict.
+    Only the verdicts OK and SUSPECT are replaced.
     """
     slower = {gpu for gpu, one in found.items() if gpu not in faster and one.verdict is not SiblingVerdict.STRAGGLER}
     if not faster or len(slower) <= len(faster):
@@ -330,7 +330,7 @@ def _ratio(sibling: Sibling) -> float:
 
 
 def _wanted(effect: Effect) -> int:
-    """Return how many further launches should move the interval off the margin; 0 if too many would be needed."""
+    """Return how many further launches should separate the interval from the margin. 0 if too many are needed."""
     gap = abs(math.log(effect.ratio) - math.log1p(-effect.margin))
     reach = math.log(effect.ratio / effect.low)
     if effect.launches * (reach / (gap + _MAY_BE_OFF * reach)) ** 2 > MOST_LAUNCHES:
@@ -340,7 +340,7 @@ def _wanted(effect: Effect) -> int:
 
 
 def not_ruled_out(effects: Mapping[Bound, Effect]) -> str:
-    """Return the slow-down that the rates of a SUSPECT GPU leave open."""
+    """Describe the slow-down that the rates of a SUSPECT GPU do not rule out."""
     _, worst = _worst(effects)
     return f"a slow-down of more than {worst.margin:.0%} is not ruled out"
 

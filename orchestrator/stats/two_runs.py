@@ -4,7 +4,7 @@
       + variance of two sessions, which all cells share
       ├─ beyond the margin, Holm over the cells ──────────────▶ FASTER | SLOWER (by the prior alone: PROBABLY SLOWER)
       ├─ 90 % interval inside the margin ─────────────────────▶ SAME
-      ├─ no change shown, and it moved little ────────────────▶ NO CHANGE SEEN, with the slow-down that is ruled out
+      ├─ no change shown, and the measured one is small ──────▶ NO CHANGE SEEN, with the slow-down that is ruled out
       └─ else ────────────────────────────────────────────────▶ INCONCLUSIVE, with the launches that a verdict needs
     all cells of a group ──▶ geometric mean of the ratios, with its interval and a verdict
 
@@ -25,19 +25,19 @@ from orchestrator.stats.pooled import Variance
 from orchestrator.stats.stragglers import ALPHA, holm
 
 MOST_LAUNCHES: Final = 100
-"""Most launches per run to recommend: more would only show differences smaller than those from day to day."""
+"""Most launches per run to recommend. More would only show differences smaller than those from day to day."""
 LEAST_LAUNCHES: Final = 3
-"""Fewest launches of each run for a verdict without a prior: two underestimate their spread too often."""
+"""Fewest launches of each run for a verdict without a prior. Two underestimate their spread too often."""
 LARGEST_UNSEEN: Final = 0.1
-"""Largest change, as a share, with the verdict NO CHANGE SEEN. Towards faster it is the prior, if that is larger."""
+"""Largest measured change, as a share, with NO CHANGE SEEN. For a speed-up: the prior, if larger."""
 _WIDEST_UNSEEN: Final = 0.25
-"""If a slow-down of more than 22 % is possible (this difference of logarithms), a cell is INCONCLUSIVE."""
+"""Largest half-width of a 95 % interval with NO CHANGE SEEN, as a log difference (22 %)."""
 _POWER: Final = 0.8
 _ALPHA_CELLS: Final = 0.0005
-"""Error probability after Holm's correction; really 1 % if spreads vary by cell [sim, docs/method-reference.md]."""
+"""Error probability after Holm's correction. Really 1 % if spreads vary by cell [sim, docs/method-reference.md]."""
 _ALPHA_GROUP: Final = 0.008
 _ALPHA_UNSTEADY: Final = 0.004
-"""Error probability after Holm's correction for unsteady cells, half of it for SLOWER: 1 % at most for all cells."""
+"""Error probability after Holm's correction for unsteady cells. Half of it is for SLOWER: 1 % at most for all cells."""
 _MOST_DEGREES: Final = 1e6
 
 
@@ -88,7 +88,7 @@ class Pair:
 
     @property
     def needs_prior(self) -> bool:
-        """Whether the launches are too few or too unsteady to show their spread, so that the prior is needed."""
+        """Whether the prior is needed, as launches are too few or too unsteady to show their spread."""
         return not self.trusted or self.launches < LEAST_LAUNCHES
 
 
@@ -97,7 +97,7 @@ class Judged:
     """Verdict of a pair. ratio: rate after over rate before, with its 95 % and 90 % interval.
 
     p: p-value of a change beyond the margin, after Holm over the cells. wanted: launches per run that should give a
-    verdict; 0 if there is a verdict already, or none helps; None if MOST_LAUNCHES would not suffice.
+    verdict; 0 if there is a verdict already, or no number helps; None if MOST_LAUNCHES would not suffice.
     """
 
     verdict: ChangeVerdict
@@ -134,7 +134,7 @@ class _Estimate(NamedTuple):
     degrees: float
 
     def reach(self, share: float) -> float:
-        """Return half the width of the interval that leaves a probability of 1 - `share` on each side."""
+        """Return the half-width of the interval with a probability of 1 - `share` on each side."""
         return student.quantile(share, self.degrees) * math.sqrt(self.variance)
 
     def chance(self, bound: float) -> float:
@@ -158,7 +158,7 @@ def judge(pairs: Sequence[Pair]) -> list[Judged]:
 
 
 def _beyond(pair: Pair, variances: Sequence[Variance]) -> float:
-    """Return the p-value of a change beyond the margin: the largest over the variances, each of which must show it."""
+    """Return the largest p-value of a change beyond the margin, over the variances. Each must show the change."""
     return max(_estimate(pair, one).chance(_bound(pair.margin)) for one in variances)
 
 
@@ -193,9 +193,10 @@ def _group_mean(pairs: Sequence[Pair], estimate: _Estimate | None, *, shown: boo
 
 
 def _of_mean(pairs: Sequence[Pair]) -> _Estimate | None:
-    """Return the mean log ratio of cells; None if a cell has no variance. More cells do not reduce that of sessions.
+    """Return the mean log ratio of cells, with its variance. None if the variance of a cell is unknown.
 
-    Each cell counts with its own variance where it can, because pooled variances depend on each other.
+    More cells do not reduce the variance between sessions. If possible, each cell counts with its own variance,
+    because pooled variances depend on each other.
     """
     parts: list[Variance] = []
     for pair, found in zip(pairs, _of_launches(pairs), strict=True):
@@ -234,7 +235,7 @@ def _estimate(pair: Pair, launch: Variance) -> _Estimate:
 
 
 def _sum(parts: Sequence[Variance]) -> tuple[float, float]:
-    """Return the variance of a sum of independent parts, and its degrees of freedom (Welch, Satterthwaite)."""
+    """Return variance and degrees of freedom of a sum of independent parts (Welch-Satterthwaite)."""
     variance = math.fsum(part.value for part in parts)
     below = math.fsum(part.value**2 / part.degrees for part in parts)
     return variance, variance**2 / below if below > 0 else math.inf
@@ -250,7 +251,7 @@ def _own(pair: Pair) -> Variance | None:
 
 
 def _of_launches(pairs: Sequence[Pair]) -> list[tuple[Variance, ...]]:
-    """Return the variances of a launch for each pair: one, two if neither prior nor launches suffice, () if unknown."""
+    """Return the variances of a launch for each pair. () if unknown, two if neither prior nor launches suffice."""
     found: dict[int, tuple[Variance, ...]] = {}
     for prior in dict.fromkeys(pair.prior for pair in pairs):
         found |= _of_one_prior({index: pair for index, pair in enumerate(pairs) if pair.prior == prior}, prior)
@@ -260,10 +261,9 @@ def _of_launches(pairs: Sequence[Pair]) -> list[tuple[Variance, ...]]:
 def _of_one_prior(pairs: Mapping[int, Pair], prior: float | None) -> dict[int, tuple[Variance, ...]]:
     """Return index of a pair → its variances of a launch, () if unknown. All pairs have this prior.
 
-    Own variances are those of the pair's launches, shrunk as in pooled.py. Without a prior, or with enough launches:
-    the own one. With few launches: the one common to pairs with enough launches (the prior if there are none), and the
-    own one. Untrusted, with a prior: the prior, and the own one, shrunk apart from the trusted pairs, whose intervals
-    it would widen.
+    An own variance is that of the pair's launches, shrunk as in pooled.py. Without a prior, or with enough launches:
+    the own variance. With few launches: the common variance of pairs with enough launches (else the prior), and the
+    own variance. Untrusted, with a prior: the prior, and the own variance, shrunk among untrusted pairs only.
     """
     own = {index: one for index, pair in pairs.items() if (one := _own(pair)) is not None}
     steady = {index: one for index, one in own.items() if pairs[index].trusted and pairs[index].launches > 1}
@@ -285,7 +285,7 @@ def _of_one_prior(pairs: Mapping[int, Pair], prior: float | None) -> dict[int, t
 
 
 def _shrunk(own: Mapping[int, Variance]) -> dict[int, Variance]:
-    """Shrink the variances of cells towards the common one. None gets lower than the common one.
+    """Shrink the variances of cells towards the common variance, but not below it.
 
     A cell with two modes may have shown only one of them, and two launches may agree by chance.
     """
@@ -322,7 +322,7 @@ def _judged(pair: Pair, estimate: _Estimate, p: float, tests: int, *, changed: b
 
 
 def _most_unseen(pair: Pair) -> float:
-    """Return the largest half-width of an interval that still excludes a large change. With a prior it may be wider."""
+    """Return the largest half-width of an interval for NO CHANGE SEEN, in logarithms. A prior may make it wider."""
     if not pair.needs_prior:
         return _WIDEST_UNSEEN
     of_one = math.sqrt(2 * ((pair.prior or 0.0) ** 2 + pair.session**2))
@@ -348,7 +348,7 @@ def _verdict(pair: Pair, log_ratio: float, narrow: float, p: float, *, unseen: b
 
 
 def _wanted(estimate: _Estimate, tests: int, pair: Pair) -> int | None:
-    """Return the launches per run that should give a verdict, with 80 % power; None: too many, 0: none helps.
+    """Return the launches per run that should give a verdict, with 80 % power. None: too many. 0: no number helps.
 
     tests: number of cells over which Holm's correction goes.
     """

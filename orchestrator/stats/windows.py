@@ -17,7 +17,7 @@ LEAST_COVERED: Final = 0.5
 
 
 class Window(msgspec.Struct, frozen=True):
-    """Rate of one GPU in ten seconds (a window) of the monotonic clock. number: of the window, 0 at the clock's zero.
+    """Rate of one GPU in ten seconds (a window) of the monotonic clock. number: index of the window, 0 at clock zero.
 
     key: kind of work. rate: work per second of run time.
     """

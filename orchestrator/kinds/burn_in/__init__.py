@@ -7,8 +7,9 @@ A round launches every cell once. Each cell is one check (see docs/burn-in-refer
     replay   repeated training steps               steps    load that alternates with rest
 
 mismatch     an output with wrong bits, found by a check; a digest is the hash of an output
-session      the time from the start or a `resume` of the run to the end of that process
-stall        a time in which a worker was suspended; a suspension is one of the orchestrator
+session      the time from the start or a `resume` of the run to the end of its process
+stall        a time in which a worker was suspended
+suspension   a time in which the orchestrator was suspended
 served time  time at work that counts towards the requested time (served_time.py)
 pace         verdict on a GPU's rates, over time or compared with its siblings (rate_checks.py)
 """

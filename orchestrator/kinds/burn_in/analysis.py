@@ -1,4 +1,4 @@
-"""Build the burn-in's part of the report: collect the evidence of each GPU and judge it (verdict.py). Pure."""
+"""Build the burn-in's part of the report. Collects the evidence of each GPU for its verdict (verdict.py). Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -150,7 +150,7 @@ def _share(launch: _Good, device: Device, accused: Accused) -> _Good:
 
 
 def _samples(good: Sequence[_Good], uncounted: Sequence[Uncounted]) -> Iterator[Sample]:
-    """Yield the digests of all launches, contaminated ones included: other processes never change correct bits."""
+    """Yield the digests of all launches. Contaminated launches count: other processes never change correct bits."""
     yield from wrong_bits.samples((launch.attempt, launch.cell, launch.evidence.result.verification) for launch in good)
     yield from wrong_bits.samples(
         (launch.attempt, launch.cell, launch.seen[launch.cell.devices[0]]) for launch in uncounted
@@ -158,7 +158,7 @@ def _samples(good: Sequence[_Good], uncounted: Sequence[Uncounted]) -> Iterator[
 
 
 def _work(facts: _Facts, device: Device, mine: Sequence[_Good], beside: Sequence[Share]) -> Work:
-    """Collect the facts of one GPU. mine: its launches with a result. beside: what other launches show against it."""
+    """Collect the facts of one GPU. mine: its launches with a result. beside: findings of launches without one."""
     archive, evidence, compared = facts.archive, facts.evidence, facts.compared
     health, why, action = _health(device, facts.health)
     verified = [(one, one.evidence.result.verification) for one in mine if one.evidence.result.verification is not None]
@@ -199,7 +199,7 @@ def _work(facts: _Facts, device: Device, mine: Sequence[_Good], beside: Sequence
 
 
 def _explained(facts: _Facts, device: Device) -> Mapping[Segment, Sequence[Span]]:
-    """Return session → times that explain why a device was idle: it waited for others, or a result file was lost."""
+    """Return session → explained idle times of a device. It waited for others, or a result file was lost."""
     waits = {segment: [*spans] for segment, spans in facts.waits.items()}
     for attempt, cell, _ in facts.lost:
         if attempt.failure is None and device.uuid in cell.devices:

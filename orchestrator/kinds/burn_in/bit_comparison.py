@@ -28,10 +28,10 @@ class Sample:
 
 @dataclass(frozen=True)
 class Deviation:
-    """A launch whose bits are not the right ones or, if these are unknown, not those that its device usually gives.
+    """A launch with unexpected bits. Expected are the right bits or, if unknown, the usual bits of its device.
 
-    at: index of the first digest that differs. against, of: how many launches of the device, or of all devices if
-    between_gpus, gave the expected bits, and how many were compared.
+    at: index of the first digest that differs. against, of: number of the device's launches (of devices if
+    between_gpus) that gave the expected bits, and number of all that were compared.
     """
 
     sample: Sample
@@ -43,10 +43,10 @@ class Deviation:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of comparing all launches: deviations, undecided cells, and devices with nothing to compare with.
+    """Result of a comparison of all launches: deviations, undecided cells, and lone devices.
 
-    undecided: (cell, key) → devices that disagree. compared: device → number of compared launches. alone: device →
-    cells that no other device ran with the same key.
+    undecided: (cell, key) without a majority → its devices. compared: device → number of compared launches. alone:
+    device → cells that no other device ran with the same key.
     """
 
     deviations: tuple[Deviation, ...]  # in order of launches
@@ -82,7 +82,7 @@ def compare(samples: Sequence[Sample]) -> Comparison:
 
 
 def undecided(device: str, compared: Comparison) -> Iterator[str]:
-    """Yield a text for each cell of a device whose right bits are unknown because no bits have a majority."""
+    """Yield a text for each cell of a device whose right bits are unknown, without a majority."""
     for (cell, _), devices in compared.undecided.items():
         if devices == (device,):
             yield f"{cell}: the bits of its rounds differ, without a majority that shows which are right"
@@ -91,7 +91,7 @@ def undecided(device: str, compared: Comparison) -> Iterator[str]:
 
 
 def not_tested(device: str, compared: Comparison, cells: int) -> dict[str, str]:
-    """Return what is not tested → reason, for a device without others to compare bits with; else {}.
+    """Return {"bits compared with other devices": reason} if a cell ran on this device alone, else {}.
 
     cells: number of the device's cells that have bits.
     """

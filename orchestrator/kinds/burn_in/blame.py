@@ -41,11 +41,11 @@ class Blamed:
 
 
 def culprits(launches: Sequence[Mapping[str, Verification]], proven: Collection[str] = ()) -> dict[str, int]:
-    """Return device that explains wrong copies → number of devices with which it had some.
+    """Return device that explains wrong copies → number of its partners in wrong copies.
 
-    The number is 0 if the device was proven faulty by its own wrong numbers or by another check. launches: what each
-    device of a check of links found, by device. proven: devices proven faulty by other checks. The other wrong copies
-    are explained by the smallest set with the sender or receiver of each copy, if only one set is so small.
+    The number is 0 for a device that its own wrong numbers or another check proved faulty. All other wrong copies are
+    explained by the smallest set of devices that has the sender or receiver of each, if there is only one such set.
+    launches: device → what it found, for each check of links. proven: devices that other checks proved faulty.
     """
     own = {device for seen in launches for device, one in seen.items() if any(_own(device, one))} | {*proven}
     wrong = frozenset(frozenset(pair) for seen in launches for pair in _copies(seen))
@@ -81,7 +81,7 @@ def _own(device: str, verification: Verification) -> Iterator[Mismatch]:
 
 
 def _copies(seen: Mapping[str, Verification]) -> dict[tuple[str, str], list[Mismatch]]:
-    """Return (sender, receiver) → wrong copies, without copies of numbers that were wrong before they were sent."""
+    """Return (sender, receiver) → wrong copies. Copies of numbers that were wrong before sending are excluded."""
     found: dict[tuple[str, str], list[Mismatch]] = defaultdict(list)
     for receiver, verification in seen.items():
         for one in verification.kept:
@@ -127,14 +127,14 @@ def _connected(wrong: _Pairs) -> Iterator[_Pairs]:
 
 
 def _beside(known: Collection[str], together: _Pairs) -> Iterator[str]:
-    """Yield the fewest devices, beside the known ones, that explain the wrong copies of the pairs `together`."""
+    """Yield the fewest devices that, with the known ones, explain all wrong copies. together: their pairs."""
     left = frozenset(pair for pair in together if pair.isdisjoint(known))
     for part in _connected(left):
         yield from _explaining(part) or _explaining(together) & frozenset[str]().union(*part)
 
 
 def _explaining(wrong: _Pairs) -> frozenset[str]:
-    """Return the smallest set with a device of each pair in `wrong`; empty if several sets are equally small."""
+    """Return the smallest set that contains a device of each pair. Empty if several sets are equally small."""
     for most in range(1, len(wrong) + 1):
         match list(islice(_in_all(wrong, most), 2)):
             case []:
@@ -147,7 +147,7 @@ def _explaining(wrong: _Pairs) -> frozenset[str]:
 
 
 def _in_all(wrong: _Pairs, most: int) -> Iterator[frozenset[str]]:
-    """Yield sets of at most `most` devices that have a device of each pair in `wrong`.
+    """Yield sets of at most `most` devices that contain a device of each pair.
 
     Each set has the device that is in most pairs, or all its partners.
     """

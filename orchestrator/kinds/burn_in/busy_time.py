@@ -1,4 +1,4 @@
-"""When each device of a burn-in was at work, and how much of the requested time it has served. Pure."""
+"""Times in which devices of a burn-in were at work, and the requested time that they served. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
@@ -45,10 +45,7 @@ def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mappi
 
 
 def remaining(archive: Archive, evidence: Evidence) -> Remaining:
-    """Return served and remaining seconds of the device that served least, not counting quarantined devices.
-
-    If all devices are quarantined, all count.
-    """
+    """Return served and remaining seconds of the device that served least. Quarantined devices do not count."""
     burn_in = requested(archive.stored.configuration)
     return remaining_of(archive, at_work(archive, evidence, lost_launches.lost(archive, burn_in)))
 
@@ -82,7 +79,7 @@ def longest_s(archive: Archive, device: Device) -> float:
 
 
 def launch_s(archive: Archive, device: Device) -> float:
-    """Return the seconds that one more launch of a device needs: the median of its launches so far.
+    """Return the expected seconds of another launch of a device: the median of its launches.
 
     At least the estimate that `resume` uses (time_budget.py), and the longest launch that the end of the run cut off.
     """
@@ -140,7 +137,7 @@ def work(
 
 
 def served_s(work: Work) -> float:
-    """Return the seconds of a device's work that count as served, ordinary gaps between launches included."""
+    """Return the served seconds of a device, ordinary gaps between launches included."""
     return served_time.seconds(work.values())
 
 

@@ -90,7 +90,7 @@ def _findings(result: BurnInReport, report: Report) -> Iterator[Finding]:
 
 
 def each_gpu(report: Report) -> Section | None:
-    """Return a section with a finding per GPU, the gravest first, and one for all that PASS; None for other runs."""
+    """Return a section with one finding per GPU, gravest first; None for other runs. GPUs that PASS share a finding."""
     result = report.burn_in
     if result is None:
         return None
@@ -142,7 +142,7 @@ def _board(gpu: GpuBurnIn, report: Report) -> str:
 
 
 def _step(gpu: GpuBurnIn) -> str:
-    """Return what to do about a GPU in words. For a slow GPU they depend on the probable reason."""
+    """Return the recommended action for a GPU as text. For a slow GPU it depends on the probable reason."""
     if gpu.action is not Action.SLOW:
         return gpu.action.advice
     reasons = [pace.reason for pace in gpu.paces if pace.pace is Pace.SLOWER]
@@ -158,9 +158,9 @@ def _finding(
 
 
 def answer(report: Report) -> Answer | None:
-    """Return "PASS: 3 of 3 GPUs", or bad verdicts: "FAIL: GPU 1; WARN (slow): GPU 2"; None for another kind of run.
+    """Return the answer: "PASS: 3 of 3 GPUs", "FAIL: GPU 1; WARN (slow): GPU 2". None for another kind of run.
 
-    A burn-in with injected faults is a test of the checks: it says which faults were found, and nothing about GPUs.
+    A burn-in with injected faults is a test of the checks: the answer is how many faults were found.
     """
     result = report.burn_in
     if result is None:
@@ -180,7 +180,7 @@ def answer(report: Report) -> Answer | None:
 
 
 def _by_verdict(result: BurnInReport, report: Report) -> dict[str, list[GpuInfo]]:
-    """Return verdict → devices, gravest first, slow ones as "WARN (slow)"; PASS only if no verdict is worse."""
+    """Return verdict → devices, gravest first. Slow ones are "WARN (slow)". PASS only if no verdict is worse."""
     found: dict[str, list[GpuInfo]] = {}
     for gpu in sorted(result.gpus, key=lambda gpu: GRAVEST_FIRST.index(gpu.verdict)):
         if gpu.verdict in (HealthVerdict.PASS, HealthVerdict.NOT_APPLICABLE) and gpu.verdict is not result.verdict:
@@ -191,7 +191,7 @@ def _by_verdict(result: BurnInReport, report: Report) -> dict[str, list[GpuInfo]
 
 
 def profile(report: Report) -> str:
-    """Return how the run was measured: "burn-in, level full"; for another kind of run its profile."""
+    """Describe how the run was measured: "burn-in, level full". For another kind of run: its profile."""
     return report.test_configuration.profile if report.burn_in is None else f"burn-in, level {report.burn_in.level}"
 
 
@@ -244,7 +244,7 @@ def _row(gpu: GpuBurnIn, report: Report) -> tuple[str, ...]:
 
 
 def requested_time(result: BurnInReport) -> str:
-    """Describe the level, the requested time, and the shortest and longest time that a GPU was at work."""
+    """Describe the level, the requested time, and the shortest and longest served time of a GPU."""
     served = sorted(gpu.served_seconds for gpu in result.gpus)
     at_work = " to ".join(dict.fromkeys(duration(seconds) for seconds in (*served[:1], *served[-1:])))
     return f"Level {result.level}, {duration(result.duration_seconds)} requested, {at_work} at work"
@@ -261,7 +261,7 @@ def short(seconds: float) -> str:
 
 
 def _who(gpus: Sequence[GpuBurnIn], report: Report) -> str:
-    """Return names of GPUs and what to do about them; for a single GPU also serial and PCI address, if they fit."""
+    """Return names of GPUs and the action. A single GPU also shows its serial and PCI address, if they fit."""
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     alike = [devices[gpu.gpu_uuid] for gpu in gpus]
     todo = f": {gpus[0].action}" if gpus[0].action is not Action.NOTHING else ""
@@ -311,14 +311,14 @@ def _without_result(report: Report) -> Iterator[str]:
 
 
 def _tested_memory(report: Report) -> str:
-    """Return which memory the tested share is a share of: "free memory", or "planned memory" on CPU devices."""
+    """Name the memory that the tested share refers to: "free memory", on CPUs "planned memory"."""
     return "planned memory" if all(device.kind == "cpu" for device in report.gpu_info) else "free memory"
 
 
 def evidence(result: BurnInReport, memory: str = "free memory") -> Iterator[str]:
-    """Yield a line for each kind of check, with its sums over all GPUs, then the rates of the links.
+    """Yield a line with sums over all GPUs for each kind of check, then the rates of the links.
 
-    memory: which memory the tested share is a share of, in words.
+    memory: name of the memory that the tested share refers to.
     """
     for kind in dict.fromkeys(check.check for gpu in result.gpus for check in gpu.checks):
         reports = [check for gpu in result.gpus for check in gpu.checks if check.check == kind]
@@ -340,7 +340,7 @@ def evidence(result: BurnInReport, memory: str = "free memory") -> Iterator[str]
 
 
 def _bound(reports: Sequence[CheckReport]) -> str:
-    """Describe the error rate that checks without an error rule out on each GPU, "" if unknown. reports: one per GPU.
+    """Describe the upper bound of the error rate after checks without an error; "" if unknown. reports: one per GPU.
 
     The rate per hour is given only from three hours of checks on.
     """
@@ -353,21 +353,21 @@ def _bound(reports: Sequence[CheckReport]) -> str:
 
 
 def not_tested(result: BurnInReport, report: Report) -> list[str]:
-    """Return lines: what was not tested and why, planned checks first. Checks with the same reason share a line."""
+    """Return lines with untested checks and the reason, planned checks first. Checks of one reason share a line."""
     found = _untested(result, report, decided=True)
     lines = sorted((not planned, f"{words}: {why}") for planned, words, why in found)
     return [words for _, words in lines]
 
 
 def not_decided(result: BurnInReport, report: Report) -> list[str]:
-    """Return lines: rates that were measured but have no verdict, and the question that is open."""
+    """Return lines with the rates that were measured but have no verdict, and the open question."""
     return [f"{words}: {why}" for _, words, why in _untested(result, report, decided=False)]
 
 
 def _untested(result: BurnInReport, report: Report, *, decided: bool) -> Iterator[tuple[bool, str, str]]:
-    """Yield (planned, names and devices, reason) for each group of untested checks with equal reason and devices.
+    """Yield (planned, names and devices, reason). Untested checks with equal reason and devices form a group.
 
-    decided: whether these are checks that were not made, or rates that were measured but have no verdict.
+    decided: True for checks that were not made, False for rates that were measured but have no verdict.
     """
     unfinished = {what for gpu in result.gpus for what in gpu.unfinished}
     devices: dict[tuple[str, str], set[str]] = {}
@@ -385,7 +385,7 @@ def _untested(result: BurnInReport, report: Report, *, decided: bool) -> Iterato
 
 
 def _parts(names: Sequence[str]) -> str:
-    """Name untested parts with their checks: "truth gemm bf16: sign of zero" → "sign of zero (truth gemm bf16)"."""
+    """Name untested parts with their checks. "truth gemm bf16: sign of zero" → "sign of zero (truth gemm bf16)"."""
     checks: dict[str, list[str]] = {}
     for check, _, part in (name.rpartition(": ") for name in names):
         checks.setdefault(part, []).append(check)

@@ -1,4 +1,4 @@
-"""Facts of one GPU after a burn-in, as types: collected by analysis.py, judged by verdict.py."""
+"""Types for the facts of one GPU after a burn-in. analysis.py collects them, verdict.py judges them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ def cell_name(cell: Cell) -> str:
 
 @dataclass(frozen=True)
 class RateVerdict:
-    """The verdict on one kind of rate of a GPU: its speed over time, or its speed compared with siblings.
+    """Verdict on one kind of rate of a GPU: its speed over time, or compared with siblings.
 
     text: the evidence. aside: which work was not judged, and why. undecided: the open question in short. courses: what
     the rates were compared with → their change over time.
@@ -69,7 +69,7 @@ class Wrong:
 class Planned:
     """A planned cell of a GPU. checks: number of its checks. why: reason if there are none.
 
-    impossible: the software cannot verify it on this GPU. untried: it has no result only for want of time.
+    impossible: the software cannot verify it on this GPU. untried: it only lacked time.
     """
 
     workload: Workload
@@ -90,7 +90,7 @@ class Idle:
 
 @dataclass(frozen=True)
 class Ahead:
-    """What completes an incomplete burn-in. left_s: seconds that `resume` may use. launch_s: seconds of one launch.
+    """Means to complete an incomplete burn-in. left_s: seconds that `resume` may use. launch_s: seconds of one launch.
 
     least: length and level of a new burn-in that is long enough, as options: "2h --level full".
     """
@@ -102,13 +102,13 @@ class Ahead:
 
 @dataclass(frozen=True)
 class Work:
-    """All facts of one GPU after a burn-in, from which it is judged. Texts are empty if there is nothing to report.
+    """All facts of one GPU after a burn-in, for its verdict. Texts are empty if there is nothing to report.
 
-    cell_s: its longest launch. beside: processes that contaminated its launches. unclear: number of mismatches without
-    details that may be its own. unread: launches whose mismatches cannot be read.
+    cell_s: work of its longest cell. beside: processes that contaminated its launches. unclear: number of mismatches
+    without details that may be its own. unread: launches whose mismatches cannot be read.
     """
 
-    requested_s: float  # requested
+    requested_s: float
     served_s: float  # at work
     cell_s: float  # the longest launch
     ahead: Ahead

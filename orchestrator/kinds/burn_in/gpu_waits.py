@@ -1,4 +1,4 @@
-"""When a device may have waited for other devices, as far as the journal shows. Pure.
+"""Times in which a device may have waited for other devices, according to the journal. Pure.
 
 A device waits while a failed launch is repeated, while another process uses a GPU, or while a GPU's memory is not free.
 The wait ends at the latest when that GPU is quarantined (state/blocked_gpus.py).
@@ -40,7 +40,7 @@ def waits_by_segment(archive: Archive, lost: Iterable[Lost]) -> Mapping[Segment,
 
 
 def for_links(archive: Archive, uuid: str) -> Iterator[tuple[Segment, Span]]:
-    """Yield (session, time) of each wait of device `uuid` for others before a launch on several devices.
+    """Yield (session, time) of each wait of a device before its launches on several devices.
 
     These waits are reported, but do not excuse a gap.
     """
@@ -63,7 +63,7 @@ def for_links(archive: Archive, uuid: str) -> Iterator[tuple[Segment, Span]]:
 
 
 def over_ns(attempt: Attempt) -> int:
-    """Return the end of a launch in monotonic ns, or its start if the end is unknown or of a later session's clock."""
+    """Return the end of a launch in monotonic ns. If it is unknown or on the clock of a later session: the start."""
     return attempt.start.at_ns + round((attempt.lasted_ms or 0.0) * 1e6)
 
 
@@ -80,7 +80,7 @@ def _foreign(records: Iterable[Foreign]) -> Iterator[Span]:
 
 
 def _memory(archive: Archive) -> Iterator[tuple[Segment, Span]]:
-    """Yield (session, time) from the end of each launch that did not free its memory to the device's next launch."""
+    """Yield (session, time) of each wait for memory that a launch did not free. The device's next launch ends it."""
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     launched: dict[tuple[Segment, str], list[Attempt]] = defaultdict(list)
     for attempt in archive.attempts:

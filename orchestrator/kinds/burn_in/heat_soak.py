@@ -1,4 +1,4 @@
-"""A GPU's heat soak: the time at the start of its work in which it warms up, and whose rates are not judged. Pure.
+"""The heat soak: a GPU's warm-up at the start of its work. Rates in this time are not judged. Pure.
 
 Times are in windows of ten seconds of the monotonic clock, numbered (stats/windows.py).
 """
@@ -23,7 +23,7 @@ from protocol.cell import Device, DeviceKind
 
 @dataclass(frozen=True)
 class HeatSoak:
-    """The heat soak of a GPU in one session. begin: number of its first window. ending: what ended it.
+    """The heat soak of a GPU in one session. begin: number of its first window. ending: reason for its end.
 
     until: number of the first judged window; None without temperatures, which excludes the whole first round.
     reached_c: temperature of the hottest window in degrees Celsius.
@@ -35,7 +35,7 @@ class HeatSoak:
     reached_c: float | None = None
 
     def leaves_out(self, round_: int, at_ns: int) -> bool:
-        """Whether the heat soak excludes work at `at_ns` (monotonic nanoseconds) by a launch of round `round_`."""
+        """Whether the heat soak excludes work of a launch. round_: its round. at_ns: monotonic time of the work."""
         return round_ == 0 if self.until is None else at_ns < self.until * WINDOW_NS
 
     @property
@@ -86,14 +86,14 @@ def heat_soaks(archive: Archive, evidence: Evidence, terms: BurnIn) -> Soaks:
 
 
 def not_tested(device: Device, evidence: Evidence) -> dict[str, str]:
-    """Return {"temperature limit": why it is not tested} for a GPU without temperature readings, else {}."""
+    """Return {"temperature limit": reason} for a GPU without temperature readings, else {}."""
     climates = evidence.devices.get(device.uuid, DeviceEvidence()).climates.values()
     read = any(one.temperature_c is not None for own in climates for one in own)
     return {} if read or device.kind is not DeviceKind.CUDA else {"temperature limit": "no temperature readings"}
 
 
 def reported(device: Device, soaks: Soaks) -> HeatSoakReport | None:
-    """Return the heat soak of a device for the report; None for a CPU device, and for a GPU without a launch."""
+    """Return the heat soak of a device for the report. None for a CPU device and for a GPU without a launch."""
     own = [soak for (uuid, _), soak in soaks.items() if uuid == device.uuid]
     if device.kind is not DeviceKind.CUDA or not own:
         return None

@@ -60,9 +60,9 @@ def _flipped(mine: Sequence[Launched], more: int, device: str) -> tuple[Fate, st
 
 
 def _shows(seen: Mapping[str, Verification], device: str) -> bool:
-    """Whether a launch shows a fault of `device`: its own wrong results, or wrong copies of its numbers elsewhere.
+    """Whether a launch shows a fault of `device`: wrong results, or wrong copies of its numbers.
 
-    seen: device → what it found.
+    Mismatches without details count as its own. seen: device → what it found.
     """
     if device in seen and seen[device].mismatches > len(seen[device].kept):
         return True  # mismatches without details

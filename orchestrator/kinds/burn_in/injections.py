@@ -47,7 +47,7 @@ def parse(text: str, devices: Sequence[Device], origin: str = "--inject") -> Inj
 
 
 def require_one_of_each(faults: Sequence[InjectedFault], device: Device, origin: str = "--inject") -> None:
-    """Raise ConfigError if several faults exclude each other, so that `device` would have only one of them."""
+    """Raise ConfigError if `device` has two faults of a kind (flips: in the same round). Only one would take effect."""
     mine = [fault for fault in faults if fault.device == device.uuid]
     for kind, count in (
         ("slow", sum(fault.slow_percent > 0 for fault in mine)),
@@ -65,7 +65,7 @@ def require_one_of_each(faults: Sequence[InjectedFault], device: Device, origin:
 
 
 def describe(fault: InjectedFault, device: Device) -> str:
-    """Describe what a fault does to `device`, which it is injected into."""
+    """Describe the effect of a fault on `device`, its target."""
     if fault.hot_c is not None:
         return f"the temperature of {device.label} reads as {fault.hot_c} °C all the time"
     if fault.slow_percent:
@@ -75,7 +75,7 @@ def describe(fault: InjectedFault, device: Device) -> str:
 
 
 def for_launch(faults: Sequence[InjectedFault], device: str, round_: int, workload: Workload) -> Injection | None:
-    """Return what a launch on `device` injects; None if nothing. Checks of links are not slowed: all GPUs would be."""
+    """Return the fault to inject into a launch, if any. Checks of links are not slowed: all GPUs would slow down."""
     mine = [fault for fault in faults if fault.device == device and fault.round in (None, round_)]
     bits = max((fault.flip_bits for fault in mine), default=0)
     slow = max((fault.slow_percent for fault in mine if workload is not Workload.LINKS), default=0.0)

@@ -1,4 +1,4 @@
-"""The burn-in as a kind of run: rounds of checks until its time is up, and a verdict on each GPU."""
+"""The burn-in: rounds of checks until its time is up, and a verdict on each GPU."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -34,7 +34,7 @@ def plan(configuration: Configuration, devices: Sequence[Device]) -> Plan:
 
 
 def launch_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return how the worker of a launch measures: its length, deadlines, injected fault and load steps."""
+    """Return the terms of a launch: its length, deadlines, injected fault and load steps."""
     burn_in, own = requested(configuration), configuration.deadlines
     cell_s = burn_in.cell_s[device.kind]
     most_s = 2 * cell_s + HANGS_S
@@ -55,7 +55,7 @@ def telemetry_terms(configuration: Configuration) -> TelemetryTerms:
 
 
 def as_reported(stored: StoredRun) -> Configuration:
-    """Return the configuration for the report, with only the models and batch sizes that the planned cells use."""
+    """Return the configuration for the report. Only models and batch sizes of planned cells are kept."""
     cells, models = stored.plan.cells, stored.configuration.by_name
     return msgspec.structs.replace(
         stored.configuration,
@@ -67,7 +67,7 @@ def as_reported(stored: StoredRun) -> Configuration:
 
 
 def analysed(archive: Archive, evidence: Evidence, health: HealthReport) -> KindAnalysis:
-    """Return the burn-in's part of the report, and the reasons for the exit code that follow from its verdicts."""
+    """Return the burn-in's part of the report, and reasons for the exit code from its verdicts."""
     report = analyse(archive, evidence, health)
     labels = {device.uuid: device.label for device in archive.stored.devices}
     return KindAnalysis(

@@ -1,4 +1,4 @@
-"""The burn-in levels of configs/burn_in.yaml: the checks of a round, their inputs and their length."""
+"""The burn-in levels of configs/burn_in.yaml: checks of a round, their inputs and length."""
 
 import functools
 import math
@@ -39,14 +39,14 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     up_to_s: float | None = None
 
     def cells(self, kind: DeviceKind, *, steps: bool) -> int:
-        """Return the number of cells of a round on a device of this kind with links. steps: with --steps."""
+        """Return the number of cells of a round, links included, on a device of this kind. steps: with --steps."""
         return len(self.soak) + len(self.truth) + steps + len(self.replay[kind]) + len(self.links) + 1
 
 
 class OnDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Sizes and lengths of cells on one kind of device. side: of the square matrices. batch: of the training steps.
 
-    links_mib: what each device sends to each other one, in MiB. share: length of a cell as a share of the duration,
+    links_mib: MiB that each device sends to each other device. share: length of a cell as a share of the duration,
     between least_s and most_s.
     """
 
@@ -59,7 +59,7 @@ class OnDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HeatSoakRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When a GPU counts as warm: its hottest window rose by at most rise_c degrees Celsius over `windows` windows.
+    """Rule for a warm GPU: its hottest window rose by at most rise_c °C over `windows` windows.
 
     At the latest after most_s seconds or most_share of the duration, whichever is shorter. A window is ten seconds.
     """
@@ -82,7 +82,7 @@ class StepsRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All of configs/burn_in.yaml. Cells are so short that `least_rounds` fit into the duration less `starting_s`."""
+    """Contents of configs/burn_in.yaml. least_rounds: rounds that should fit into the duration less starting_s."""
 
     levels: dict[str, Level]
     devices: dict[DeviceKind, OnDevice]
@@ -99,7 +99,7 @@ class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return fitting[0] if fitting else LONGEST
 
     def cell_s(self, duration_s: float, kind: DeviceKind, level: str, *, steps: bool = False) -> float:
-        """Return the seconds of one cell: short enough that a whole round of this level fits into the duration."""
+        """Return the seconds of one cell. A whole round of this level fits into the duration."""
         bounds = self.devices[kind]
         wanted_s = min(max(duration_s * bounds.share, bounds.least_s), bounds.most_s)
         round_s = max((duration_s - self.starting_s) / self.least_rounds, duration_s * _SHORTEST_ROUND)

@@ -1,4 +1,4 @@
-"""Checks of links (launches on several devices): mismatches that count against each device, and rates. Pure."""
+"""Checks of links (launches on several devices): mismatches of each device, and rates. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import median
@@ -31,10 +31,10 @@ class Accused(NamedTuple):
 
 
 class Attributed(NamedTuple):
-    """What one device of a launch verified (None: nothing), with the mismatches that count against this device.
+    """Verification of one device in a launch, with mismatches that count against this device.
 
-    doubts: for each mismatch with details, why another device may be at fault, or "". unclear: number of mismatches
-    without details that may be this device's.
+    verification: None if it verified nothing. doubts: for each mismatch with details, why another device may be at
+    fault, or "". unclear: number of mismatches without details that may be this device's.
     """
 
     verification: Verification | None  # None: nothing
@@ -75,7 +75,7 @@ def _is_proof(verification: Verification) -> bool:
 def attributed(
     seen: Mapping[str, Verification], cell: Cell, device: str, accused: Accused, *, cut_off: bool = False
 ) -> Attributed:
-    """Return what a launch shows about one device. seen: device → what it verified.
+    """Return the verification of one device in a launch. seen: device → what it verified.
 
     accused: devices that explain wrong copies. cut_off: the launch ended before all devices had a result.
     """
@@ -91,7 +91,7 @@ def attributed(
 
 
 def count_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> int:
-    """Return the number of mismatches in checks of links, each counted once although it may count against two devices.
+    """Count the mismatches in checks of links. Each counts once, even if two devices are accused of it.
 
     launches: (cell, device → what it verified).
     """
@@ -104,7 +104,7 @@ def count_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> 
 
 
 def not_tested(device: Device, run: StoredRun, quarantined: Collection[str]) -> dict[str, str]:
-    """Return check of links → why it is not, or no longer, tested on a device. quarantined: UUIDs of devices."""
+    """Return check of links → why a device was not tested, or not until the end. quarantined: UUIDs of devices."""
     if not linked(device, run.devices):
         return {Workload.LINKS: _NONE if device.slice_of is None else _SLICE}
     labels = {other.uuid: other.label for other in run.devices}

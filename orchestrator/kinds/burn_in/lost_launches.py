@@ -8,7 +8,7 @@
     result file damaged or deleted ──────────────┬─ not repeated ────────▶ UNKNOWN
     ended by the host or a user of the host ─────┴─ repeated with result ▶ no finding
 
-A repetition does not excuse a hang, as it does not excuse wrong bits.
+A repetition excuses neither a hang nor wrong bits.
 """
 
 from collections import defaultdict
@@ -34,7 +34,7 @@ _AS_OTHERS: Final = 2  # It does not hang within this many times the longest lau
 
 
 class Lost(NamedTuple):
-    """A launch without a result that is a finding, with its failure; `attempt` is the record of the launch."""
+    """A launch without a result that is a finding, with its failure. attempt: the record of the launch."""
 
     attempt: Attempt
     cell: Cell
@@ -72,7 +72,7 @@ def lost(archive: Archive, burn_in: BurnIn, damaged: Mapping[int, str] = Mapping
 def cut_off(archive: Archive, launches: Sequence[Lost], device: Device) -> Iterator[Attempt]:
     """Yield a device's launches that were at work when the run or its time ended.
 
-    launches: all that `lost` returned, which are not yielded.
+    launches: the findings of `lost`, which are not yielded.
     """
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     findings = {one.attempt.start.launch for one in launches}
@@ -90,7 +90,7 @@ def failures(launches: Sequence[Lost], done: Collection[tuple[str, int]], device
 
 
 def lost_results(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
-    """Yield a text for each launch of a device whose result file is lost and that was not repeated.
+    """Yield a text for each launch of a device with a lost result file, unless it was repeated.
 
     done: (cell, round) with a result.
     """
@@ -102,7 +102,7 @@ def lost_results(launches: Sequence[Lost], done: Collection[tuple[str, int]], de
 def repeated(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
     """Yield a text for each failed launch of a device that was repeated. done: (cell, round) with a result.
 
-    Without launches that failed because of another device, or of something outside the run.
+    Launches that failed because of another device, or of something outside the run, are excluded.
     """
     for launch in launches:
         ours = device.uuid in launch.cell.devices and (launch.failure.device or device.uuid) == device.uuid

@@ -36,7 +36,7 @@ def describe(
     lost: Sequence[Lost],
     waits: Mapping[Segment, Sequence[Span]],
 ) -> str:
-    """Describe the longest time of a device that did not count as served, and how many there were; "" without any.
+    """Describe the longest time that did not count as served, and the number of such times. "" without any.
 
     work: session → work. stalled: launches whose worker was suspended, and when. lost: launches without a result.
     waits: session → times in which the device may have waited.

@@ -1,4 +1,4 @@
-"""The memory test over a whole burn-in: the share of the memory that was checked, and its patterns. Pure."""
+"""The memory test over a whole burn-in: checked share of the memory, and patterns. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ _WHOLE: Final = {
 
 
 def not_tested(launches: Sequence[Verification]) -> dict[str, str]:
-    """Return part of the memory test → why it is not tested: its speed, always, and patterns that never completed."""
+    """Return untested part of the memory test → reason. The speed is never tested, and patterns may not complete."""
     times_by_pattern = marched(launches)
     speed = {f"{Workload.MEMORY}: speed": SPEED} if times_by_pattern else {}
     return speed | {
@@ -29,7 +29,7 @@ def not_tested(launches: Sequence[Verification]) -> dict[str, str]:
 
 
 def marched(launches: Sequence[Verification]) -> Mapping[str, int]:
-    """Return name of the pattern → how often the launches went through all of their memory with it."""
+    """Return name of the pattern → number of its complete passes over the memory of a launch."""
     found: Counter[str] = Counter()
     for launch in launches:
         found.update(launch.patterns)
@@ -46,7 +46,7 @@ class Covered:
 
 
 def covered(launches: Sequence[Verification], kind: DeviceKind) -> Covered | None:
-    """Return the largest share of a device's memory that a single launch checked; None if no launch reports one."""
+    """Return the largest share of a device's memory that a single launch checked. None if no launch reports one."""
     shares = [launch.share for launch in launches if launch.share is not None and launch.share.whole > 0]
     if not shares:
         return None
@@ -58,7 +58,7 @@ def covered(launches: Sequence[Verification], kind: DeviceKind) -> Covered | Non
 
 
 def lacking(best: Covered | None) -> str:
-    """Return why the checked share of the memory is too small for a PASS; "" if it is large enough."""
+    """Return why the checked share of the memory is too small for a PASS. "" if it is large enough."""
     if best is None:
         return "the memory test reports no coverage"
     if best.share >= LEAST:

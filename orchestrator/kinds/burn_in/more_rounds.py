@@ -1,7 +1,7 @@
 """Add a round to a burn-in whose planned launches are done before its time is up. Pure.
 
-Devices that share cells (checks of links) get a round together. After a round without any result none is added. A slot
-is a launch of a round, as (cell id, round).
+Devices that share cells (checks of links) get a round together. No round follows a round without any result. A slot is
+a launch of a round, as (cell id, round).
 """
 
 import random
@@ -37,7 +37,7 @@ def _sharing(state: RunState, uuid: str) -> Sequence[str]:
 
 
 def _round(state: RunState, uuids: Sequence[str], seed: int, fits: Callable[[Cell], bool]) -> Iterable[Slot]:
-    """Return another round of the devices `uuids`, in a random order that is the same on each of them.
+    """Return another round of the devices `uuids`, in a random order that they share.
 
     Empty if their last whole round had no result.
     """

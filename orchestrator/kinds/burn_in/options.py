@@ -92,4 +92,4 @@ DECIDED: Final = frozenset(
 
 OWN_CELLS: Final = f"a burn-in has its own cells ({CONFIG_FILE})"
 REASONS: Final[Mapping[enum.StrEnum, str]] = {Need.OWN_MODEL: OWN_CELLS}
-"""What an option needs to have an effect → why a burn-in does not have it."""
+"""Condition for an option to have an effect → why a burn-in does not meet it."""

@@ -1,8 +1,8 @@
 """Plan the rounds of a burn-in. Pure.
 
 Round 0 begins with the soak, which warms the devices up. Every round launches every cell once, in the same order on all
-devices, so that all reach a check of links, which runs on several, at the same time. Rounds without time are dropped
-(ADR 12).
+devices, so that they reach a check of links, a launch on several devices, at the same time. Rounds without time are
+dropped (ADR 12).
 """
 
 import math
@@ -49,7 +49,7 @@ def _round_s(mine: Sequence[Cell], configuration: Configuration, device: Device,
 
 
 def linked(device: Device, devices: Sequence[Device]) -> tuple[str, ...]:
-    """Return the UUIDs of the devices among which the links of `device` are tested, itself included; empty if none."""
+    """Return the UUIDs of all devices in the check of links of `device`, itself included. Empty without links."""
     alike = tuple(other.uuid for other in devices if other.kind is device.kind and other.slice_of is None)
     # NCCL takes one process per GPU, so slices have no links. A single GPU is linked to the host.
     enough = 1 if device.kind is DeviceKind.CUDA else 2

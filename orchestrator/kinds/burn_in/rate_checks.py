@@ -36,7 +36,7 @@ _PACES: Final = {
 BESIDE: Final = {
     workload: f'speed in the check "{workload}"' for workload in (Workload.SOAK, Workload.TRUTH, Workload.REPLAY)
 }
-"""Check whose rate is the GPU's own → name of the rate. Judged one by one: steady load would hide noisier training."""
+"""Check of a single GPU → name of its rate. Each is judged alone: steady load would hide noisier training."""
 _WAITED: Final = "the GPU waited for the host, so its rate is the host's"
 _ALL_WAITED: Final = "not judged: the GPU waited for the host in all of its work"
 _FEW: Final = "too few siblings have more than one launch that did not wait for the host"
@@ -89,7 +89,7 @@ def not_tested(verdicts: Mapping[str, RateVerdict]) -> dict[str, str]:
 
 
 def _shifts(mine: Sequence[Launched]) -> Mapping[str, int]:
-    """Return boot of the host → number to add to the numbers of its windows, so that later boots have later windows.
+    """Return boot id → offset of its window numbers, so that later boots have later windows.
 
     mine: launches on GPUs of one model, in the order of the journal.
     """
@@ -143,7 +143,7 @@ def _waited(own: Sequence[Launched]) -> bool:
 
 
 def _at_work(own: Sequence[Launched]) -> Sequence[Launched]:
-    """Return a GPU's launches that did not wait for the host; if most did, all, as a lower limit of its speed."""
+    """Return a GPU's launches that did not wait for the host. If most waited: all, as a lower limit of its speed."""
     return own if _waited(own) else [one for one in own if not one[2].result.host_bound]
 
 
@@ -183,7 +183,7 @@ def _drift(judged: Drift, rates: Rates, begin: float, own: Sequence[Launched]) -
 
 
 def _why_it_slowed(judged: Drift, rates: Rates) -> Why | None:
-    """Explain why a GPU slowed down over time, by the kind of work that slowed most; None without a reason.
+    """Explain why a GPU slowed down over time, by the kind of work that slowed most. None without a reason.
 
     rates: its windows with the readings of clock, temperature and power cap.
     """

@@ -1,4 +1,4 @@
-"""Describe how the rates of a GPU changed over time: by themselves, and compared with its siblings. Pure."""
+"""Describe changes of a GPU's rates over time, by themselves and relative to its siblings. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -14,7 +14,7 @@ _ROOM: Final = "Check the room temperature during the burn-in, then measure agai
 
 
 def by_reference(drift: Drift) -> dict[str, Course]:
-    """Return what a GPU's rates were compared with (SIBLINGS, if it has any, and ITSELF) → their change over time."""
+    """Return reference → change of a GPU's rates over time. References: SIBLINGS, if it has any, and ITSELF."""
     relative = {} if drift.relative is None else {SIBLINGS: drift.relative}
     return {**relative, ITSELF: drift.raw}
 

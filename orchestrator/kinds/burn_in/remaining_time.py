@@ -1,4 +1,4 @@
-"""Whether `resume` or a new burn-in completes an incomplete burn-in, and how long the new one must be. Pure."""
+"""Means to complete an incomplete burn-in: `resume`, or a new burn-in and its length. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
@@ -12,11 +12,11 @@ from orchestrator.kinds.burn_in.settings import LONGEST_S, written
 from orchestrator.state.archive import Archive
 
 LONGER: Final = 2
-"""Factor on the requested time for a new burn-in, if a round did not fit although its estimate did."""
+"""Factor on the requested time for a new burn-in, if only the estimate of a round did fit."""
 
 
 def ahead(archive: Archive, at_work: Mapping[str, busy_time.Work]) -> Mapping[str, Ahead]:
-    """Return UUID → what completes the burn-in: the time that is left for `resume`, and options of a new burn-in.
+    """Return UUID → means to complete the burn-in: time for `resume`, and options of a new one.
 
     at_work: UUID → work of the device. No time is left if the burn-in ended with its time served.
     """
@@ -32,7 +32,7 @@ def ahead(archive: Archive, at_work: Mapping[str, busy_time.Work]) -> Mapping[st
 
 
 def _least(archive: Archive, burn_in: BurnIn) -> str:
-    """Return length and level of a long enough new burn-in: "2h --level full"; without an unknown level."""
+    """Return length and level of a long enough new burn-in: "2h --level full". An unknown level is omitted."""
     stored, table = archive.stored, levels.load()
     longer_s = LONGER * burn_in.duration_s
     if burn_in.level not in table.levels:
@@ -42,7 +42,7 @@ def _least(archive: Archive, burn_in: BurnIn) -> str:
 
 
 def untried(archive: Archive, lost: Iterable[Lost], done: Collection[tuple[str, int]]) -> frozenset[str]:
-    """Return the ids of cells without a result or a finding on devices that are not quarantined: they only lacked time.
+    """Return the ids of cells that only lacked time. They have no result, finding or quarantined device.
 
     lost: launches without a result that are findings. done: (cell, round) of launches with a result.
     """

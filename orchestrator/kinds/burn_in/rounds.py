@@ -1,4 +1,4 @@
-"""The length of a burn-in round and the number of rounds that its duration has time for, rounded for display. Pure."""
+"""Length of a burn-in round and number of rounds that fit, rounded for display. Pure."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ _WHOLE_ROUNDS: Final = 10  # From here on rounds are shown without tenths
 
 
 class Rounds(NamedTuple):
-    """Estimate for a device: seconds of each launch in round 0, of the whole round, and number of rounds that fit."""
+    """Estimate for a device: seconds of each launch of round 0 and of the round. possible: rounds that fit."""
 
     launches_s: tuple[float, ...]
     round_s: float
@@ -53,7 +53,7 @@ def format_count(rounds: float) -> str:
 
 
 def require_planned(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> None:
-    """Raise ConfigError if a fault is to be injected in a round that is not planned: it would never be injected."""
+    """Raise ConfigError for an injected fault whose round is not planned."""
     for number, device in _flipped(configuration, devices):
         planned = 1 + max(last for _, last in plan.order[device.uuid])
         if number >= planned:
@@ -65,7 +65,7 @@ def require_planned(plan: Plan, configuration: Configuration, devices: Sequence[
 
 
 def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Iterator[str]:
-    """Yield a warning for each injected fault whose round is planned, but for which there is probably no time."""
+    """Yield a warning for each injected fault whose round is planned, but probably has no time."""
     for number, device in _flipped(configuration, devices):
         possible = of(plan, configuration, devices, device).possible
         if number + 1 > possible:

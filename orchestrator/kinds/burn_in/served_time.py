@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from protocol.failure import Phase
 
 ORDINARY_S: Final = 20.0
-"""Most seconds of a gap that count: on a node, import took 12 s, a first context 5 s, later launches 0.5 to 1.3 s."""
+"""Most seconds of a gap that count. On a node, import took 12 s, a first context 5 s, later launches 0.5 to 1.3 s."""
 SHARE: Final = 0.95
 LATE_S: Final = 10.0  # A device must serve SHARE of the requested time, less this and one cell
 LONG_S: Final = 60.0  # Longer unexplained gaps are reported: nothing planned takes so long
@@ -29,8 +29,8 @@ Span = tuple[int, int]  # Begin and end in monotonic nanoseconds of one session
 class Load:
     """The work of a device in one session, as spans of monotonic ns. stalls: when a worker was suspended.
 
-    suspensions: when the orchestrator was suspended. since_ns: begin of the counted start; None if the start does not
-    count. cut_off: launches that ended with the run, of which only the last part is among `launches`.
+    suspensions: when the orchestrator was suspended. since_ns: begin of the start, if it counts as served; else None.
+    cut_off: launches that ended with the run, of which only the last part is among `launches`.
     """
 
     launches: list[Span] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Load:
 
 
 class Parts(NamedTuple):
-    """Served seconds of a device in a session: in launches, in the gaps between them, and before the first launch."""
+    """Served seconds of a device in a session: in launches, between them, and before the first."""
 
     worked_s: float
     between_s: float
@@ -54,18 +54,18 @@ def seconds(loads: Iterable[Load]) -> float:
 
 
 def parts(load: Load) -> Parts:
-    """Return the served seconds of one session by kind: in launches, between them, before the first."""
+    """Return the served seconds of one session: in launches, between them, before the first."""
     gaps = between(joined(load.launches))
     return Parts(worked_s(load), sum(ordinary_s(gap, load.suspensions) for gap in gaps), started_s(load))
 
 
 def worked_s(load: Load) -> float:
-    """Return the seconds of a session that its device was at work in launches, without stalls."""
+    """Return the seconds of a session in which the device worked in launches, without stalls."""
     return sum(end - begin for begin, end in without(load.launches, load.stalls)) / 1e9
 
 
 def started_s(load: Load) -> float:
-    """Return the seconds before the first launch that count as served: at most ORDINARY_S, and at most its work."""
+    """Return the served seconds before the first launch. At most ORDINARY_S, and at most the time at work."""
     if load.since_ns is None or not load.launches:
         return 0.0
     first_ns, _ = min(load.launches)
@@ -73,12 +73,12 @@ def started_s(load: Load) -> float:
 
 
 def ordinary_s(gap: Span, suspensions: Iterable[Span]) -> float:
-    """Return the seconds of a gap that count as served: at most ORDINARY_S, without suspensions of the orchestrator."""
+    """Return the served seconds of a gap. At most ORDINARY_S, without suspensions of the orchestrator."""
     return min(sum(end - begin for begin, end in without((gap,), suspensions)) / 1e9, ORDINARY_S)
 
 
 def is_short(served_s: float, requested_s: float, cell_s: float) -> bool:
-    """Whether a device served too little. cell_s: its longest launch, for which the end may have had no time."""
+    """Whether a device served too little time. cell_s: its longest launch, which may not have fitted at the end."""
     return served_s < SHARE * requested_s - LATE_S - cell_s
 
 
@@ -97,7 +97,7 @@ def without(work: Iterable[Span], stalls: Iterable[Span]) -> Iterator[Span]:
 
 
 def idle(work: Iterable[Span], explained: Iterable[Span]) -> Iterator[tuple[int, float]]:
-    """Yield (begin in ns, seconds outside `explained`) of each gap in `work` with more than LONG_S such seconds."""
+    """Yield (begin in ns, unexplained seconds) of each gap in `work`, if these exceed LONG_S."""
     explained_spans = joined(explained)
     for begin, end in between(joined(work)):
         if (unexplained_s := (end - begin - overlap_ns((begin, end), explained_spans)) / 1e9) > LONG_S:

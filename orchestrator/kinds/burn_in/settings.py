@@ -32,14 +32,14 @@ _LINKS: Final = ModelSpec(
     inference_gflops=0,
     memory_mb=0,
 )
-"""The entry that stands for a model in checks of links."""
+"""Placeholder for the model of a check of links."""
 _MEASUREMENT: Final = Measurement(
     relative_half_width=0.0, block_s=0.25, warm_up_cap_s=0.0, min_s=0.0, max_s=0.0, warm_up_iterations=1
 )
-"""How checks are measured: for the full length of their cell, whose seconds kind.py sets as min_s and max_s.
+"""Measurement of checks: the full length of their cell. kind.py sets its seconds as min_s and max_s.
 
-With blocks of 0.25 s, between which a GPU waits for the host, a window of 10 s, by which rates are judged, has 40
-blocks, and the shortest cell 3.
+A GPU waits for the host between blocks of 0.25 s. A window of 10 s, the unit in which rates are judged, has 40
+blocks, and the shortest cell has 3.
 """
 SHORTEST_S: Final = 30.0
 LONGEST_S: Final = 14 * 86_400.0
@@ -97,7 +97,7 @@ def of_settings(
 def on_devices(
     settings: LayeredSettings, configuration: Configuration, devices: Sequence[Device], table: BurnInTable
 ) -> Configuration:
-    """Return the configuration with what depends on the devices: injected faults and load steps. Raises ConfigError."""
+    """Add the settings that depend on the devices: injected faults and load steps. Raises ConfigError."""
     if settings.values.get(INJECT):
         faults = [word for word, _ in settings.items(INJECT)]
         configuration = with_injections(configuration, faults, devices, settings.origin(INJECT))
@@ -154,7 +154,7 @@ def configured(
 def with_steps(
     configuration: Configuration, devices: Sequence[Device], table: BurnInTable, *, in_phase: bool
 ) -> Configuration:
-    """Return the configuration with load steps, so with shorter cells. in_phase: devices rest at the same time."""
+    """Return the configuration with load steps, and shorter cells for them. in_phase: devices rest at the same time."""
     burn_in = configuration.burn_in
     assert burn_in is not None
     rule = table.steps

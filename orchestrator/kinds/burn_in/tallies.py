@@ -1,4 +1,4 @@
-"""Sums over all launches of one check on one GPU, and how the outputs of these launches were compared. Pure."""
+"""Sums over all launches of one check on one GPU, and how their outputs were compared. Pure."""
 
 import re
 from collections import Counter, defaultdict
@@ -21,7 +21,7 @@ def tallies(
 ) -> dict[Workload, Tally]:
     """Return check → sums over its launches on one device. good: launches with a result.
 
-    beside: what launches without a valid result show against the device.
+    beside: mismatches of launches without a valid result.
     """
     groups: dict[Workload, list[LaunchEvidence]] = defaultdict(list)
     for cell, evidence in good:
@@ -49,7 +49,7 @@ def _tally(group: Sequence[LaunchEvidence], more: int, kind: DeviceKind) -> Tall
 
 
 def check(workload: Workload, tally: Tally) -> CheckReport:
-    """Return the sums of a check as the report shows them, with bounds on the error rate if there are no mismatches."""
+    """Return the sums of a check for the report. Without mismatches they have bounds on the error rate."""
     return CheckReport(
         check=workload,
         launches=tally.launches,
@@ -67,7 +67,7 @@ def check(workload: Workload, tally: Tally) -> CheckReport:
 
 
 def method(launches: Sequence[Verification]) -> str:
-    """Describe how launches of one check compared their outputs, and how often a memory test completed each pattern."""
+    """Describe how launches of one check compared their outputs. A memory test also lists complete passes."""
     ways: dict[str, str] = {}
     for verification in launches:
         ways.setdefault(_way(verification), verification.method)
@@ -77,7 +77,7 @@ def method(launches: Sequence[Verification]) -> str:
 
 
 def not_tested(cells: Mapping[str, Sequence[Verification]]) -> dict[str, str]:
-    """Return what is not tested → reason, for cells whose launches compared their outputs by different methods.
+    """Return untested part → reason, for cells whose launches compared outputs differently.
 
     cells: name of the cell → its launches.
     """

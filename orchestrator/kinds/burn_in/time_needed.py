@@ -24,7 +24,7 @@ _SHOWN: Final = 3
 
 
 def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> Iterator[str]:
-    """Yield a warning, if the duration is too short for a round, that names the cells that may not complete."""
+    """Yield a warning that names cells that may not complete, if time is too short for a round."""
     burn_in = configuration.burn_in
     if burn_in is None:
         return
@@ -40,7 +40,7 @@ def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device], t
 
 
 def least_s(plan: Plan, configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> float:
-    """Return the shortest burn-in in seconds, in steps of ten, that has time for one whole round of its level."""
+    """Return the shortest duration that fits a whole round of its level: seconds, in steps of ten."""
     burn_in = requested(configuration)
 
     def needed_s(device: Device, duration_s: float) -> float:
@@ -66,7 +66,7 @@ def _late(plan: Plan, configuration: Configuration, devices: Sequence[Device], d
 def _lasting(
     plan: Plan, configuration: Configuration, devices: Sequence[Device], device: Device, cell_s: float
 ) -> Iterator[float]:
-    """Yield estimated seconds on a device: the start of the run, then each launch of round 0 with cells of cell_s."""
+    """Yield estimated seconds on a device: start of the run, then each launch of round 0. cell_s: length of cells."""
     slower, scale = SLOWER[device.kind], SLOWER[device.kind] * estimate.sharing(device, devices)
     yield slower * estimate.shared_start_s(configuration, [device])
     for cell in _first_round(plan, device):

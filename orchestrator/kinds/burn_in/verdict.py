@@ -22,7 +22,7 @@ from protocol.cell import Workload
 from protocol.verification import Mismatch
 
 ALGORITHM_ELEMENTS: Final = 1000
-"""Least output elements that differ if a library chose another algorithm. Fewer are taken for flipped bits."""
+"""Least number of different output elements that suggests another algorithm. Fewer count as flipped bits."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def judge(work: Work) -> Judged:
 
 
 def bound(exposure: float) -> float | None:
-    """Return the error rate that `exposure` (checks or hours without an error) rules out at 95 %; None without any."""
+    """Return the 95 % upper bound of the error rate. exposure: checks or hours without an error. None for 0."""
     return 3 / exposure if exposure else None  # rule of three, Hanley and Lippman-Hand 1983
 
 
@@ -126,7 +126,7 @@ def _seen(workload: Workload, mismatch: Mismatch) -> tuple[str, str]:
 
 
 def another_algorithm(mismatch: Mismatch) -> bool:
-    """Whether a mismatch looks like another algorithm of the library: many small differences, the same every time."""
+    """Whether a mismatch suggests another algorithm: many small differences, equal every time."""
     every_time = mismatch.wrong_again == mismatch.repeated
     return mismatch.beyond_rounding is False and every_time and mismatch.elements >= ALGORITHM_ELEMENTS
 

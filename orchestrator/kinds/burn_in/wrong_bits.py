@@ -1,4 +1,4 @@
-"""Wrong bits found by launches, also by launches without a valid result: withdrawn, damaged or missing. Pure."""
+"""Wrong bits found by launches, even if their result was withdrawn, damaged or missing. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Uncounted:
 class Share:
     """Mismatches of a launch without a valid result that count against one device. mismatches: number of all.
 
-    wrong: those with details. unclear: number of those without details that may be this device's.
+    wrong: mismatches with details. unclear: number of mismatches without details that may be this device's.
     """
 
     workload: Workload
@@ -54,7 +54,7 @@ def uncounted(archive: Archive, evidence: Evidence) -> tuple[Uncounted, ...]:
 
 
 def shares(launches: Iterable[Uncounted], device: Device, accused: Accused) -> Iterator[Share]:
-    """Yield what each launch with mismatches shows against a device. accused: devices that explain wrong copies."""
+    """Yield the mismatches of each launch that count against a device. accused: devices that explain wrong copies."""
     for launch in launches:
         if device.uuid in launch.cell.devices:
             attributed = links.attributed(launch.seen, launch.cell, device.uuid, accused, cut_off=launch.cut_off)
@@ -64,7 +64,7 @@ def shares(launches: Iterable[Uncounted], device: Device, accused: Accused) -> I
 
 
 def wrong(attempt: Attempt, cell: Cell, attributed: Attributed) -> Iterator[Wrong]:
-    """Yield the mismatches of a launch that count against one device. attributed: what the launch shows about it."""
+    """Yield the mismatches of a launch that count against one device. attributed: from `links.attributed`."""
     kept = () if attributed.verification is None else attributed.verification.kept
     for mismatch, doubt in zip(kept, attributed.doubts, strict=True):
         at = iso(attempt.segment.at(mismatch.at_ns))
@@ -81,7 +81,7 @@ def unread(launches: Iterable[Uncounted], device: Device) -> Iterator[str]:
 
 
 def samples(launches: Iterable[tuple[Attempt, Cell, Verification | None]]) -> Iterator[Sample]:
-    """Yield the digests of launches, to compare them. A launch on several devices has those of its first device."""
+    """Yield the digests of launches, to compare them. Of a launch on several devices: those of the first device."""
     for attempt, cell, verification in launches:
         if verification is not None:
             start = attempt.start

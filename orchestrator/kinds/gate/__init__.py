@@ -1,7 +1,7 @@
 """The gate: measure until a comparison has a verdict on each cell, or its time is up.
 
 The sides are a baseline and this run, or two settings (models, options, interpreters) that the run measures in turn. A
-cell's partner is the cell of the other side that it is compared with. Noise is how much launches of a cell differ.
+cell's partner is the compared cell of the other side. Noise is the variation between launches of a cell.
 
 planning.py puts launches of both sides into each round, noise.py warns of a machine that varies too much, sides.py
 compares the sides, undecided.py adds rounds of cells without a verdict, verdict.py turns the comparison into the run's

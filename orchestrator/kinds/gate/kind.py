@@ -1,4 +1,4 @@
-"""The gate as a kind of run: rounds of launches until a comparison is decided, or its time is up."""
+"""The gate: rounds of launches until a comparison is decided, or its time is up."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -15,25 +15,25 @@ from protocol.cell import Cell, Device
 
 
 def launch_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return how a launch measures: as usual, with the Python interpreter of the side that its cell belongs to."""
+    """Return the usual terms of a launch, with the Python interpreter of the side of its cell."""
     both = planning.requested(configuration).sides
     python = next((side.python for side in both if cell.model in side.models), "")
     return LaunchTerms(configuration.measurement, configuration.deadlines, python=python)
 
 
 def worker_environment(configuration: Configuration) -> Mapping[str, str]:
-    """Return environment variables for workers: if the run measures both sides, waiting threads sleep."""
+    """Return environment variables for workers. If the run measures both sides, waiting threads sleep."""
     # On two cores beside other work, launches of a small network varied by 24 % so, and by 110 % where threads spun.
     return {"OMP_WAIT_POLICY": "PASSIVE"} if planning.requested(configuration).sides else {}
 
 
 def judge(archive: Archive, evidence: Evidence, report: Report) -> Iterable[Cause]:
-    """Return the causes of the exit code that the comparison adds to a finished run; none while it still runs."""
+    """Return the causes of the exit code from the comparison of a finished run. Empty while it still runs."""
     return () if evidence.goes_on else verdict.causes(sides.compared(archive, evidence, report)[2])
 
 
 def outcome(archive: Archive, evidence: Evidence, report: Report) -> Outcome:
-    """Return the comparison and the verdict of a finished gate, which can be written in every format."""
+    """Return the comparison and verdict of a finished gate, for output in every format."""
     from orchestrator.kinds.gate.outcome import answer  # imports rich, which --dry-run can do without
 
     return answer(archive, evidence, report)

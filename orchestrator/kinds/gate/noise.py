@@ -1,4 +1,4 @@
-"""How much the launches of a gate's cells vary (the noise of the machine), and advice against it. Pure.
+"""The noise of a machine (variation between launches of a gate's cells), and advice. Pure.
 
     launches of a cell, by side ── standard deviation of the logarithm within a side ── median over cells ── advice
 
@@ -19,16 +19,16 @@ from orchestrator.kinds.gate import planning
 from orchestrator.stats import pooled
 
 TOO_NOISY: Final = 0.1
-"""Standard deviation between launches, as a share, that gives a warning; at 0.03 none is given [sim, docs/gate.md]."""
+"""Largest standard deviation between launches, as a share, without a warning. 0.03 gives none [sim, docs/gate.md]."""
 LEAST_DEGREES: Final = 2
-"""Least degrees of freedom for which a cell's noise is known: two launches of both sides, or three of one."""
+"""Least degrees of freedom that show a cell's noise. Two launches of both sides, or three of one, have them."""
 HELP: Final = "What helps: end other programs, fixed cores (taskset), more time (--time-limit)"
 _LESS_NOISE: Final = "a larger batch (-b) or one device at a time (--solo)"
-"""What reduces noise. A gate with a baseline has the batch and mode of the baseline, so it needs a new one for this."""
+"""Advice to reduce noise. Batch and mode of a gate are those of its baseline, so it needs a new baseline for this."""
 
 
 def advise(stored: StoredRun, launches_ms: Mapping[str, Sequence[float]]) -> str:
-    """Say that the machine is too noisy so far, and what helps; empty if the noise is small or not known yet.
+    """Return a warning about a noisy machine, with advice. Empty if the noise is small or not known yet.
 
     launches_ms: planned cell → milliseconds of an iteration in each of its launches.
     """
@@ -40,7 +40,7 @@ def advise(stored: StoredRun, launches_ms: Mapping[str, Sequence[float]]) -> str
 
 
 def spread(pairs: Iterable[Sequence[Sequence[float]]]) -> float | None:
-    """Return the standard deviation of launches within a side, as a share: the median over pairs of cells.
+    """Return the median over pairs of cells of the standard deviation within a side, as a share.
 
     pairs: for each pair, the times or rates of each side's launches. None while no pair has LEAST_DEGREES of freedom.
     """
@@ -50,7 +50,7 @@ def spread(pairs: Iterable[Sequence[Sequence[float]]]) -> float | None:
 
 
 def variation(*measured: Side) -> float | None:
-    """Return the standard deviation of launches within a side (see `spread`) for measured sides; None if unknown."""
+    """Return the standard deviation of launches within a side, as `spread`, for measured sides. None if unknown."""
     rates: dict[tuple[str, CellKey], list[Sequence[float]]] = defaultdict(list)
     for cell in (cell for side in measured for cell in side.cells):
         rates[cell.gpu_uuid, cell.key].append(cell.rates)
@@ -58,7 +58,7 @@ def variation(*measured: Side) -> float | None:
 
 
 def advice(gate: Gate, varies: float | None) -> str:
-    """Say how much the machine varies and what helps against it. varies: result of `spread`; None if unknown."""
+    """Describe how much the machine varies, and what helps against it. varies: result of `spread`; None if unknown."""
     variation_text = "" if varies is None else f"this machine varies by {varies:.1%} from launch to launch. "
     more = _LESS_NOISE if gate.sides else f"a new baseline with more launches (--launches), {_LESS_NOISE}"
     return f"{variation_text}{HELP}, {more}"

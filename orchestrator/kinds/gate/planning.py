@@ -19,11 +19,11 @@ from orchestrator.plan import estimate, planner
 from protocol.cell import AUTO, Cell, Device, Workload
 
 FIRST_ROUNDS: Final = 3
-"""Number of planned rounds: with fewer launches of a cell, its verdict has a remark."""
+"""Default number of planned rounds. With fewer launches, the verdict on a cell has a remark."""
 NOISE_LAUNCHES: Final = 6
-"""Number of launches at the beginning that show the noise of a machine: of one pair of cells, or of two lone cells."""
+"""Launches at the beginning that show the noise: of one pair of cells, or of two lone cells."""
 NOISE_S: Final = 60.0
-"""Most estimated seconds of the launches at the beginning: longer cells wait for their turn."""
+"""Most estimated seconds of the launches at the beginning. Longer cells keep their place in the order."""
 
 
 def requested(configuration: Configuration) -> Gate:
@@ -44,23 +44,23 @@ def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
 
 
 def shows_noise(cell: Cell) -> bool:
-    """Whether launches of a cell differ only by noise. Those of loading do not: they depend on the page cache."""
+    """Whether launches of a cell differ only by noise. Loading a model also depends on the page cache."""
     return WORKLOADS[cell.workload].sibling_verdict
 
 
 def compared(gate: Gate, plan: Plan) -> tuple[tuple[str, ...], ...]:
-    """Return groups of cell ids, one for each comparison: a cell and its partner, or with a baseline one cell alone."""
+    """Return groups of cell ids, one for each comparison: a cell and its partner. With a baseline: a cell alone."""
     return tuple(partners(gate, plan).items()) if gate.sides else tuple((cell.id,) for cell in plan.cells)
 
 
 def partners(gate: Gate, plan: Plan) -> dict[str, str]:
-    """Return id of each cell of the first side → id of its partner on the second side."""
+    """Return id of a cell on the first side → id of its partner on the second side."""
     first, second = ([cell.id for cell in plan.cells if cell.model in side.models] for side in gate.sides)
     return dict(zip(first, second, strict=True))
 
 
 def key(cell: Cell) -> CellKey:
-    """Return the key of a planned cell, equal to the key that the cell gets in a report (figures/keys.py)."""
+    """Return the key of a planned cell, which is also its key in a report (figures/keys.py)."""
     probe = cell.workload is Workload.PROBE
     return CellKey(
         phase=cell.workload,
@@ -110,7 +110,7 @@ def _of_sides(sides: Sequence[GateSide], devices: Sequence[Device]) -> Plan:
 
 
 def _noise_first(plan: Plan, gate: Gate, configuration: Configuration, device: Device) -> tuple[Slot, ...]:
-    """Return the launches of a device, reordered: cells that show the noise first, as many as fit into NOISE_S."""
+    """Return the launches of a device, reordered. Cells that show the noise come first, if they fit into NOISE_S."""
     queue, cells = plan.order[device.uuid], {cell.id: cell for cell in plan.cells}
     pairs = {cell: pair for pair in compared(gate, plan) for cell in pair}
     first: list[Slot] = []

@@ -1,4 +1,4 @@
-"""Settings of a gate: from the cells of a baseline, or for two sides that the user names (--ab, --set-a, …)."""
+"""Settings of a gate: from the cells of a baseline, or for two sides (--ab, --set-a, …)."""
 
 import subprocess
 import sys
@@ -34,7 +34,7 @@ _TAKEN_OVER: Final = {
     "isolation": "benchmark.isolation",
     "seed": "benchmark.seed",
 }
-"""Fact that a baseline has about its run → setting of the gate that takes this value by default."""
+"""Fact about the run of a baseline → setting of a gate, which has this value by default."""
 UNCHANGED: Final = "unchanged"
 _IMPORTS: Final = "import msgspec, zmq, torch; print(torch.__version__)"
 _PATIENCE_S: Final = 120.0
@@ -52,10 +52,10 @@ class RequestedSide(NamedTuple):
 
 
 def of_baseline(side: Side, origin: str, limit_s: float, options: tuple[Option, ...]) -> Preset:
-    """Return the preset of a gate with all combinations of the models, precisions, … of the baseline `side`.
+    """Return the preset of a gate with all combinations of models, precisions, … of a baseline.
 
-    limit_s: time limit in seconds. options: the table that the preset is checked with. origin: names the baseline in
-    messages. Raises ConfigError if the baseline has no result.
+    side: the baseline. limit_s: time limit in seconds. options: the table that validates the preset. origin: name of
+    the baseline in messages. Raises ConfigError if the baseline has no result.
     """
     keys = [cell.key for cell in side.cells if cell.values]
     if not keys:
@@ -100,7 +100,7 @@ def gated(configuration: Configuration, gate: Gate | None, launches: int | None)
 def with_cells(
     configuration: Configuration, baseline: Side, launches: int | None, percent: float | None
 ) -> Configuration:
-    """Return the configuration of a gate that measures the cells of a baseline that have values.
+    """Return the configuration of a gate that measures all cells of a baseline with values.
 
     launches: planned rounds; None: FIRST_ROUNDS. percent: tolerated slow-down; None: the margins of margins.yaml.
     """
@@ -130,7 +130,7 @@ def sides(
 def with_sides(
     words: Sequence[RequestedSide], configurations: Sequence[Configuration], launches: int | None, percent: float | None
 ) -> Configuration:
-    """Return the configuration of a gate of two sides. words: the sides. configurations: that of each side.
+    """Return the configuration of a gate of two sides. words: the sides. configurations: one for each side.
 
     Models on both sides get distinct names. percent: tolerated slow-down of a cell; None for the default.
     """
@@ -159,7 +159,7 @@ def parse(words: Iterable[str], origin: str) -> dict[str, str]:
 
 
 def interpreter(path: str, origin: str) -> str:
-    """Return the absolute path of a Python interpreter that has what a worker imports. Raises ConfigError if not."""
+    """Return the absolute path of an interpreter. Raises ConfigError if it cannot import torch, msgspec and zmq."""
     place = Path(path).expanduser().absolute()
     try:
         done = subprocess.run([place, "-c", _IMPORTS], capture_output=True, text=True, timeout=_PATIENCE_S, check=False)

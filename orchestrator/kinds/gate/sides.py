@@ -57,7 +57,7 @@ def compared(archive: Archive, evidence: Evidence, report: Report | None = None)
 
 
 def common(gate: Gate, cell: Cell) -> CellKey:
-    """Return the key that a cell has in common with its partner: the key of the first side's cell."""
+    """Return the key of a cell with the original name of its model, without the label of a side."""
     named = {
         own: model.name
         for side in gate.sides
@@ -101,7 +101,7 @@ def _measured(archive: Archive, evidence: Evidence, report: Report) -> tuple[Sid
 
 
 def _renamed(cell: SideCell, key: CellKey) -> SideCell:
-    """Give a cell the key of its partner, so that intended differences do not prevent a comparison."""
+    """Return a cell with the key of its partner. Intended differences then do not prevent a comparison."""
     as_requested = cell.ran_at == cell.key.batch_size
     return replace(cell, key=key, parameters=None, ran_at=key.batch_size if as_requested else cell.ran_at)
 

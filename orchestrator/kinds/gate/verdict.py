@@ -1,4 +1,4 @@
-"""What a gate's comparison adds to the exit code of its run: slower cells, and cells without a verdict. Pure."""
+"""Causes of the exit code in a gate's comparison: slower cells, and cells without a verdict. Pure."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,7 +14,7 @@ _NAMED: Final = 3
 
 
 def causes(comparison: Comparison) -> Iterator[Cause]:
-    """Yield causes of the exit code, the gravest first; none if every cell was judged and none is slower."""
+    """Yield causes of the exit code, gravest first. Nothing if every cell was judged and none is slower."""
     name = wording.naming(comparison)
     for verdict in _COUNTING:
         if named := [name(cell) for cell in comparison.cells if cell.verdict is verdict]:

@@ -1,4 +1,4 @@
-"""Operators as a kind of run: which implementation of an operator is fast, and whether its results are right.
+"""Operators as a kind of run: speed of implementations, and verification of their results.
 
 A row of the report is one operator in one implementation, precision and shape (set of sizes). A roof is a limit of the
 GPU that probes measured. Eager is PyTorch's own implementation, which the others are compared with.

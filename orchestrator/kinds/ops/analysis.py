@@ -1,4 +1,4 @@
-"""From results of launches to the rows of operators: times, rates, percent of the limits of the GPU, grades. Pure."""
+"""Rows of operators from results of launches: times, rates, percent of GPU limits, grades. Pure."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,11 +39,11 @@ GRADES: Final = (
 )
 """(Least speed in percent of that of eager, grade), best grade first."""
 _HOST_RATIO: Final = 3.0
-"""A call that takes more than this many times its device time is limited by the host."""
+"""Ratio of the time of a call to its device time above which the host limits the call."""
 _NAMED: Final = 3
 """Most implementations that a reason for the exit code names."""
 _NOISY: Final = 50.0
-"""A time that is uncertain by ± this many percent or more (95 %) gives no grade, and only the advice to repeat it."""
+"""Least uncertainty (± percent, 95 %) of a noisy time. It gives no grade, and only the advice to repeat it."""
 _NEAR_ROOF: Final = 60.0
 _FAR_FROM_ROOF: Final = 20.0
 
@@ -59,7 +59,7 @@ class Roofs(NamedTuple):
 
 
 def analyse(archive: Archive, evidence: Evidence, health: HealthReport) -> KindAnalysis:
-    """Return the operators' part of the report, and a reason for the exit code if shapes failed in every launch."""
+    """Return the operators' part of the report. Shapes that failed in every launch give a reason for the exit code."""
     found = tuple(graded(_rows(archive, evidence)))
     failed = [row for row in found if row.status is OperatorStatus.FAILED and _has_result(row, found)]
     return KindAnalysis(operators=OperatorsReport(rows=found), incomplete=tuple(_incomplete(failed)))
@@ -101,7 +101,7 @@ def roofs(measured: Iterable[ProbeMetrics], gpu_uuid: str) -> Roofs:
 
 
 def grade(percent: float) -> Grade:
-    """Return the grade of a speed. percent: the speed in percent of that of the eager implementation."""
+    """Return the grade of a speed. percent: the speed relative to the eager implementation."""
     return next(one for least, one in GRADES if percent >= least)
 
 
@@ -125,7 +125,7 @@ def graded(rows: Iterable[OperatorRow]) -> Iterator[OperatorRow]:
 
 
 def advice(row: OperatorRow) -> str:
-    """Return what to do about a row, the most important advice only; "" if there is none."""
+    """Return the most important advice on a row; "" without any."""
     if row.status is OperatorStatus.WRONG:
         return "fix the wrong result, which has no speed"
     pure_ms, real_ms = row.ms(TimeName.PURE), row.ms(TimeName.REAL)
@@ -163,7 +163,7 @@ def _is_noisy(row: OperatorRow, name: TimeName) -> bool:
 
 
 def _has_result(row: OperatorRow, rows: Sequence[OperatorRow]) -> bool:
-    """Whether any shape of the row's operator, implementation and precision on its device has not failed. rows: all.
+    """Whether any shape of the same device, operator, implementation and precision did not fail. rows: all rows.
 
     If all have failed, the cell itself already counts as failed.
     """

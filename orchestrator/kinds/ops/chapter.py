@@ -1,4 +1,4 @@
-"""The report's chapter on operators: wrong results, grades by category, best and worst rows, all rows, a roofline."""
+"""The chapter on operators: wrong results, grades, best and worst rows, all rows, roofline."""
 
 import itertools
 import math
@@ -51,7 +51,7 @@ def operators(report: Report) -> Section | None:
 
 
 def briefly(report: Report) -> Section | None:
-    """Return the short chapter for a terminal; None without rows. It leaves wrong results to the verdict above it."""
+    """Return the short chapter for a terminal; None without rows. The verdict above it shows wrong results."""
     rows = _rows(report)
     if not rows:
         return None
@@ -67,7 +67,7 @@ def briefly(report: Report) -> Section | None:
 
 
 def answer(report: Report) -> Answer | None:
-    """Return the verdict "WRONG: " with the first wrong implementation and the number of others; None if none is."""
+    """Return the verdict "WRONG: " with the first wrong implementation and the number of others. None without any."""
     rows = _rows(report)
     wrong = dict.fromkeys(place(row, report) for row in rows if row.status is OperatorStatus.WRONG)
     return Answer(Badge(f"WRONG: {' '.join(_first(wrong, 1))}", Tone.BAD), _success(rows)) if wrong else None
@@ -96,13 +96,13 @@ def _success(rows: Sequence[OperatorRow]) -> str:
 
 
 def _to_do(rows: Sequence[OperatorRow]) -> Iterator[str]:
-    """Yield each advice of the rows with the number of rows that it is for, the most frequent first."""
+    """Yield each advice with the number of its rows, most frequent first."""
     for advice, count in Counter(row.advice for row in rows if row.advice).most_common():
         yield f"{plural(count, 'measurement')}: {advice}"
 
 
 def _categories(rows: Sequence[OperatorRow], *, together: bool = False) -> Table:
-    """Return a table of right results, speeds and grades by category, and unless `together` also by implementation."""
+    """Return a table of right results, speeds and grades by category. together: all implementations in one row."""
     found: dict[tuple[str, ...], list[OperatorRow]] = {}
     for row in rows:
         found.setdefault((row.category,) if together else (row.category, _name(row)), []).append(row)
@@ -219,7 +219,7 @@ def _every(rows: Sequence[OperatorRow], report: Report) -> Table:
 def _without_speed(
     rows: Sequence[OperatorRow], report: Report, statuses: Iterable[OperatorStatus] = tuple(_SPEEDLESS)
 ) -> Iterator[Finding]:
-    """Yield a finding for each of these statuses, wrong results first, with a line for each implementation."""
+    """Yield a finding for each of these statuses, with a line for each implementation."""
     for status in statuses:
         tone, words = _SPEEDLESS[status]
         found: dict[str, list[OperatorRow]] = {}
@@ -234,7 +234,7 @@ def _without_speed(
 
 
 def _extremes(rows: Sequence[OperatorRow], report: Report) -> Iterator[Finding]:
-    """Yield findings: the fastest implementations, and the eager operators farthest below the limits of the GPU."""
+    """Yield findings: fastest implementations, and eager operators farthest below GPU limits."""
     faster = [row for row in _compared(rows) if (row.eager_percent or 0.0) > _SAME]
     if faster:
         best = tuple(
@@ -272,7 +272,7 @@ def _speed(row: OperatorRow) -> str:
 
 
 def _limited(rows: Iterable[OperatorRow]) -> tuple[str, ...]:
-    """Return the remark that explains the mark of host-bound rows; empty if there is no such row."""
+    """Return the remark that explains the mark of host-bound rows. Empty without such a row."""
     return (HOST_LIMITED,) if any(row.host_bound for row in rows) else ()
 
 
@@ -289,7 +289,7 @@ def _share(value: float | None) -> str:
 
 
 def _roofline(report: Report, rows: Sequence[OperatorRow]) -> tuple[Chart, Table]:
-    """Return the roofline of the large shapes in eager, one plot for each device, as a chart and as a table."""
+    """Return the roofline of the large shapes in eager, as chart and table. One plot for each device."""
     plots, entries = [], []
     for device in report.gpu_info:
         limits = roofs(report.probes, device.gpu_uuid)

@@ -1,4 +1,4 @@
-"""Which cells get one more launch: those with a shape that failed in every launch so far. Pure."""
+"""Select cells for one more launch: cells with a shape that failed in every launch so far. Pure."""
 
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.state.added_launches import Doubt, Look

@@ -1,4 +1,4 @@
-"""The run of operators: each operator in several implementations, verified and compared with eager."""
+"""The run of operators: operators in all implementations, verified and compared with eager."""
 
 from typing import Final
 
@@ -19,11 +19,11 @@ from orchestrator.report.sections import shown
 from protocol.cell import Cell, Device
 
 MEASURE_S: Final = 600.0
-"""Least deadline in seconds for measuring a cell, which includes compilation and references in fp64."""
+"""Least deadline of a measurement in seconds. It includes compilation and references in fp64."""
 
 
 def launch_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return how a launch measures: as usual, but with a deadline that leaves time to compile."""
+    """Return the usual terms of a launch, with a deadline that leaves time to compile."""
     own = configuration.deadlines
     return LaunchTerms(configuration.measurement, replace(own, measure=max(own.measure, MEASURE_S)))
 

@@ -1,4 +1,4 @@
-"""Plan a run of operators: each in every implementation and precision, and probes of the GPU's limits. Pure."""
+"""Plan a run of operators: every implementation and precision, and probes of GPU limits. Pure."""
 
 from collections.abc import Iterator, Sequence
 

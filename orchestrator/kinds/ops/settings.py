@@ -20,7 +20,7 @@ IMPLEMENTATIONS: Final = (EAGER, COMPILED)
 
 
 def chosen(categories: Sequence[str], names: Sequence[str]) -> tuple[OperatorSpec, ...]:
-    """Return the operators with one of these categories and names; no category or name: any. Raises ConfigError."""
+    """Return the operators with one of these categories and names (empty: any). Raises ConfigError."""
     known = catalogue.load()
     for category in categories:
         require_known(category, "--category", {one.category for one in known.values()}, "category")
@@ -37,7 +37,7 @@ def chosen(categories: Sequence[str], names: Sequence[str]) -> tuple[OperatorSpe
 
 
 def own(words: Sequence[str], search: Search) -> tuple[ModelSpec, ...]:
-    """Return the user's implementations, one for each word such as "kernels.py:my_softmax=softmax" (--against).
+    """Return the user's implementations. words: such as "kernels.py:my_softmax=softmax" (--against).
 
     search: finds the file. Raises ConfigError.
     """

@@ -1,6 +1,6 @@
-"""Studies as a kind of run: a grid of operations, implementations, sizes and precisions, with a cell for each of them.
+"""Studies as a kind of run: a cell for each operation, implementation, size and precision.
 
-A row of the report is one cell. A point is a row apart from its implementation: device, operation, sizes, precision.
+A row of the report is one cell. A point is a combination of device, operation, sizes and precision.
 
 grid (the YAML file) ─▶ planning ─▶ analysis ─▶ chapter
 """

@@ -1,4 +1,4 @@
-"""From results of launches to the rows of a study: one row for each cell. Pure."""
+"""Rows of a study from results of launches: one row for each cell. Pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -33,7 +33,7 @@ def analyse(archive: Archive, evidence: Evidence, health: HealthReport) -> KindA
 
 
 def judge(archive: Archive, evidence: Evidence, report: Report) -> Iterator[Cause]:
-    """Yield a cause of exit code 1 for each operation, implementation and precision with a wrong result."""
+    """Yield a cause of exit code 1 for each operation, implementation and precision found wrong."""
     wrong: dict[str, StudyRow] = {}
     for row in report.study.rows if report.study else ():
         if row.status is OperatorStatus.WRONG:
@@ -53,7 +53,7 @@ def point(row: StudyRow) -> tuple[object, ...]:
 
 
 def _compared(rows: Sequence[StudyRow]) -> Iterator[StudyRow]:
-    """Yield the rows, point by point, completed with their speed relative to the study's first implementation."""
+    """Yield the rows, point by point. Their speed is relative to the first implementation of the study."""
     first = rows[0].implementation
     base = {point(row): row.device_ms for row in rows if row.implementation == first}
     places = {place: number for number, place in enumerate(dict.fromkeys(map(point, rows)))}

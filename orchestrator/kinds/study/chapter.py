@@ -1,4 +1,4 @@
-"""The report's chapter on a study: wrong and unsupported cells, the fastest, all figures, the longest operations."""
+"""The chapter on a study: wrong, unsupported and fastest cells, figures, longest operations."""
 
 import itertools
 from collections import Counter
@@ -49,7 +49,7 @@ def study(report: Report) -> Section | None:
 
 
 def answer(report: Report) -> Answer | None:
-    """Return the verdict "WRONG: " with the wrong implementations; None if none is, so that the usual one is shown."""
+    """Return the verdict "WRONG: " with the wrong implementations. None without any, for the usual verdict."""
     rows = report.study.rows if report.study else ()
     wrong = dict.fromkeys(title(row) for row in rows if row.status is OperatorStatus.WRONG)
     return Answer(Badge(f"WRONG: {'; '.join(wrong)}", Tone.BAD), _success(rows)) if wrong else None
@@ -109,7 +109,7 @@ def _operations(report: Report, found: StudyReport) -> Table:
 
 
 def _labels(report: Report, found: StudyReport) -> Callable[[StudyRow], str]:
-    """Return a function that names a row, without what all rows have in common: "attention t=512 bf16 flash"."""
+    """Return a function that names a row by what differs: "attention t=512 bf16 flash"."""
 
     def words(row: StudyRow) -> tuple[str, ...]:
         return label_of(row.gpu_uuid, report), row.operation, _sizes(row, found.varied), row.precision
@@ -131,7 +131,7 @@ def _findings(rows: Sequence[StudyRow], varied: Sequence[str]) -> Iterator[Findi
 
 
 def _by_reason(rows: Sequence[StudyRow], status: OperatorStatus, varied: Sequence[str]) -> Iterator[str]:
-    """Yield a line for each reason of a status, with the implementations and sizes it concerns; no sizes if all.
+    """Yield a line for each reason of a status, with its implementations and sizes. Sizes only if some are unaffected.
 
     varied: dimensions whose sizes to show.
     """
@@ -163,7 +163,7 @@ def _fastest(rows: Sequence[StudyRow], varied: Sequence[str]) -> Iterator[str]:
 
 
 def _marks(rows: Sequence[StudyRow]) -> Callable[[StudyRow], str]:
-    """Return a function that gives the mark of a row's speed: "", unless the host limits it or its reference."""
+    """Return a function that marks the speed of a row. "" unless the host limits the row or its reference."""
     bound = {point(row) for row in rows if row.host_bound and row.implementation == rows[0].implementation}
     return lambda row: HOST_MARK if row.device_ms and (row.host_bound or point(row) in bound) else ""
 

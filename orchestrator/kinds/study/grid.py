@@ -1,4 +1,4 @@
-"""The YAML file of a study, and what its cells measure.
+"""The YAML file of a study, and the entries that its cells measure.
 
 operations, sizes, implementations ─▶ an entry for each combination, named "conv2d im2col b=2 c=4 o=8 h=32 k=3"
 
@@ -87,7 +87,7 @@ def read(word: str, current: Path) -> Grid:
 
 
 def narrowed(grid: Grid, implementations: Collection[str], sizes: Sequence[str]) -> Grid:
-    """Return the grid with only these implementations (empty: all), and with these sizes instead ("h=32,64").
+    """Return the grid with only these implementations (empty: all). sizes: new sizes such as "h=32,64".
 
     Raises ConfigError.
     """
@@ -125,7 +125,7 @@ def entries(grid: Grid, search: Search) -> tuple[ModelSpec, ...]:
 
 
 def base_of(implementation: str) -> str:
-    """Return the implementation without compilation: "im2col+compiled" → "im2col", "compiled" → "eager"."""
+    """Return the implementation without compilation. "im2col+compiled" → "im2col", "compiled" → "eager"."""
     return EAGER if implementation == COMPILED else implementation.removesuffix(f"+{COMPILED}")
 
 
@@ -149,7 +149,7 @@ def _entry(
 
 
 def _located(implementation: str, grid: Grid, search: Search) -> OwnModel | None:
-    """Return the user's function for an implementation such as "conv.py:mine"; None for one of gpubench.
+    """Return the user's function for an implementation such as "conv.py:mine". None for one of gpubench.
 
     Raises ConfigError for an unknown implementation.
     """

@@ -1,4 +1,4 @@
-"""Studies: operations in several implementations, sizes and precisions, each cell in a process of its own."""
+"""Studies: operations in several implementations, sizes and precisions. Each cell has its own process."""
 
 from typing import Final
 
@@ -20,11 +20,11 @@ from protocol.cell import Cell, Device
 
 NAME: Final = "study"
 MEASURE_S: Final = 600.0
-"""Least deadline in seconds for measuring a cell, which includes compilation and the reference in fp64."""
+"""Least deadline of a measurement in seconds. It includes compilation and the reference in fp64."""
 
 
 def launch_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return how a launch measures: as usual, but with a deadline that leaves time to compile."""
+    """Return the usual terms of a launch, with a deadline that leaves time to compile."""
     own = configuration.deadlines
     return LaunchTerms(configuration.measurement, replace(own, measure=max(own.measure, MEASURE_S)))
 
