@@ -9,7 +9,7 @@ _MIB: Final = 2**20
 
 
 class StudyOperation(Part, frozen=True, kw_only=True):
-    """An operation within one profiled call: how often it ran, and its time without the operations that it called."""
+    """An operation within a profiled call: number of its calls, time without nested operations."""
 
     name: str
     calls: int
@@ -61,7 +61,7 @@ class StudyRow(Part, frozen=True, kw_only=True):
 
     @property
     def metric(self) -> OperatorMetric:
-        """Device time, peak memory and compile time of the row as a measurement, for comparisons and thresholds."""
+        """Device time, peak memory and compile time of the row, for comparisons and thresholds."""
         return OperatorMetric(
             cell=self.cell,
             status=CELL_STATUS[self.status],
