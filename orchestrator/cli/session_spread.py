@@ -1,4 +1,4 @@
-"""How much results vary between sessions on this machine, learned from its history, for `compare`."""
+"""Spread of results between sessions on this machine, learned from its history, for `compare`."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""`watch`: follow a run that another terminal started until it is over, from its folder alone."""
+"""`watch`: follow a run of another terminal until it is over, from its folder alone."""
 
 import os
 import select

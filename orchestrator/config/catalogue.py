@@ -18,7 +18,7 @@ MODEL_TYPES: Final = ("transformer", "cnn", "generative", "other", "probe")  # o
 
 
 class Profile(Measurement, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long and how accurately a cell is measured. launches: fresh processes for each cell.
+    """Settings for the length and accuracy of a measurement. launches: fresh processes for each cell.
 
     adds_launches: as in run_configuration.Configuration.
     """
@@ -45,7 +45,7 @@ class Catalogue:
 
     @property
     def probes(self) -> tuple[ModelSpec, ...]:
-        """The entries of `models` that measure a device instead of a model."""
+        """Entries of `models` that measure a device instead of a model."""
         return tuple(filter(is_probe, self.models))
 
     def model(self, name: str) -> ModelSpec:

@@ -1,4 +1,4 @@
-"""The margins of configs/margins.yaml, typed: the tolerated slowdown of a GPU or of a run."""
+"""The typed margins of configs/margins.yaml: tolerated slowdowns of a GPU or a run."""
 
 import functools
 from collections.abc import Mapping
@@ -59,12 +59,12 @@ class Margins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def shares(self) -> Mapping[Bound, float]:
-        """What limits a cell → margin between siblings as a share, 0 to 1, for stats.stragglers.judge."""
+        """Limit of a cell → margin between siblings as a share, 0 to 1, for stats.stragglers.judge."""
         return {bound: margin.share for bound, margin in self.of_siblings.items()}
 
     @property
     def of_siblings(self) -> Mapping[Bound, Margin]:
-        """What limits a cell → margin between siblings (GPUs of the same model)."""
+        """Limit of a cell → margin between siblings (GPUs of the same model)."""
         margins = self.siblings
         return {Bound.POWER: margins.power, Bound.CLOCK: margins.clock, Bound.BANDWIDTH: margins.bandwidth}
 

@@ -31,7 +31,7 @@ _LIBRARIES: Final = {
 def extended(
     catalogue: Catalogue, settings: LayeredSettings, current: Path, *, allowed: bool
 ) -> tuple[Catalogue, LayeredSettings]:
-    """Return the catalogue with the user's models added, and settings that select these unless -m is given.
+    """Return the catalogue with the user's models, and settings that select them unless -m is given.
 
     current: folder that relative paths start from. allowed: whether --allow-code is given. Raises ConfigError.
     """

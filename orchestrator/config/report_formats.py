@@ -6,7 +6,7 @@ from typing import Final
 
 
 class ReportFormat(enum.StrEnum):
-    """Formats of the report, in the order in which they are written: large ones last, in case the disk is full."""
+    """Formats of the report, in the order of writing. Large ones come last, because the disk may be full."""
 
     renderer: str  # module:function below orchestrator/report, imported late
     needs: tuple[str, ...]  # its arguments beside the report
@@ -35,7 +35,7 @@ class ReportFormat(enum.StrEnum):
 
 
 ALSO_CALLED: Final = {"text": ReportFormat.TXT, "markdown": ReportFormat.MD}
-"""Other names that people type for a format, besides its suffix."""
+"""Other names that users type for a format, besides its suffix."""
 ALWAYS: Final = tuple(kind for kind in ReportFormat if kind.always)
 
 
