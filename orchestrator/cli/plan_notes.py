@@ -82,5 +82,5 @@ def _at_work(devices: Sequence[Device], paths: RunPaths) -> Iterator[str]:
 
 def _overlap(device: Device, other: Device) -> bool:
     if device.kind is DeviceKind.CPU and other.kind is DeviceKind.CPU:
-        return not set(device.cpus).isdisjoint(other.cpus)  # their UUIDs mean other cores in each run
+        return not set(device.cpus).isdisjoint(other.cpus)  # in each run their UUIDs stand for other cores
     return device.uuid == other.uuid

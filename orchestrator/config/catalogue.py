@@ -49,7 +49,7 @@ class Catalogue:
         return tuple(filter(is_probe, self.models))
 
     def model(self, name: str) -> ModelSpec:
-        """Return the model `name`. Raises ConfigError, which says why the model is unusable, or gives similar names."""
+        """Return the model `name`. Raises ConfigError for an unusable model, or an unknown one (with similar names)."""
         if name in self.wrong:
             raise self.wrong[name]
         for model in self.models:

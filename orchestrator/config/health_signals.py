@@ -32,7 +32,7 @@ class Board:
     name: str
     architecture: str | None  # None if unknown
     kind: BoardClass
-    nvlinks: int = 0  # expected of this kind of board; 0 if unknown, or of a board that sees no other
+    nvlinks: int = 0  # expected of this kind of board; 0 if unknown, or if the board sees no other board
     bridged: bool = False  # a link of this board, or of another of its kind, was up
 
     def since(self, architecture: str) -> bool:

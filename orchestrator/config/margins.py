@@ -31,7 +31,7 @@ class _SiblingMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Standard deviations of rates between launches or sessions. device: if the device limits the cell. host: else."""
+    """Standard deviations of rates between launches or sessions. device: cells limited by the device. host: others."""
 
     device: Margin
     host: Margin  # bound by the host, not steady, or on a CPU device

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 
 def sized(name: str, size: int | None, sizes: Collection[int | None]) -> str:
-    """Add the input size to a cell's name if equal cells have other sizes. sizes: sizes of all these cells."""
+    """Add the input size to a cell's name if cells differ only in size. sizes: sizes of all these cells."""
     return f"{name}@{size}" if size is not None and len(set(sizes)) > 1 else name
 
 
@@ -14,7 +14,7 @@ def sizes_of(sizes: Mapping[str, int]) -> str:
 
 
 def shortened(name: str, columns: int, sign: str = "…") -> str:
-    """Cut the front of a name to fit `columns`: "…models/net.py:Net". The ends of names differ most."""
+    """Cut the front of a name to fit `columns`: "…models/net.py:Net". The end tells names apart."""
     return name if len(name) <= columns else f"{sign}{name[len(name) - columns + len(sign) :]}"
 
 

@@ -85,7 +85,7 @@ class Option:
     help: str = ""
     _: KW_ONLY
     sets: str = (
-        ""  # field of Configuration, or "measurement.iterations" of its Measurement, that gets the value as it is
+        ""  # field of Configuration, or "measurement.iterations" of its Measurement, that gets the value unchanged
     )
     default: str = ""  # in words
     follows: str = ""  # the key whose option sets this one too

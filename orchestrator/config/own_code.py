@@ -58,7 +58,7 @@ class Search:
         if text.count(":") > 1 or not _DOTTED.fullmatch(dotted) or "." not in dotted:
             raise ConfigError(f"{origin}: {text!r} is neither package.module:Name nor path/to/file.py:Name")
         self._find_package(text, dotted.split(".")[0], origin)
-        # A folder that is searched first can put anything in the place of anything.
+        # A folder that is searched first can replace any package.
         return OwnModel(target=text, pythonpath=self.pythonpath if self.allowed else (), allowed=self.allowed)
 
     def _in_file(self, text: str, where: str, name: str, origin: str) -> OwnModel:
@@ -124,7 +124,7 @@ def is_own(word: str) -> bool:
 
 
 def in_a_folder_of_the_users(package: str, pythonpath: tuple[str, ...]) -> bool:
-    """Whether a launch would import `package` from a folder into which pip did not install it."""
+    """Whether a launch would import `package` from a user's folder, where pip did not install it."""
     spec = _find(package, pythonpath)
     if spec is None or _installed(place := _place(spec)):
         return False

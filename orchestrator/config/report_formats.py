@@ -9,7 +9,7 @@ class ReportFormat(enum.StrEnum):
     """Formats of the report, in the order of writing. Large ones come last, because the disk may be full."""
 
     renderer: str  # module:function below orchestrator/report, imported late
-    needs: tuple[str, ...]  # its arguments beside the report
+    needs: tuple[str, ...]  # arguments of the renderer after the report
     always: bool  # every run has it in its folder
 
     def __new__(cls, suffix: str, renderer: str, needs: tuple[str, ...] = (), always: bool = False) -> "ReportFormat":  # noqa: FBT001, FBT002 - a row of a table

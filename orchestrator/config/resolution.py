@@ -88,7 +88,7 @@ def resolve(settings: LayeredSettings, catalogue: Catalogue, places: Places) -> 
         profile=profile_name,
         measurement=profile.measurement(**_set_as_given(settings, "measurement")),
         launches=launches or max(profile.launches, _least_launches(compile_modes)),
-        adds_launches=profile.adds_launches and launches is None,  # who names a number gets it
+        adds_launches=profile.adds_launches and launches is None,  # a given number is kept
         modes=_members(settings, "benchmark.mode", Mode, "mode"),
         isolation=Isolation(one_of(settings, "benchmark.isolation", Isolation, "isolation")),
         gpu_ids=gpu_ids(settings),

@@ -148,7 +148,7 @@ def _follow(text: str, value: object, kind: inspect.Type) -> tuple[tuple[str | i
             value = value.get(name) if isinstance(value, dict) else None
             path.append(name)
         elif index == "...":
-            # Which entry of a mapping it was, msgspec does not say: any of them may be meant.
+            # msgspec does not name the entry of the mapping: it may be any.
             assert isinstance(kind, inspect.DictType)
             kind, value = kind.value_type, "something else in it"
         else:

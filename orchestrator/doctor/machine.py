@@ -175,7 +175,7 @@ def _limit(level: Level, name: str, allowed: str, fix: str) -> Finding:
 
 
 def _disk(what: str, folder: Path | None) -> Disk:
-    """Check a folder by writing to it. Other checks fail as root, on read-only mounts and on full disks."""
+    """Check a folder by writing to it. Other checks are unreliable as root, on read-only mounts and on full disks."""
     if folder is None:
         return Disk(what=what, folder=None, wrong=temporary.NONE)
     try:
