@@ -42,7 +42,7 @@ SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_
 
 
 class Refusal(click.ClickException):
-    """A command that cannot do what was requested: exit code 2."""
+    """A request that a command cannot fulfil: exit code 2."""
 
     exit_code = ExitCode.USAGE
 

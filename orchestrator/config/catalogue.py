@@ -61,7 +61,7 @@ class Catalogue:
 
 
 def load(folder: Path | None = None) -> Catalogue:
-    """Load the models and profiles in `folder`, by default those that ship. Raises ConfigError for a broken file."""
+    """Load the models and profiles in `folder`, by default the shipped ones. Raises ConfigError for a broken file."""
     folder = configs_folder() if folder is None else folder
     models = yaml_file.read(folder / "models.yaml").convert(_Models).models
     names = [model.name for model in models]

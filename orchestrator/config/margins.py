@@ -71,5 +71,5 @@ class Margins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 @functools.cache
 def load(folder: Path | None = None) -> Margins:
-    """Load the margins of `folder`, by default those that ship. Raises ConfigError for a broken file."""
+    """Load the margins of `folder`, by default the shipped ones. Raises ConfigError for a broken file."""
     return yaml_file.read((folder or configs_folder()) / "margins.yaml").convert(Margins)

@@ -1,4 +1,4 @@
-"""Add the user's own models to those that ship, so that -m can name either.
+"""Add the user's own models to the shipped models, so that -m can name either.
 
     -m net.py:Net, -m pkg.module:build          a model of that name
     --models-file my_models.yaml                its models by their names, before those that ship

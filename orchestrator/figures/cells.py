@@ -316,9 +316,9 @@ class BatchPoint(Part, frozen=True, kw_only=True):
 class BatchScan(Part, frozen=True, kw_only=True):
     """Batch sizes that `-b auto` tried for one cell, smallest first.
 
-    largest_batch_size: exact to 1/32; bounded_by: what limits it. best_batch_size: size with the highest throughput;
-    the model's metrics have its figures. points: their peak_memory_mb is allocated on a GPU, resident set on a CPU
-    device. finished: false if the run ended before the scan did.
+    largest_batch_size: exact to 1/32; bounded_by: its limit. best_batch_size: size with the highest throughput; the
+    model's metrics have its figures. points: their peak_memory_mb is allocated on a GPU, resident set on a CPU device.
+    finished: false if the run ended before the scan did.
     """
 
     cell: str

@@ -71,7 +71,7 @@ class NodeHealth(Part, frozen=True, kw_only=True):
 class HealthReport(Part, frozen=True, kw_only=True):
     """Health of all GPUs and of the machine. verdict: the gravest of them.
 
-    level: name of a level in configs/health.yaml, which decides what PASS requires.
+    level: name of a level in configs/health.yaml, which lists the requirements of PASS.
     """
 
     level: str

@@ -136,7 +136,7 @@ class OperatorRow(Part, frozen=True, kw_only=True):
 class OperatorMetric(Part, frozen=True, kw_only=True):
     """A time of an operator, with the fields of Measured that comparisons and thresholds read.
 
-    wrong: what differs from the reference, or "". call_ms: null without a result. peak_memory_mb, compile_cold_ms: only
+    wrong: difference from the reference, or "". call_ms: null without a result. peak_memory_mb, compile_cold_ms: only
     set in a study.
     """
 

@@ -24,10 +24,10 @@ class StudyRow(Part, frozen=True, kw_only=True):
     OperatorTime. host_ms: until a call returns. total_ms: until its work is done. compile_ms: compile time of the first
     call, longest of all launches; null where nothing is compiled. peak_bytes: peak memory of a call; on a CPU device,
     of its process. kernels: number of kernels that a call launches; on a CPU device, of operators that call no other
-    operator. operations: those that take longest. shape_ok, values_ok: whether the output agrees with fp64; null where
-    not compared. graphed: whether device_ms is without the host; null on a CPU device. host_bound: whether the host
-    mostly decides device_ms; null on a CPU device. throttled, contaminated: as in OperatorRow. relative_speed: device
-    time of the study's first implementation divided by that of this one.
+    operator. operations: the slowest ones. shape_ok, values_ok: whether the output agrees with fp64; null where not
+    compared. graphed: whether device_ms is without the host; null on a CPU device. host_bound: whether the host mostly
+    decides device_ms; null on a CPU device. throttled, contaminated: as in OperatorRow. relative_speed: device time of
+    the study's first implementation divided by device_ms.
     """
 
     cell: str
