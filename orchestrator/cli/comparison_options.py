@@ -29,9 +29,9 @@ def read(
     models: Iterable[ModelSpec],
     origins: Mapping[str, str] = MappingProxyType(OPTION),
 ) -> Against:
-    """Read baseline and thresholds to compare a run with. price: of a device for an hour. Raises UserError.
+    """Read baseline and thresholds to compare a run with. price: for one device and hour. Raises UserError.
 
-    models: those that thresholds may name. origins: key of an option → name of the option in messages.
+    models: models that thresholds may name. origins: key of an option → name of the option in messages.
     """
     if price is not None and not 0 < price <= MOST_PRICE:
         origin = origins["compare.price"]

@@ -70,7 +70,7 @@ class HistoryParams(TypedDict):
 
 
 class RunParams(SessionParams):
-    """Parameters of a run's command from click that the code reads by name. None: the option was not given.
+    """Parameters of a run's command that the code reads by name. None: the option was not given.
 
     option_mapping.py reads all options that have a key in the configuration file.
     """
@@ -83,7 +83,7 @@ class RunParams(SessionParams):
 
 
 def sections(names: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield (title, parameters) of each section of --help: the command's own options, those most used, SECTIONS.
+    """Yield (title, parameters) of each section of --help: own options, most used ones, SECTIONS.
 
     names: parameters of the command. Each one is in the first section that has it.
     """
@@ -186,7 +186,7 @@ def run_options() -> Callable[[Command], Command]:
 
 
 def preset_options(defaults: Mapping[str, str]) -> Callable[[Command], Command]:
-    """Return a decorator that adds the options of a run with a preset: all but those of a burn-in.
+    """Return a decorator that adds the options of a run with a preset, without those of a burn-in.
 
     defaults: parameter → default shown in --help.
     """

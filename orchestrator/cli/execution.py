@@ -47,7 +47,7 @@ def work(
     history: HistoryParams | None = None,
     present: Callable[[Outcome], str] = lambda outcome: outcome.text,
 ) -> ExitCode:
-    """Start or resume the run in the folder `paths`, print its outcome, and store the outcome in `ending`.
+    """Start or resume the run in the folder `paths`, print its outcome, and store it in `ending`.
 
     notes: messages shown at the start. look: function that reads the GPUs with NVML. present: makes the printed text of
     the outcome. Raises StorageError.

@@ -1,4 +1,4 @@
-"""End of a command that measures: it survives a closed terminal and runs --on-failure and --on-finish.
+"""End of a measuring command: survive a closed terminal, run --on-failure and --on-finish.
 
     signals caught (stop_signals.py) ─▶ the command, which fills an Ending in ─▶ --on-failure, --on-finish
 
@@ -41,11 +41,11 @@ class Ending:
         self.metrics: Exporters | None = None
 
     def followed(self, stored: "StoredRun", display: "Display") -> "Display":
-        """Return a display for a run that starts: `display`, extended to update the requested Prometheus metrics."""
+        """Return the display for a starting run: `display`, which also updates requested Prometheus metrics."""
         return display if self.metrics is None else self.metrics.follow(stored, display)
 
     def reported(self, report: "Report", path: Path | None, code: ExitCode, why: str) -> None:
-        """Store the report of the finished run, the path of the file for the user, the exit code and its reason."""
+        """Store the finished run's report, its file for the user, the exit code and its reason."""
         self.report, self.report_path, self.code, self.why = report, path, code, why
         if self.metrics is not None:
             self.metrics.judged(report)
@@ -101,9 +101,9 @@ def in_one_line(
 
 
 def _judged(burn_in: Mapping[str, str]) -> Iterator[str]:
-    """Yield texts on the verdicts: "7 PASS", "GPU 3 FAIL". Devices with PASS are counted, those with others named.
+    """Yield texts on the verdicts: "7 PASS", "GPU 3 FAIL". Devices with PASS are counted.
 
-    Devices with another verdict are counted, too, if they are more than NAMED. burn_in: label of a device → verdict.
+    Devices with another verdict are named, or counted if more than NAMED. burn_in: label of a device → verdict.
     """
     from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
 
@@ -117,7 +117,7 @@ def _judged(burn_in: Mapping[str, str]) -> Iterator[str]:
 
 @contextmanager
 def announced(params: SessionParams, *, rehearsal: bool = False) -> Iterator[Ending]:
-    """Catch signals. At the end run the user's commands, except in a rehearsal (--dry-run). Raises ConfigError."""
+    """Catch signals, then run the user's commands, except in a rehearsal (--dry-run). Raises ConfigError."""
     from orchestrator.cli import hooks
 
     on_finish = hooks.parse(params["on_finish"], "--on-finish")
@@ -181,7 +181,7 @@ def _notify(option: str, words: tuple[str, ...], environment: Mapping[str, str],
 
 
 def exit_code_of(error: BaseException) -> ExitCode:
-    """Return the exit code that program.py gives to this error."""
+    """Return the exit code of this error, the same as in program.py."""
     match error:
         case UserError():
             return ExitCode.USAGE

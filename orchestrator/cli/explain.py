@@ -56,7 +56,7 @@ def command(*, words: tuple[str, ...]) -> None:
 
 
 def _guess(what: str) -> str:
-    """Return a space and "Did you mean …?" with failures that have the word or initials `what`, else similar ones."""
+    """Return " Did you mean …?" with failures that have the word or initials `what`, else with similar ones."""
     from orchestrator.config.yaml_schema import did_you_mean, listed
     from protocol.failure import Category
 

@@ -1,4 +1,4 @@
-"""Find the history, run and date that a `history` command names, and suggest others if nothing matches."""
+"""Find the history, run and date that a `history` command names, or suggest others."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ def opened(history_db: str | None) -> "Iterator[sqlite3.Connection]":
 
 
 def moment(text: str | None, option: str) -> str | None:
-    """Parse a date or time into the history's format; None for None. option: named in the error. Raises ConfigError."""
+    """Parse a date or time into the history's format; None for None. option: for the error. Raises ConfigError."""
     if text is None:
         return None
     import datetime
@@ -64,7 +64,7 @@ def run_id(run: str, runs_folder: str) -> str:
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
-    """Return a space and a sentence with the most similar of `names`, else with all; "" without names."""
+    """Return a space and a sentence with similar `names`, else with all `names`; "" without names."""
     from orchestrator.config.yaml_schema import did_you_mean
 
     return did_you_mean(name, names) or (f" Recorded: {_some(names)}." if names else "")
@@ -86,7 +86,7 @@ def suggest_filters(connection: "sqlite3.Connection", wanted: "Filter") -> Itera
 
 
 def describe_cells(connection: "sqlite3.Connection", model: str) -> str:
-    """Return a space and a sentence on the recorded cells of a model, else on recorded models; "" without any."""
+    """Return a space and a sentence on recorded cells of a model, else on models; "" without any."""
     from orchestrator.history import queries
 
     kinds = queries.kinds(connection, model)

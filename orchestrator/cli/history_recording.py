@@ -1,4 +1,4 @@
-"""Record a run in the history, and read what earlier runs found, without delaying or failing the run."""
+"""Record a run in the history and read earlier findings, without delaying or failing the run."""
 
 import os
 import threading
@@ -61,7 +61,7 @@ def record(report: "Report", stored: "StoredRun", paths: "RunPaths", given: Hist
 
 
 def refused(configuration: "Configuration") -> tuple[str, ...]:
-    """Return why the history file cannot record the run: another program or a newer version wrote it. () if it can."""
+    """Return why the history file cannot record the run (foreign file or newer version); () if it can."""
     if not configuration.history:
         return ()
 
@@ -79,7 +79,7 @@ def refused(configuration: "Configuration") -> tuple[str, ...]:
 
 
 def earlier(configuration: "Configuration", devices: "Sequence[Device]") -> "tuple[dict[str, str], tuple[str, ...]]":
-    """Return UUID → fault that earlier runs found in this device, and reasons why these are unknown (() if known)."""
+    """Return UUID → fault found by earlier runs, and why earlier faults are unknown (() if known)."""
     if not configuration.history:
         return {}, ()
 
@@ -98,7 +98,7 @@ def earlier(configuration: "Configuration", devices: "Sequence[Device]") -> "tup
 
 
 def _in_time(work: Callable[[], T]) -> T:
-    """Return the result of `work`. Raises HistoryError after PATIENCE_S seconds, as a file server may never answer."""
+    """Return the result of `work`. Raises HistoryError after PATIENCE_S seconds: a file server may never answer."""
     outcome: Future[T] = Future()
 
     def run() -> None:

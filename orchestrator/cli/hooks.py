@@ -54,7 +54,7 @@ def parse(line: str | None, option: str) -> tuple[str, ...]:
 
 
 def recorded(words: Iterable[str]) -> tuple[str, ...]:
-    """Return gpubench's command line without the arguments of the user's commands, which may be secrets."""
+    """Return gpubench's command line without the arguments of user commands, which may be secret."""
     kept: list[str] = []
     for word in words:
         option, equals, value = word.partition("=")
@@ -68,7 +68,7 @@ def recorded(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def call(words: tuple[str, ...], environment: Mapping[str, str], log: Path | None, limit_s: float = LIMIT_S) -> str:
-    """Run the user's command. Returns what went wrong, else an empty text.
+    """Run the user's command. Returns a description of its failure, else an empty text.
 
     environment: variables GPUBENCH_*, in addition to those of this process. log: file for its output; None for standard
     error.
@@ -143,7 +143,7 @@ def _wait(process: subprocess.Popen[bytes], log: Path | None, limit_s: float) ->
 def _end(process: subprocess.Popen[bytes] | None) -> None:
     """End a command and the other processes of its group.
 
-    The command is reaped last: until then, its PID cannot belong to a process of somebody else.
+    The command is reaped last: until then no other process can get its PID.
     """
     if process is None:
         return

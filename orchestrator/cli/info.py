@@ -60,7 +60,7 @@ def gather(inventory: "Inventory") -> dict[str, Any]:
 
 
 def installed(package: str) -> str | None:
-    """Return the version of a package from its metadata, because an import takes seconds; None if missing."""
+    """Return a package's version; None if missing. Reads metadata, because an import takes seconds."""
     from importlib import metadata
 
     try:
@@ -70,7 +70,7 @@ def installed(package: str) -> str | None:
 
 
 def torch_cuda() -> str | None:
-    """Return the CUDA version of the torch build, from torch/version.py; None for a CPU build or without torch."""
+    """Return the CUDA version in torch/version.py; None for a CPU build or without torch."""
     found = PathFinder.find_spec("torch")
     for folder in (found and found.submodule_search_locations) or ():
         try:
@@ -83,7 +83,7 @@ def torch_cuda() -> str | None:
 
 
 def torch_cudnn() -> str | None:
-    """Return the version of the cuDNN package that torch requires; None if cuDNN comes from elsewhere."""
+    """Return the version of torch's cuDNN package; None if cuDNN comes from elsewhere."""
     from importlib import metadata
 
     try:

@@ -1,4 +1,4 @@
-"""Options that take several values: `-b 1,8` and `-b 1 -b 8`, with a suggestion for `-b 1 8` and a value alone."""
+"""Options with several values, `-b 1,8` or `-b 1 -b 8`. Suggests an option for `-b 1 8` and a lone value."""
 
 import itertools
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ class ListOption(click.Option):
 
 
 def meant(command: click.Command, words: Sequence[str]) -> str:
-    """Return a space and "Did you mean …?" with the option that takes a stray word; "" if no option does.
+    """Return " Did you mean …?" with the option that takes a stray word; "" if no option does.
 
-    For `-b 1 8`: -b 1,8. For `resnet50`: -m resnet50. words: those after the command.
+    For `-b 1 8`: -b 1,8. For `resnet50`: -m resnet50. words: words after the command.
     """
     if any(isinstance(parameter, click.Argument) for parameter in command.params):
         return ""

@@ -1,4 +1,4 @@
-"""Notes about a plan, for --dry-run and the start of a run: exclusions, short deadlines, devices in use."""
+"""Notes on a plan for --dry-run and a run's start: exclusions, short deadlines, devices in use."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -22,14 +22,14 @@ _SHOWN_CELLS: Final = 3
 
 
 def exclusions(plan: Plan, devices: Sequence[Device]) -> Iterator[str]:
-    """Yield why requested cells are excluded, with their models, and with devices unless all are affected."""
+    """Yield each reason for exclusions with its models, and its devices unless all are affected."""
     for why, models, concerned in by_reason((cell.why, cell.model, cell.device) for cell in plan.excluded):
         where = ", ".join(device.label for device in devices if device.uuid in concerned)
         yield f"{models}: {why}" + ("" if len(concerned) == len(devices) else f" ({where})")
 
 
 def deadline_warnings(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Iterator[str]:
-    """Warn, except in a burn-in, about cells whose first iteration will probably exceed their deadlines."""
+    """Warn about cells whose first iteration will probably miss its deadline, except in a burn-in."""
     if configuration.burn_in is not None:
         return
     by_uuid, names = {device.uuid: device for device in devices}, progress.alike(plan.cells)
@@ -82,5 +82,5 @@ def _at_work(devices: Sequence[Device], paths: RunPaths) -> Iterator[str]:
 
 def _overlap(device: Device, other: Device) -> bool:
     if device.kind is DeviceKind.CPU and other.kind is DeviceKind.CPU:
-        return not set(device.cpus).isdisjoint(other.cpus)  # their UUIDs mean other cores in each run
+        return not set(device.cpus).isdisjoint(other.cpus)  # in each run their UUIDs stand for other cores
     return device.uuid == other.uuid

@@ -52,7 +52,7 @@ _LIMITS: Final = {presets.TRIAGE: presets.TRIAGE, gate.NAME: "--time-limit"}
 
 
 class Requested(NamedTuple):
-    """A requested run. models: those that options may name. against: baseline and thresholds to compare it with."""
+    """A requested run. models: models that options may name. against: baseline and thresholds to compare it with."""
 
     settings: LayeredSettings
     configuration: Configuration
@@ -166,7 +166,7 @@ def configure(params: RunParams, preset: Preset | None) -> tuple[LayeredSettings
 
 
 def read_references(settings: LayeredSettings, configuration: Configuration, models: Iterable[ModelSpec]) -> Against:
-    """Read the baseline and thresholds for the run. models: those that thresholds may name. Raises UserError."""
+    """Read the baseline and thresholds for the run. models: models that thresholds may name. Raises UserError."""
     against = comparison_options.read(
         settings.find("compare.baseline", str),
         settings.find("compare.thresholds", str),
@@ -198,7 +198,7 @@ def _require_time(plan: Plan, configuration: Configuration, devices: tuple[Devic
 
 
 def _require_free(configuration: Configuration, devices: tuple[Device, ...], look: Look) -> tuple[Device, ...]:
-    """Return the devices, marking busy ones (used by other processes). Without --allow-busy they raise DeviceError."""
+    """Return the devices, with busy ones marked. Raises DeviceError for busy ones without --allow-busy."""
     busy = gpu_users.busy(devices, look)
     reason = gpu_users.refusal(devices, busy)
     if reason is not None and not configuration.allow_busy:

@@ -37,12 +37,12 @@ _HABITS: Final = {
     "--dtype": "--precision",
     "--output-format": "--format",
 }
-"""Option of other programs → option of gpubench with the same meaning and a different name."""
+"""Option of other programs → gpubench's option with the same meaning."""
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
 class Refusal(click.ClickException):
-    """A command that cannot do what was requested: exit code 2."""
+    """A request that a command cannot fulfil: exit code 2."""
 
     exit_code = ExitCode.USAGE
 
@@ -52,7 +52,7 @@ class Refusal(click.ClickException):
 
 
 class Interruption(Refusal):
-    """A request to stop while there is no run that could end in order: exit code 4."""
+    """A stop request while no run handles it: exit code 4."""
 
     exit_code = ExitCode.INCOMPLETE
 
@@ -69,7 +69,7 @@ class Command(click.Command):
     hears_signals = False
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command. Restores the usual signal handlers before, unless it handles signals or is the program."""
+        """Restore the usual signal handlers (unless it hears signals or is the program), then run the command."""
         if ctx.parent is not None and not self.hears_signals:
             stop_signals.settle()
         return super().invoke(ctx)
@@ -94,7 +94,7 @@ class Command(click.Command):
             raise click.exceptions.Exit from error
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the command line. Raises click.UsageError. A program without arguments shows its help, no error."""
+        """Parse the command line. A program without arguments prints its help instead. Raises click.UsageError."""
         if not ctx.resilient_parsing:
             if self.no_args_is_help and not args:
                 complain(ctx.get_help())
@@ -208,7 +208,7 @@ def _require_text(words: Sequence[str]) -> None:
 
 
 class MeasuringCommand(RunCommand):
-    """A command that runs launches. A stop signal ends these before the command. A closed terminal does not end it."""
+    """A command with launches. A stop signal ends the launches before the command. A closed terminal has no effect."""
 
     hears_signals = True
 
@@ -231,7 +231,7 @@ def _usage(error: click.UsageError, program: str, hint: str = "") -> str:
 
 
 def _offered(argument: click.Parameter, context: click.Context | None) -> str:
-    """Return a space and the values to choose from, if there are few; for a run the last one; else ""."""
+    """Return a space and a sentence on valid values if few, on @last for a run, else ""."""
     if argument.human_readable_name in ("RUN", "RUN..."):
         return " The last run is @last."
     words = [] if context is None else [one.value for one in argument.shell_complete(context, "") if one.value]
@@ -239,7 +239,7 @@ def _offered(argument: click.Parameter, context: click.Context | None) -> str:
 
 
 def _refuse_missing_value(command: click.Command, ctx: click.Context, words: Sequence[str]) -> None:
-    """Raise click.BadOptionUsage if an option follows where a value must: `--burn-in --gpu-ids 0,1`."""
+    """Raise click.BadOptionUsage if an option stands in place of a value: `--burn-in --gpu-ids 0,1`."""
     parameters = (option for option in command.get_params(ctx) if isinstance(option, click.Option))
     options = {spelling: option for option in parameters for spelling in option.opts}
     behind = iter(words)
@@ -256,7 +256,7 @@ def _refuse_missing_value(command: click.Command, ctx: click.Context, words: Seq
 
 
 def _meant(context: click.Context | None, option: str, near: Sequence[str]) -> str:
-    """Return a space and "Did you mean …?" with the option or command that the user meant by `option`; else "".
+    """Return " Did you mean …?" with the likely option or command for the unknown `option`; else "".
 
     near: options with similar names.
     """
@@ -272,7 +272,7 @@ def _meant(context: click.Context | None, option: str, near: Sequence[str]) -> s
 
 
 def _of_another(context: click.Context, option: str) -> str:
-    """Return a space and "Did you mean …?" with other commands that have `option`; "" if none or many have it."""
+    """Return " Did you mean …?" with other commands that have `option`; "" for none or too many."""
     program = context if isinstance(context.command, click.Group) else context.parent
     if program is None or not isinstance(program.command, click.Group):
         return ""
@@ -305,7 +305,7 @@ def refuse_misplaced(context: click.Context) -> None:
 
 
 def wrapped(text: str) -> str:
-    """Wrap a message to the terminal's width, indented below "error: ". Not wrapped in files and JSON, for grep."""
+    """Wrap a message to the terminal's width, indented below "error: ". Files and JSON are not wrapped, for grep."""
     if as_json() or not sys.stderr.isatty():
         return text
     width = min(shutil.get_terminal_size().columns, 120)

@@ -1,4 +1,4 @@
-"""`report`: render the reports of a run again, also of one that still runs or was killed, or render a report file."""
+"""`report`: render reports again, from a run (finished, running or killed) or a report file."""
 
 import sys
 from pathlib import Path

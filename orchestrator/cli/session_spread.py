@@ -1,4 +1,4 @@
-"""How much results vary between sessions on this machine, learned from its history, for `compare`."""
+"""Spread of results between sessions on this machine, learned from its history, for `compare`."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ def learned(before: "Side", after: "Side", margins: "Margins", history_db: str |
     """Learn from the history how much results vary between sessions. None if too few runs are recorded.
 
     before, after: sides of a comparison. Recorded runs like `after` are used; if they are too few, runs like `before`.
-    margins: supplies what cannot be learned.
+    margins: supplies values that cannot be learned.
     """
     from orchestrator.history import queries, sessions
     from orchestrator.history.records import Filter

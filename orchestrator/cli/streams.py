@@ -28,7 +28,7 @@ class StdoutError(StorageError):
 
 
 def occupy_closed() -> None:
-    """Open /dev/null at closed standard descriptors, so that no other file gets descriptor 2. sys.stdout stays None."""
+    """Open /dev/null at closed descriptors 0 to 2, so that no other file gets them. sys.stdout stays None."""
     descriptor = os.open(os.devnull, os.O_RDWR)
     while descriptor <= 2:
         os.set_inheritable(descriptor, True)
@@ -39,7 +39,7 @@ def occupy_closed() -> None:
 
 
 def say(text: str | bytes) -> None:
-    """Print to standard output, bytes unchanged. Raises StdoutError, but not for a reader who left early."""
+    """Print to standard output, bytes unchanged. Raises StdoutError unless the reader left early."""
     if sys.stdout is None:
         raise StdoutError("standard output cannot be written: it is closed")
     try:
@@ -112,7 +112,7 @@ def _printable(text: str) -> str:
 
 
 def _mute(stream: TextIO) -> None:
-    """Send further output of `stream` to /dev/null: Python's flush at exit would change the exit code."""
+    """Send further output of `stream` to /dev/null. Else Python's flush at exit changes the exit code."""
     descriptor = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     with suppress(OSError):  # a test runner's stream has no descriptor
         os.dup2(descriptor, stream.fileno())

@@ -1,4 +1,4 @@
-"""The run that `resume` continues if none is named.
+"""Choose the run that `resume` continues if none is named.
 
     the newest run is not over            the newest run; the command refuses it if another process works on it
     the newest is over, an older is not   the newest unfinished run that this user can resume, with a note

@@ -1,4 +1,4 @@
-"""Warnings about options that have no effect on this run, for --dry-run and the start of a run."""
+"""Warnings about options without effect on this run, for --dry-run and the start of a run."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -83,7 +83,7 @@ NO_BATCH: Final = "neither probes nor loading have a batch size"  # of -b, which
 def warnings(
     settings: LayeredSettings, params: RunParams, configuration: Configuration, plan: Plan, devices: Sequence[Device]
 ) -> Iterator[str]:
-    """Yield a warning for each option that a file or the command line sets, but that has no effect."""
+    """Yield a warning for each option without effect that a file or the command line sets."""
     run = _Run(
         configuration=configuration,
         plan=plan,

@@ -1,4 +1,4 @@
-"""`watch`: follow a run that another terminal started until it is over, from its folder alone."""
+"""`watch`: follow a run of another terminal until it is over, from its folder alone."""
 
 import os
 import select
@@ -31,7 +31,7 @@ Examples:
   {command} --runs-folder /data/runs
 """
 LOOK_EVERY_S: Final = 1.0
-SHARE: Final = 0.05  # of a core, at most: the cores belong to the measurement
+SHARE: Final = 0.05  # largest share of one core, because the measurement needs the cores
 
 
 @click.command("watch", cls=RunCommand, short_help="Follow a run in another terminal.", epilog=EXAMPLES)

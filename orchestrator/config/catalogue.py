@@ -18,7 +18,7 @@ MODEL_TYPES: Final = ("transformer", "cnn", "generative", "other", "probe")  # o
 
 
 class Profile(Measurement, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long and how accurately a cell is measured. launches: fresh processes for each cell.
+    """Settings for the length and accuracy of a measurement. launches: fresh processes for each cell.
 
     adds_launches: as in run_configuration.Configuration.
     """
@@ -45,11 +45,11 @@ class Catalogue:
 
     @property
     def probes(self) -> tuple[ModelSpec, ...]:
-        """The entries of `models` that measure a device instead of a model."""
+        """Entries of `models` that measure a device instead of a model."""
         return tuple(filter(is_probe, self.models))
 
     def model(self, name: str) -> ModelSpec:
-        """Return the model `name`. Raises ConfigError, which says why the model is unusable, or gives similar names."""
+        """Return the model `name`. Raises ConfigError for an unusable model, or an unknown one (with similar names)."""
         if name in self.wrong:
             raise self.wrong[name]
         for model in self.models:
@@ -61,7 +61,7 @@ class Catalogue:
 
 
 def load(folder: Path | None = None) -> Catalogue:
-    """Load the models and profiles in `folder`, by default those that ship. Raises ConfigError for a broken file."""
+    """Load the models and profiles in `folder`, by default the shipped ones. Raises ConfigError for a broken file."""
     folder = configs_folder() if folder is None else folder
     models = yaml_file.read(folder / "models.yaml").convert(_Models).models
     names = [model.name for model in models]

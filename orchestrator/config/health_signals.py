@@ -1,4 +1,4 @@
-"""The table of a GPU's health signals, and of the boards that have them.
+"""Table of a GPU's health signals, and of the boards that have them.
 
 A signal is not applicable if the board lacks it, or the driver calls it unsupported on every GPU of its kind
 (gpu/health/verdict.py). Any other signal that cannot be read blocks PASS if it is required (configs/health.yaml).
@@ -32,7 +32,7 @@ class Board:
     name: str
     architecture: str | None  # None if unknown
     kind: BoardClass
-    nvlinks: int = 0  # expected of this kind of board; 0 if unknown, or of a board that sees no other
+    nvlinks: int = 0  # expected of this kind of board; 0 if unknown, or if the board sees no other board
     bridged: bool = False  # a link of this board, or of another of its kind, was up
 
     def since(self, architecture: str) -> bool:
@@ -56,7 +56,7 @@ def board_class(name: str, uuid: str) -> BoardClass:
 
 @dataclass(frozen=True)
 class Signal:
-    """A health signal. reads: names of the values that decide it. applies: whether a board has the signal."""
+    """A health signal. reads: names of the values that decide it. applies: returns whether a board has the signal."""
 
     name: str
     title: str

@@ -1,4 +1,4 @@
-"""Input sizes of a model: which are requested, which are possible, and how to describe them. Pure."""
+"""Input sizes of a model: requested and possible ones, and their description. Pure."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from protocol.cell import Sizes, SizeUnit
 
 
 def requested(sizes: Sizes, configuration: Configuration) -> tuple[int, ...]:
-    """Return the requested input sizes in the unit of a model (tokens or pixels); () if none are requested.
+    """Return the requested input sizes in the model's unit (tokens or pixels); () without a request.
 
     sizes: the input sizes that the model accepts.
     """
@@ -25,7 +25,7 @@ def is_possible(sizes: Sizes, size: int) -> bool:
 
 
 def in_words(sizes: Sizes) -> str:
-    """Describe the possible sizes: "1 to 512 tokens", "multiples of 16 from 32 pixels up", "256, 512, 1024 pixels"."""
+    """Describe the possible sizes: "1 to 512 tokens", "multiples of 16 from 32 pixels up"."""
     if sizes.only:
         return f"{listed_numbers(sizes.only)} {sizes.unit}"
     multiples = "" if sizes.step == 1 else f"multiples of {sizes.step} from "

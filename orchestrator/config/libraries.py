@@ -1,4 +1,4 @@
-"""Find the installed torch and missing libraries of models as files, without an import (docs/adr/0004)."""
+"""Find torch and missing libraries of models as files, without an import (docs/adr/0004)."""
 
 import functools
 import re

@@ -1,4 +1,4 @@
-"""The margins of configs/margins.yaml, typed: the tolerated slowdown of a GPU or of a run."""
+"""The typed margins of configs/margins.yaml: tolerated slowdowns of a GPU or a run."""
 
 import functools
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ class _SiblingMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Standard deviations of rates between launches or sessions. device: if the device limits the cell. host: else."""
+    """Standard deviations of rates between launches or sessions. device: cells limited by the device. host: others."""
 
     device: Margin
     host: Margin  # bound by the host, not steady, or on a CPU device
@@ -59,17 +59,17 @@ class Margins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def shares(self) -> Mapping[Bound, float]:
-        """What limits a cell → margin between siblings as a share, 0 to 1, for stats.stragglers.judge."""
+        """Limit of a cell → margin between siblings as a share, 0 to 1, for stats.stragglers.judge."""
         return {bound: margin.share for bound, margin in self.of_siblings.items()}
 
     @property
     def of_siblings(self) -> Mapping[Bound, Margin]:
-        """What limits a cell → margin between siblings (GPUs of the same model)."""
+        """Limit of a cell → margin between siblings (GPUs of the same model)."""
         margins = self.siblings
         return {Bound.POWER: margins.power, Bound.CLOCK: margins.clock, Bound.BANDWIDTH: margins.bandwidth}
 
 
 @functools.cache
 def load(folder: Path | None = None) -> Margins:
-    """Load the margins of `folder`, by default those that ship. Raises ConfigError for a broken file."""
+    """Load the margins of `folder`, by default the shipped ones. Raises ConfigError for a broken file."""
     return yaml_file.read((folder or configs_folder()) / "margins.yaml").convert(Margins)

@@ -1,4 +1,4 @@
-"""A file of the user's own models (--models-file). docs/own-models.md explains every key.
+"""Read a file of the user's own models (--models-file). docs/own-models.md explains every key.
 
 models:
   - name: bert_base
@@ -113,7 +113,7 @@ def read(
 
 
 def notes(wrong: Mapping[str, ConfigError]) -> Iterator[str]:
-    """Yield a sentence for each unusable model, unless it only lacks --allow-code."""
+    """Yield a sentence for each unusable model, except models that only lack --allow-code."""
     for name, error in wrong.items():
         if not isinstance(error, NotAllowedError):
             yield f"{name} is not measured here, and would fail: {str(error).rstrip('.')}"
@@ -156,7 +156,7 @@ def spec(
 
 
 def require_inputs(model: ModelSpec, origin: str) -> None:
-    """Refuse a library's model without inputs. Other code may define get_example_inputs. Raises ConfigError."""
+    """Refuse a library's model without inputs. Raises ConfigError. Other code may define get_example_inputs."""
     if model.preload and not model.inputs:
         raise ConfigError(
             f"{origin}: the inputs of {model.name} are unknown. Describe the model in a file of --models-file, with "
@@ -172,7 +172,7 @@ def _require_name(name: str, before: list[str], origin: str) -> None:
 
 
 def _require_values(value: Value, at: KeyPath, document: Document) -> None:
-    """Refuse values that YAML reads differently from what people mean. Raises ConfigError."""
+    """Refuse keys without a value, and numbers that YAML reads as text (1e3). Raises ConfigError."""
     for path, scalar in _scalars(value, at):
         if document.nulls.get(path) == "":
             raise ConfigError(f"{document.where(path)}: the key has no value. Give a value, or remove the key")
@@ -234,7 +234,7 @@ def _input(name: str, value: Value, at: KeyPath, document: Document) -> InputSpe
 def _shape(lengths: list[int | str], where: str) -> tuple[int | str, ...]:
     """Return the shape of an input, with the word "batch" as the length that -b decides. Raises ConfigError.
 
-    This is the first length, unless the word "batch" is in `lengths`. where: place in the file, for errors.
+    Without "batch" in `lengths`, it replaces the first length. where: place in the file, for errors.
     """
     wrong = [one for one in lengths if one != "batch" and (not isinstance(one, int) or one < 1)]
     if wrong or not lengths or lengths.count("batch") > 1:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 
 def sized(name: str, size: int | None, sizes: Collection[int | None]) -> str:
-    """Add the input size to the name of a cell if other cells differ only in size. sizes: sizes of all these cells."""
+    """Add the input size to a cell's name if cells differ only in size. sizes: sizes of all these cells."""
     return f"{name}@{size}" if size is not None and len(set(sizes)) > 1 else name
 
 
@@ -14,7 +14,7 @@ def sizes_of(sizes: Mapping[str, int]) -> str:
 
 
 def shortened(name: str, columns: int, sign: str = "…") -> str:
-    """Cut the front of the name to fit `columns`, because the end tells names apart: "…models/net.py:Net"."""
+    """Cut the front of a name to fit `columns`: "…models/net.py:Net". The end tells names apart."""
     return name if len(name) <= columns else f"{sign}{name[len(name) - columns + len(sign) :]}"
 
 
@@ -24,7 +24,7 @@ def plural(number: int, noun: str, more: str = "") -> str:
 
 
 def kind_of_run(profile: str, preset: str | None, level: str | None) -> str:
-    """Name a run by its burn-in level, else its preset, else its profile: "burn-in quick", "triage", "standard"."""
+    """Name a run by burn-in level, else preset, else profile: "burn-in quick", "triage", "standard"."""
     return f"burn-in {level}" if level is not None else preset or profile
 
 

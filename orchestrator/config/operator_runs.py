@@ -13,11 +13,11 @@ from protocol.cell import ModelSpec, OperatorSpec, Workload
 from protocol.own import OwnModel
 
 FAST_S: Final = 0.01
-"""Seconds of each block (iterations timed together) with --fast; without it, the profile decides."""
+"""Seconds of each block (iterations timed together) with --fast. Otherwise the profile decides."""
 
 
 def preset(name: str, options: tuple[Option, ...], precisions: Sequence[str] = ()) -> Preset:
-    """Return a preset `name` with one launch of each cell. precisions: replace the default precisions if not empty."""
+    """Return a preset `name` with one launch per cell. precisions: replace the default precisions if not empty."""
     values: dict[str, object] = {"benchmark.launches": 1}
     if precisions:
         values["benchmark.precision"] = list(precisions)
@@ -25,7 +25,7 @@ def preset(name: str, options: tuple[Option, ...], precisions: Sequence[str] = (
 
 
 def entry(operator: OperatorSpec, name: str, code: OwnModel | None = None) -> ModelSpec:
-    """Return the catalogue entry `name`, with which cells measure an operator. code: replaces its eager function."""
+    """Return the catalogue entry `name` of an operator. code: replaces the operator's eager function."""
     return ModelSpec(
         name=name,
         title=name,

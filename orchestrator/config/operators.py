@@ -62,7 +62,7 @@ def dimensions(name: str) -> tuple[str, ...]:
 
 
 def sized(name: str, sizes: Mapping[str, int], label: str, origin: str) -> OperatorSpec:
-    """Return the operator `name` with one set of sizes, called `label`, for every kind of device. Raises ConfigError.
+    """Return the operator `name` at one shape, called `label`, for all kinds of devices. Raises ConfigError.
 
     sizes: dimension → size. origin: place of the sizes, for errors.
     """

@@ -21,7 +21,7 @@ from orchestrator.config import choices
 from orchestrator.config.report_formats import ReportFormat
 
 LARGEST: Final = 1_000_000_000
-"""Largest whole number that an option accepts: a larger one is a typing mistake, and would not fit into a message."""
+"""Largest whole number that an option accepts. A larger one is a typing mistake."""
 
 MOST_LAUNCHES: Final = 1000  # of each cell: the plan lists every launch
 
@@ -48,7 +48,7 @@ class Kind(enum.Enum):
 
 
 class Need(enum.StrEnum):
-    """What an option needs to have an effect. Each value is the explanation for a run that lacks it."""
+    """Condition for an option to have an effect. Each value is the explanation for a run without it."""
 
     TOKENS = "none of the models takes tokens"
     PIXELS = "none of the models has a size in pixels to choose"
@@ -85,7 +85,7 @@ class Option:
     help: str = ""
     _: KW_ONLY
     sets: str = (
-        ""  # field of Configuration, or "measurement.iterations" of its Measurement, that gets the value as it is
+        ""  # field of Configuration, or "measurement.iterations" of its Measurement, that gets the value unchanged
     )
     default: str = ""  # in words
     follows: str = ""  # the key whose option sets this one too
@@ -375,7 +375,7 @@ MEASUREMENT: Final = (
         choices=choices.health_signals,
     ),
 )
-"""Options for what is measured, how, on which devices, and where the report is written."""
+"""Options for models, measurement, devices and the report file."""
 
 COMPARISON: Final = (
     Option(
@@ -397,7 +397,7 @@ COMPARISON: Final = (
         "Price of a device per hour, to report costs.",
     ),
 )
-"""Options for what a run is compared with. The command `report` has them, too."""
+"""Options for the comparison of a run with others. The command `report` has them, too."""
 
 PLACES: Final = (
     Option(
@@ -441,7 +441,7 @@ HISTORY: Final = (
         default="yes",
     ),
 )
-"""Options for whether and where a run is recorded. The commands `resume` and `report` have them, too."""
+"""Options for recording a run in the history. The commands `resume` and `report` have them, too."""
 
 REHEARSAL: Final = (
     Option(
@@ -453,7 +453,7 @@ REHEARSAL: Final = (
 )
 
 SHOWN: Final = (Option("--full", "", Kind.SWITCH, "Print the whole report, not just the answer."),)
-"""Options of `run`, `resume` and `report` for how much of the report is printed."""
+"""Options of `run`, `resume` and `report` for the length of the printed report."""
 
 SESSION: Final = (
     Option("-v, --verbose", "output.verbose", Kind.SWITCH, "Report every step."),
@@ -493,4 +493,4 @@ SESSION: Final = (
         most=65535,
     ),
 )
-"""Options for how one session (start or resume) of a run is shown and ends. Most are not in configuration files."""
+"""Options for display and end of one session (start or resume). Most are not in configuration files."""

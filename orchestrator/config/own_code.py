@@ -31,7 +31,7 @@ _INPUTS: Final = "get_example_inputs"
 _INSTALL: Final = "Install it, or name its folder with --pythonpath."
 _NO_MODULES: Final = (ast.Constant, ast.Dict, ast.JoinedStr, ast.Lambda, ast.List, ast.Tuple)
 _ONLY_RUNNING_TELLS: Final = frozenset({"*", "__getattr__"})
-"""If a file imports or defines one of these, it may provide any name: only importing the file can tell."""
+"""Names that let a file provide any other name. Only an import can show the names of such a file."""
 _DOTTED: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -41,7 +41,7 @@ class NotAllowedError(ConfigError):
 
 @dataclass(frozen=True)
 class Search:
-    """Where to look for code. base: folder that relative paths start from. allowed: whether --allow-code is given."""
+    """Places to look for code. base: folder of relative paths. allowed: whether --allow-code is given."""
 
     base: Path  # folder of relative paths
     pythonpath: tuple[str, ...]  # absolute folders
@@ -58,7 +58,7 @@ class Search:
         if text.count(":") > 1 or not _DOTTED.fullmatch(dotted) or "." not in dotted:
             raise ConfigError(f"{origin}: {text!r} is neither package.module:Name nor path/to/file.py:Name")
         self._find_package(text, dotted.split(".")[0], origin)
-        # A folder that is searched first can put anything in the place of anything.
+        # A folder that is searched first can replace any package.
         return OwnModel(target=text, pythonpath=self.pythonpath if self.allowed else (), allowed=self.allowed)
 
     def _in_file(self, text: str, where: str, name: str, origin: str) -> OwnModel:
@@ -124,7 +124,7 @@ def is_own(word: str) -> bool:
 
 
 def in_a_folder_of_the_users(package: str, pythonpath: tuple[str, ...]) -> bool:
-    """Whether a launch would import `package` from a folder of the user: one where pip did not install it."""
+    """Whether a launch would import `package` from a user's folder, where pip did not install it."""
     spec = _find(package, pythonpath)
     if spec is None or _installed(place := _place(spec)):
         return False
@@ -133,9 +133,9 @@ def in_a_folder_of_the_users(package: str, pythonpath: tuple[str, ...]) -> bool:
 
 
 def require_buildable(own: OwnModel, origin: str) -> None:
-    """Raise ConfigError if the source of `own`, given by -m, is no model, needs arguments or defines no inputs.
+    """Raise ConfigError if the source of `own` (-m) is no model, needs arguments or defines no inputs.
 
-    Code that may change the model while the file is imported is not judged: only running it could tell.
+    Passes if code in the file may change the model during the import, which only an import could show.
     """
     where, _, name = own.target.rpartition(":")
     if not where.endswith(".py"):
@@ -176,7 +176,7 @@ def _no_module(own: OwnModel, origin: str) -> ConfigError:
 
 
 def _only_binding(tree: ast.Module, name: str) -> ast.ClassDef | ast.FunctionDef | ast.Assign | None:
-    """Return the class, function or assignment that defines `name` in a file; None unless it is the only definition."""
+    """Return the class, function or assignment that binds `name` in a file; None if other code binds it, too."""
     defined, imported = _names_of(tree)
     if (defined + imported).count(name) != 1:
         return None
@@ -202,7 +202,7 @@ def _needed(function: ast.FunctionDef, *, bound: bool) -> list[str]:
 
 
 def _makes_no_module(node: ast.ClassDef | ast.FunctionDef) -> bool:
-    """Whether the node can make no torch module: a class with only builtin bases, or a function returning literals."""
+    """Whether the node cannot make a torch module: a class with builtin bases, or a function returning literals."""
     if isinstance(node, ast.ClassDef):
         creates = any(isinstance(one, ast.FunctionDef) and one.name == "__new__" for one in node.body)
         return not creates and all(ast.unparse(base) in vars(builtins) for base in node.bases)
@@ -211,7 +211,7 @@ def _makes_no_module(node: ast.ClassDef | ast.FunctionDef) -> bool:
 
 
 def _is_plain_module(node: ast.ClassDef | ast.FunctionDef, tree: ast.Module) -> bool:
-    """Whether the node is a class that inherits only from torch.nn.Module, so all its methods are in its text."""
+    """Whether the node is a class with torch.nn.Module as its only base, so that its text has all methods."""
     if not isinstance(node, ast.ClassDef) or len(node.bases) != 1:
         return False
     head, dot, rest = ast.unparse(node.bases[0]).partition(".")
@@ -219,7 +219,7 @@ def _is_plain_module(node: ast.ClassDef | ast.FunctionDef, tree: ast.Module) -> 
 
 
 def _origins(tree: ast.Module) -> dict[str, str]:
-    """Return imported name → what it stands for in the file: "nn" → "torch.nn"."""
+    """Return imported name → its full name: "nn" → "torch.nn"."""
     found: dict[str, str | None] = {}
     for node in _at_the_top(tree):
         match node:
@@ -236,7 +236,7 @@ def _refuse_our_rooms(package: str, text: str, origin: str) -> None:
 
 
 def _package_of(path: Path) -> tuple[str, Path]:
-    """Return the outermost package that holds a file ("" if none does), and the folder from which to import it."""
+    """Return the outermost package of a file ("" if none), and the folder from which to import it."""
     package, folder = "", path.parent
     while (folder / "__init__.py").is_file():
         package, folder = folder.name, folder.parent
@@ -280,7 +280,7 @@ def _tree(path: Path, origin: str) -> ast.Module:
 
 
 def _names_of(tree: ast.Module) -> tuple[list[str], list[str]]:
-    """Return the names that a file defines and those that it imports, each as often as the file binds it."""
+    """Return names that a file defines, and names that it imports, each as often as the file binds it."""
     defined: list[str] = []
     imported: list[str] = []
     for node in _at_the_top(tree):

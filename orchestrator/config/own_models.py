@@ -1,4 +1,4 @@
-"""Add the user's own models to those that ship, so that -m can name either.
+"""Add the user's own models to the shipped models, so that -m can name either.
 
     -m net.py:Net, -m pkg.module:build          a model of that name
     --models-file my_models.yaml                its models by their names, before those that ship
@@ -31,7 +31,7 @@ _LIBRARIES: Final = {
 def extended(
     catalogue: Catalogue, settings: LayeredSettings, current: Path, *, allowed: bool
 ) -> tuple[Catalogue, LayeredSettings]:
-    """Return the catalogue with the user's models added, and settings that select these unless -m is given.
+    """Return the catalogue with the user's models, and settings that select them unless -m is given.
 
     current: folder that relative paths start from. allowed: whether --allow-code is given. Raises ConfigError.
     """

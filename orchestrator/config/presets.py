@@ -46,7 +46,7 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load(name: str, options: tuple[Option, ...], folder: Path | None = None) -> Preset:
-    """Load a preset of `folder`, by default the one that ships. Raises ConfigError for a broken file."""
+    """Load a preset of `folder`, by default the shipped one. Raises ConfigError for a broken file."""
     document = yaml_file.read((folder or configs_folder()) / "presets.yaml")
     entry = document.convert_each(_Entry)[name]
     on_cpus = settings.from_part(document, (name, "on_cpus"), options) if entry.on_cpus else None

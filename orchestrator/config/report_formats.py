@@ -6,10 +6,10 @@ from typing import Final
 
 
 class ReportFormat(enum.StrEnum):
-    """Formats of the report, in the order in which they are written: large ones last, in case the disk is full."""
+    """Formats of the report, in the order of writing. Large ones come last, because the disk may be full."""
 
     renderer: str  # module:function below orchestrator/report, imported late
-    needs: tuple[str, ...]  # its arguments beside the report
+    needs: tuple[str, ...]  # arguments of the renderer after the report
     always: bool  # every run has it in its folder
 
     def __new__(cls, suffix: str, renderer: str, needs: tuple[str, ...] = (), always: bool = False) -> "ReportFormat":  # noqa: FBT001, FBT002 - a row of a table
@@ -35,7 +35,7 @@ class ReportFormat(enum.StrEnum):
 
 
 ALSO_CALLED: Final = {"text": ReportFormat.TXT, "markdown": ReportFormat.MD}
-"""Other names that people type for a format, besides its suffix."""
+"""Other names that users type for a format, besides its suffix."""
 ALWAYS: Final = tuple(kind for kind in ReportFormat if kind.always)
 
 

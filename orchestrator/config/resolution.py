@@ -28,13 +28,13 @@ DTYPES: Final = {
     "half": Precision.FP16,
     "bfloat16": Precision.BF16,
 }
-"""Other names that people type for a precision: those of torch."""
+"""Torch's name of a precision, which users may type → the precision."""
 SIZES_KEY: Final = {SizeUnit.TOKENS: "sequence_lengths", SizeUnit.PIXELS: "input_sizes"}
 OTHER_SUFFIXES: Final = frozenset(
     {"doc", "docx", "gz", "htm", "jsonl", "log", "ndjson", "ods", "odt", "parquet", "pdf", "png", "rst", "svg"}
     | {"tex", "toml", "tsv", "xls", "xlsx", "xml", "yaml", "yml", "zip"}
 )
-"""Suffixes that are refused for a report: they mean other formats. Any other suffix is part of the file's name."""
+"""Suffixes of other formats, refused for a report. Any other suffix is part of the file's name."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def resolve(settings: LayeredSettings, catalogue: Catalogue, places: Places) -> 
         profile=profile_name,
         measurement=profile.measurement(**_set_as_given(settings, "measurement")),
         launches=launches or max(profile.launches, _least_launches(compile_modes)),
-        adds_launches=profile.adds_launches and launches is None,  # who names a number gets it
+        adds_launches=profile.adds_launches and launches is None,  # a given number is kept
         modes=_members(settings, "benchmark.mode", Mode, "mode"),
         isolation=Isolation(one_of(settings, "benchmark.isolation", Isolation, "isolation")),
         gpu_ids=gpu_ids(settings),
@@ -107,7 +107,7 @@ def resolve(settings: LayeredSettings, catalogue: Catalogue, places: Places) -> 
 
 
 def _set_as_given(settings: LayeredSettings, owner: str) -> dict[str, Any]:
-    """Return the fields that options set as they are. owner: "measurement", or empty for Configuration itself."""
+    """Return field → value for options that need no conversion. owner: "measurement", or empty for Configuration."""
     fields = {option.key: option.sets.rpartition(".") for option in (*MEASUREMENT, *HISTORY) if option.sets}
     return {
         field: settings.values[key] for key, (of, _, field) in fields.items() if of == owner and key in settings.values
@@ -115,7 +115,7 @@ def _set_as_given(settings: LayeredSettings, owner: str) -> dict[str, Any]:
 
 
 def _least_launches(compile_modes: Iterable[CompileMode]) -> int:
-    """Return the least launches of each cell. A compiled cell needs two: with empty caches and with filled ones."""
+    """Return the least launches of each cell: two with a compiled mode (empty caches, filled caches), else one."""
     return 1 if {*compile_modes} == {CompileMode.EAGER} else 2
 
 
@@ -240,7 +240,7 @@ def _refuse_impossible_sizes(settings: LayeredSettings, configuration: Configura
 
 
 def gpu_ids(settings: LayeredSettings) -> str:
-    """Return the devices as written in --gpu-ids. They need not exist."""
+    """Return the devices as text for --gpu-ids. They need not exist."""
     ids = settings.values.get("gpu.ids")
     if ids is None:
         return "all" if settings.need("gpu.multi_gpu", bool) else "0"
@@ -286,7 +286,7 @@ def absolute(path: str, origin: str, current: Path) -> str:
 def report_place(settings: LayeredSettings, current: Path) -> tuple[str, tuple[ReportFormat, ...]]:
     """Return the absolute path and the formats of the report. Raises ConfigError.
 
-    The formats are those that the user gave, else the one that the suffix of the path names, else JSON.
+    The formats come from -f, else from the suffix of the path, else JSON.
     """
     path = settings.need("output.path", str)
     full = _needed_path(settings, "output.path", current)

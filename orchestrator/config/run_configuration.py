@@ -10,11 +10,11 @@ from protocol.cell import Cell, CompileMode, Device, DeviceKind, MemoryFormat, M
 from protocol.messages import ChangingShapes, Deadlines, LoadSteps, Measurement
 
 Slot = tuple[str, int]
-"""One planned launch of a cell, or one scan for its batch size: (id of the cell, round from 0)."""
+"""A planned launch of a cell, or a scan for its batch size: (id of the cell, round from 0)."""
 
 
 class Isolation(enum.StrEnum):
-    """How the process of a launch is made: forked from the zygote, which has imported torch, or a new interpreter."""
+    """Way to start a launch: a fork of the zygote, which has imported torch, or a new interpreter."""
 
     FORK = "fork"
     EXEC = "exec"
@@ -107,7 +107,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def cell_s(self) -> dict[DeviceKind, float] | None:
-        """Duration of each burn-in cell in seconds, by kind of device; None if the run is no burn-in."""
+        """Duration of a burn-in cell in seconds, by kind of device; None if the run is no burn-in."""
         return None if self.burn_in is None else self.burn_in.cell_s
 
     @property
@@ -117,12 +117,12 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def adds_rounds(self) -> bool:
-        """Whether any number of rounds may be added to the plan."""
+        """Whether rounds may be added to the plan, without a limit of their number."""
         return self.until_limit or self.gate is not None
 
     @property
     def least_launches(self) -> int:
-        """Launches per device that start however long they take: in a gate one per side (at least 1), else 0."""
+        """Launches per device that start however long they take. In a gate one per side (at least 1), else 0."""
         return 0 if self.gate is None else max(1, len(self.gate.sides))
 
     @property
@@ -167,7 +167,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def hash(self) -> str:
-        """Hash of the plan, by which `resume` recognises it."""
+        """Hash that identifies the plan, for `resume`."""
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""Settings with their origins, in layers: configs/default.yaml, a preset, the user's file, the command line."""
+"""Settings with origins, in layers: configs/default.yaml, a preset, a file, the command line."""
 
 import enum
 import functools
@@ -70,7 +70,7 @@ class LayeredSettings:
         return key in self.origins and key not in self.defaults
 
     def origin(self, key: str, option: str | None = None) -> str:
-        """Return where `key` was set, in words. option: returned instead if only a default sets it."""
+        """Return the origin of `key` in words. option: returned instead if only a default sets it."""
         return option if option is not None and not self.chosen(key) else self.origins[key]
 
 
@@ -100,7 +100,7 @@ def from_file(path: Path, options: tuple[Option, ...]) -> LayeredSettings:
 
 
 def _describes_models(value: object) -> bool:
-    """Whether `value` is the content of a file for --models-file, which describes models by mappings."""
+    """Whether `value` looks like the content of a file for --models-file (models as mappings)."""
     models = value.get("models") if isinstance(value, dict) else None
     return isinstance(models, list) and any(isinstance(one, dict) for one in models)
 

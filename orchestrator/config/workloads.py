@@ -1,4 +1,4 @@
-"""Everything that the orchestrator knows of each workload. Contains only data.
+"""Facts of the orchestrator about each workload. Only data.
 
 A new workload needs a member of protocol.cell.Workload, a module of that name in worker/workloads/, and its Facts
 here. plan/estimate.py estimates its launches, figures/table.py lists its figures.
@@ -15,7 +15,7 @@ from protocol.cell import Workload
 
 
 class Role(enum.Enum):
-    """What a workload is: a phase of a model, a probe of a device, a check of a burn-in, or an injected fault."""
+    """Kind of workload: a model's phase, a probe of a device, a burn-in check, or an injected fault."""
 
     PHASE = enum.auto()
     PROBE = enum.auto()
@@ -24,7 +24,7 @@ class Role(enum.Enum):
 
 
 class Priority(msgspec.Struct, frozen=True):
-    """Order of measurement under a time limit: numbers for smallest, largest and other batch sizes, lowest first."""
+    """Order of measurement under a time limit, lowest first: smallest, largest and other batch sizes."""
 
     smallest: int
     largest: int

@@ -1,4 +1,4 @@
-"""Explain in plain words how a value differs from its type, by msgspec's error and the path in it."""
+"""Explain in plain words how a value differs from its type, from the error of msgspec."""
 
 import difflib
 import json
@@ -43,7 +43,7 @@ def explain(error: msgspec.ValidationError, value: object, kind: object) -> _Pro
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return a space and "Did you mean …?" with those of `names` that are similar to `name`; "" if there are none."""
+    """Return " Did you mean …?" with `names` similar to `name`; "" if there are none."""
     names = list(names)
     if (meant := _meant(name, names)) is not None:
         return f" Did you mean {meant}?"
@@ -55,9 +55,9 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def _meant(name: str, names: Iterable[str]) -> str | None:
-    """Return the one of `names` that equals `name` but for case and separators, else the longest that begins it.
+    """Return the one of `names` equal to `name` but for case and separators, else its longest prefix.
 
-    None if neither is clear.
+    None if there is no match, or several are equal.
     """
     parts = _parts(name)
     ways = {one: _parts(one) for one in names}
@@ -74,7 +74,7 @@ def _parts(name: str) -> list[str]:
 def require_known(word: str, origin: str, names: Iterable[str], what: str) -> str:
     """Return `word` if it is one of `names`. Raises ConfigError, which lists similar names and all names.
 
-    origin: where the user wrote `word`. what: what the names are names of. Both are for the error message.
+    origin: where the user wrote `word`. what: noun for the names. Both are for the error message.
     """
     known = [str(name) for name in names]
     if word not in known:
@@ -90,7 +90,7 @@ def listed(names: Iterable[str], word: str = "or") -> str:
 
 
 def describe_type(kind: inspect.Type, *, plural: bool = False) -> str:
-    """Describe the values that a type allows: "a whole number of at least 1"; plural: "whole numbers …"."""
+    """Describe the values of a type: "a whole number of at least 1"; plural: "whole numbers …"."""
     match kind:
         case inspect.UnionType(types=types):
             return " or ".join(
@@ -118,7 +118,7 @@ def _largest(kind: inspect.Type) -> str:
 
 
 def _as_yaml(value: object, expected: inspect.Type) -> str:
-    """Return advice on how YAML writes a number such as 1e3, which it reads as text; empty for anything else."""
+    """Return how to write a number such as 1e3, which YAML reads as text; empty for anything else."""
     options = expected.types if isinstance(expected, inspect.UnionType) else (expected,)
     found = _EXPONENT.fullmatch(value) if isinstance(value, str) else None
     if found is None or len(found[0]) > _SHOWN or not any(isinstance(one, inspect.FloatType) for one in options):
@@ -137,7 +137,7 @@ def _unknown_key(key: str, expected: inspect.Type) -> str:
 
 
 def _follow(text: str, value: object, kind: inspect.Type) -> tuple[tuple[str | int, ...], object, inspect.Type]:
-    """Follow a path of msgspec; return it as keys and indices, with the value and the type at its end.
+    """Follow a path in a msgspec error. Return it as keys and indices, with the value and type at its end.
 
     In such a path, ".name" is a field, "[n]" an item, "[...]" any value of a mapping.
     """
@@ -148,7 +148,7 @@ def _follow(text: str, value: object, kind: inspect.Type) -> tuple[tuple[str | i
             value = value.get(name) if isinstance(value, dict) else None
             path.append(name)
         elif index == "...":
-            # Which entry of a mapping it was, msgspec does not say: any of them may be meant.
+            # msgspec does not name the entry of the mapping: it may be any.
             assert isinstance(kind, inspect.DictType)
             kind, value = kind.value_type, "something else in it"
         else:

@@ -1,4 +1,4 @@
-"""`doctor`: whether a run can start on this machine, what would disturb the run, and how to fix it."""
+"""`doctor`: find what would prevent or disturb a run on this machine, and how to fix it."""
 
 import enum
 from collections.abc import Iterator

@@ -36,9 +36,9 @@ _PROHIBITED: Final = 2
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts about the GPUs. on_bus: NVIDIA GPUs on the PCI bus, None where unreadable.
+    """Facts about the GPUs. on_bus: number of NVIDIA GPUs on the PCI bus, None if unreadable.
 
-    chosen: the GPUs that `gpu_ids` names; why_none: why it is empty. cuda_answers: CUDA's answers, in the order of
+    chosen: GPUs that `gpu_ids` names; why_none: why there are none. cuda_answers: CUDA's answers, in the order of
     cuda_probe.visible_together. modes: compute mode by UUID.
     """
 

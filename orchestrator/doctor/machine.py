@@ -21,7 +21,7 @@ from orchestrator.system.cgroups import Limits
 
 GIB: Final = 2**30
 MEMORY_A_GPU: Final = 3 * GIB
-"""Host memory in bytes for the worker on each GPU: torch, a CUDA context, and weights on their way to the GPU."""
+"""Bytes of host memory for each GPU's worker: torch, a CUDA context, weights on their way to the GPU."""
 MEMORY_BESIDE: Final = 2 * GIB
 DISK_MIN: Final = GIB
 DISK_NONE: Final = GIB // 16
@@ -29,7 +29,7 @@ SHM: Final = "/dev/shm"  # noqa: S108 - its size is read, nothing is written
 SHM_MIN: Final = GIB
 FILES_MIN: Final = 1024
 PROCESSES_A_GPU: Final = 64
-"""Processes for each GPU. The kernel counts threads, too: a worker has one per core, and those of CUDA."""
+"""Processes and threads for each GPU. A worker has one thread per core, and those of CUDA."""
 
 _UNLIMITED: Final = resource.RLIM_INFINITY
 
@@ -47,7 +47,7 @@ class Disk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts about the machine. ulimits: the user's soft limits by the options of ulimit."""
+    """Facts about the machine. ulimits: option of ulimit → the user's soft limit."""
 
     cores: int
     cores_of_machine: int
@@ -175,7 +175,7 @@ def _limit(level: Level, name: str, allowed: str, fix: str) -> Finding:
 
 
 def _disk(what: str, folder: Path | None) -> Disk:
-    """Check a folder by writing to it: nothing else is reliable as root, on read-only mounts and on full disks."""
+    """Check a folder by writing to it. Other checks are unreliable as root, on read-only mounts and on full disks."""
     if folder is None:
         return Disk(what=what, folder=None, wrong=temporary.NONE)
     try:

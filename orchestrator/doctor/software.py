@@ -11,7 +11,7 @@ from protocol import toolchain
 from protocol.cell import DeviceKind
 
 _DRIVERS: Final = {11: "450", 12: "525", 13: "580"}
-"""Major version of CUDA → first driver that supports it (NVIDIA's table of minor version compatibility)."""
+"""Major version of CUDA → first driver that supports it. From NVIDIA's minor version compatibility."""
 
 _DEVICES: Final = {DeviceKind.CPU: "CPU devices", DeviceKind.CUDA: "GPUs"}
 

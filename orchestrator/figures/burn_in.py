@@ -18,7 +18,7 @@ class Pace(enum.StrEnum):
 
 
 class Ending(enum.StrEnum):
-    """What ended a GPU's heat soak, the time at the start in which it warms up."""
+    """Event that ended the heat soak, the time at the start in which a GPU warms up."""
 
     STEADY = "the temperature was steady"
     CAP = "its time limit was reached"
@@ -30,8 +30,8 @@ class CheckReport(Part, frozen=True, kw_only=True):
     """One kind of check on one GPU. checks: number of comparisons.
 
     verified_operations: floating-point operations whose results were compared. verified_bytes: compared bytes of memory
-    or transfers. error_bound: share of wrong checks that n right ones exclude with 95 % confidence, 3/n;
-    error_bound_per_hour: the same per hour of checks. Both are null where errors were found. method: how outputs were
+    or transfers. error_bound: upper limit of the share of wrong checks with 95 % confidence, 3/n after n right ones;
+    error_bound_per_hour: the same per hour of checks. Both are null if errors were found. method: how outputs were
     compared. covered_share: checked share of the free memory (CPU: of the planned memory), 0 to 1; null for other
     checks.
     """
@@ -136,7 +136,7 @@ class GpuBurnIn(Part, frozen=True, kw_only=True):
 class LinksReport(Part, frozen=True, kw_only=True):
     """Rates of the links between devices of one kind: medians over the launches, in 1e9 bytes/s.
 
-    precision: that of the values which all-reduce adds up. connection: type of the links, whether NCCL may use NVLink
+    precision: of the values that all-reduce adds up. connection: type of the links, whether NCCL may use NVLink
     multicast, and how transfers were verified. copies: from each device to all others at once. all_reduce: bytes of one
     device divided by the time; all_reduce_bus: this rate times 2(n-1)/n for n devices. to_host, to_device: copies to
     and from pinned host memory, all devices at once.
@@ -178,9 +178,9 @@ class InjectedReport(Part, frozen=True, kw_only=True):
 class BurnInReport(Part, frozen=True, kw_only=True):
     """Result of a burn-in. verdict: the worst verdict on a GPU. tainted: faults were injected on purpose.
 
-    wrong_transfers: number of wrong copies, wrong all-reduce sums and wrong values before sending, each counted once,
-    also if it follows from another one. In the checks of the GPUs, an error that follows from another one does not
-    count, and a wrong copy may count for both of its devices.
+    wrong_transfers: number of wrong copies, wrong all-reduce sums and wrong values before sending. An error caused by
+    another one counts, too. The checks of a GPU exclude such errors, and may count a wrong copy for both of its
+    devices.
     """
 
     level: str

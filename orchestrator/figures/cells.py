@@ -17,12 +17,12 @@ import msgspec
 from orchestrator.figures.parts import AttemptReport, LaunchLedger, Part, Plausibility, Statistics
 
 RESIDENT = "resident set"
-"""Value of memory_basis for a CPU device: its memory figures are the resident set of the process."""
+"""Value of memory_basis on a CPU device, whose memory figures are the process's resident set."""
 BatchKey = Annotated[str, msgspec.Meta(pattern="^batch_size_[1-9][0-9]*$")]
 
 
 class Status(enum.StrEnum):
-    """Final state of a planned cell. What leads to each: analysis/outcomes.py."""
+    """Final state of a planned cell. analysis/outcomes.py decides it."""
 
     OK = "ok"
     DEGRADED = "degraded"
@@ -63,9 +63,9 @@ class Measured(CellReport, frozen=True, kw_only=True):
     or GB/s of probes. launch_spread_percent: (largest - smallest) / median of the launches' throughput.
     launch_interval_percent: half of the 95 % interval of the mean of launch_values, in percent of it; null below three.
     drift_percent: change of the times from the first half to the second; drifting: it exceeds 0.5 %. unsettled_percent:
-    lasting change of the times from the end of warm-up to the end of the measurement, with which steady_state is none;
-    null if none is certain. host_percent: share of an iteration that the host needs to enqueue it. launch_bound: the
-    GPU waited for the host, or host_percent is 80 or more.
+    lasting change of the times from the end of warm-up to the end of the measurement, which makes steady_state none;
+    null if no change is certain. host_percent: share of an iteration that the host needs to enqueue it. launch_bound:
+    the GPU waited for the host, or host_percent is 80 or more.
 
     peak_memory_mb: allocated on a GPU, resident set on a CPU device (memory_basis says which). cold_memory_*: peak from
     the first iteration to the end of warm-up; warm_memory_*: peak over the measured blocks. gpu_memory_used_mb: memory
@@ -125,7 +125,7 @@ class Measured(CellReport, frozen=True, kw_only=True):
 
     @property
     def wrong(self) -> str:
-        """What is wrong with the result; "" here: only outputs of compiled models (PhaseMetrics) are checked."""
+        """Description of wrong outputs. Always "" here, because only PhaseMetrics of compiled models have any."""
         return ""
 
 
@@ -145,9 +145,9 @@ class LoadMetrics(Measured, frozen=True, kw_only=True):
 
 
 class Computed(Measured, frozen=True, kw_only=True):
-    """Figures of a model at work. sample_unit: what throughput counts. plausibility: whether the time can be true.
+    """Figures of a model at work. sample_unit: what throughput counts. plausibility: whether the time is possible.
 
-    energy_per_token_j: energy per written token, or per read one if the model writes none.
+    energy_per_token_j: energy per generated token; for inference and training per input token.
     """
 
     sample_unit: str
@@ -156,7 +156,7 @@ class Computed(Measured, frozen=True, kw_only=True):
 
 
 class ShapeTimes(Part, frozen=True, kw_only=True):
-    """Times of calls with inputs of one size: that of the first call, and the median of later calls (null: none)."""
+    """Times of calls with inputs of one size: first call, and median of later calls (null: none)."""
 
     input_size: int
     first_call_ms: float
@@ -186,17 +186,17 @@ class ShapeFigures(Part, frozen=True, kw_only=True):
 
 
 class CompilationFigures(Part, frozen=True, kw_only=True):
-    """Figures of torch.compile in one cell, and the comparison with the same cell without it (eager).
+    """Figures of torch.compile in one cell, and its comparison with the same cell in eager mode.
 
     own: whether the model's code compiles itself, so there is no eager cell to compare with. cold: figures of the first
     launch, with empty caches; cached: medians of later launches. compile_ms: TorchDynamo and its backend;
     first_call_ms: the first iteration, compilation included. graph_breaks, recompilations: "file:line: reason", each
-    once. absolute_error, relative_error, cosine_distance: of the outputs, against those of eager
-    (protocol.result.Compilation), the largest of all launches; within_tolerance: by relative_error and precision.
-    speed_up: eager time over compiled time of an iteration, with its 95 % interval; null beyond the tolerance.
-    memory_of_eager: peak memory as a share of that of eager. pays_after_iterations: iterations until a cold compilation
-    has paid off; null where it never does. shapes: figures of the first launch with changing input sizes
-    (--compile-shapes), one for each way.
+    once. absolute_error, relative_error, cosine_distance: deviation of the outputs from those of eager
+    (protocol.result.Compilation), largest of all launches; within_tolerance: by relative_error and precision. speed_up:
+    eager time over compiled time of an iteration, with its 95 % interval; null beyond the tolerance. memory_of_eager:
+    peak memory divided by that of eager. pays_after_iterations: iterations until a cold compilation has paid off; null
+    where it never does. shapes: figures of the first launch with changing input sizes (--compile-shapes), one for each
+    way.
     """
 
     own: bool
@@ -224,7 +224,7 @@ class PhaseMetrics(Computed, frozen=True, kw_only=True):
 
     forward_time_ms: time on the device, with the inputs already there. inference_latency_ms: time from inputs to
     outputs in host memory, mean over inference_latency_values separate passes; percentiles over all launches, p95 null
-    below 20 values, p99 below 300. throughput_samples_per_sec: items over the whole time of the measured blocks.
+    below 20 values, p99 below 300. throughput_samples_per_sec: items divided by the total time of the measured blocks.
     """
 
     forward_time_ms: float | None
@@ -242,7 +242,7 @@ class PhaseMetrics(Computed, frozen=True, kw_only=True):
 
     @property
     def wrong(self) -> str:
-        """By how much outputs of the compiled model are wrong, in words; "" if they are within the tolerance."""
+        """Deviation of the compiled model's outputs, in words; "" if it is within the tolerance."""
         found = self.compilation
         if found is None or found.within_tolerance is not False:
             return ""
@@ -316,9 +316,9 @@ class BatchPoint(Part, frozen=True, kw_only=True):
 class BatchScan(Part, frozen=True, kw_only=True):
     """Batch sizes that `-b auto` tried for one cell, smallest first.
 
-    largest_batch_size: exact to 1/32; bounded_by: what limits it. best_batch_size: size with the highest throughput;
-    the model's metrics have its figures. points: their peak_memory_mb is allocated on a GPU, resident set on a CPU
-    device. finished: false if the run ended before the scan did.
+    largest_batch_size: exact to 1/32; bounded_by: its limit. best_batch_size: size with the highest throughput; the
+    model's metrics have its figures. points: their peak_memory_mb is allocated on a GPU, resident set on a CPU device.
+    finished: false if the run ended before the scan did.
     """
 
     cell: str

@@ -1,4 +1,4 @@
-"""Report types of comparisons: identical devices, siblings, solo with loaded mode, baseline, thresholds, price."""
+"""Report types of comparisons: devices, siblings, solo and loaded, baseline, thresholds; price."""
 
 import enum
 from typing import Final
@@ -76,12 +76,12 @@ SLOWED_DOWN: Final = "SLOWED DOWN"
 class Standing(Part, frozen=True, kw_only=True):
     """Comparison of one GPU with its identical siblings (docs/method.md).
 
-    identical: number of identical GPUs in the run. percent, low_percent, high_percent: those of the effect that decides
-    the verdict. p: p-value after Holm's correction over the GPUs. slowest_cells: slowest first. reason, next_step:
-    probable reason and advice, for a finding or a slowed-down GPU. not_comparable: number of excluded cells, by the
-    fact that differs. launches_wanted: launches of each cell, planned ones included, that should settle a SUSPECT; null
-    if no number would. launches_added: launches beyond the plan, because an identical GPU was SUSPECT. baseline: name
-    of the board's baseline, or empty; baseline_percent: rate in percent of the baseline's, with the 90 % interval.
+    identical: number of identical GPUs in the run. percent, low_percent, high_percent: from the effect that decides the
+    verdict. p: p-value after Holm's correction over the GPUs. slowest_cells: slowest first. reason, next_step: probable
+    reason and advice, for a finding or a slowed-down GPU. not_comparable: differing fact → number of cells excluded for
+    it. launches_wanted: total launches per cell that should resolve SUSPECT; null if no number would. launches_added:
+    launches beyond the plan, because an identical GPU was SUSPECT. baseline: name of the board's baseline, or empty;
+    baseline_percent: rate in percent of the baseline's, with the 90 % interval.
     """
 
     gpu_uuid: str
@@ -109,12 +109,12 @@ class Standing(Part, frozen=True, kw_only=True):
 
     @property
     def slowed(self) -> bool:
-        """Whether the GPU was slowed down, by heat or power, without being found slower than its siblings."""
+        """Whether heat or power slowed the GPU down, and it was not found slower than its siblings."""
         return self.reason is not None and self.verdict in (SiblingVerdict.OK, SiblingVerdict.NONE)
 
     @property
     def word(self) -> str:
-        """The verdict as it is shown: SLOWED DOWN if `slowed`, else the verdict among siblings."""
+        """Displayed verdict: SLOWED DOWN if `slowed`, else the verdict of the comparison with siblings."""
         return SLOWED_DOWN if self.slowed else self.verdict
 
 
@@ -145,7 +145,7 @@ class FullNode(Part, frozen=True, kw_only=True):
 
     @property
     def remark(self) -> str:
-        """Why the two modes cannot be compared, and notes; may be empty."""
+        """Reason why the two modes cannot be compared, and notes; may be empty."""
         reason = () if self.not_comparable is None else (f"not comparable ({self.not_comparable})",)
         return "; ".join((*reason, *self.notes))
 

@@ -1,4 +1,4 @@
-"""How a run ended: the exit code follows from the causes that count against it. Pure."""
+"""Exit code of a run, derived from the causes that count against the run. Pure."""
 
 import enum
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from protocol.exit_codes import MEANING, ExitCode
 
 
 class CauseKind(enum.StrEnum):
-    """What counts against a run, the most important first: the first one decides the exit code."""
+    """Kinds of causes that count against a run. The first one in this order decides the exit code."""
 
     BROKEN = "gpubench failed"
     FAULT = "hardware fault"
@@ -39,7 +39,7 @@ CODES: Final[Mapping[CauseKind, ExitCode]] = {
     CauseKind.WRONG: ExitCode.MISSED,
 }
 COMPARED: Final = frozenset({CauseKind.MISSED, CauseKind.NOT_HELD, CauseKind.SLOWER, CauseKind.UNDECIDED})
-"""Kinds of causes that come from thresholds or other runs, and say nothing about how the run itself ended."""
+"""Kinds of causes from thresholds or other runs. They do not show how the run itself ended."""
 _WORDS: Final[Mapping[ExitCode | CauseKind, str]] = {
     ExitCode.PASSED: "complete",
     ExitCode.HARDWARE: "hardware fault",
@@ -54,14 +54,14 @@ _IMPORTANCE: Final = tuple(CauseKind)
 
 
 class Cause(Part, frozen=True, kw_only=True):
-    """One thing that counts against the run, and so decides or explains its exit code."""
+    """A reason why the exit code of the run is not 0."""
 
     kind: CauseKind
     text: str
 
 
 class RunVerdict(Part, frozen=True, kw_only=True):
-    """End of the run: the exit code, its meaning, and every reason for it.
+    """Exit code of the run, its meaning, and every reason for it.
 
     causes: most important first; empty for exit code 0 and in reports of earlier versions. reasons: texts of the
     causes, then remarks without influence on the exit code.
@@ -89,7 +89,7 @@ class RunVerdict(Part, frozen=True, kw_only=True):
 
 
 def run_verdict(causes: Iterable[Cause], remarks: Iterable[str]) -> RunVerdict:
-    """Return the verdict: the most important cause decides, and without any the run passed."""
+    """Return the verdict by the most important cause. Without causes the run passed."""
     ordered = tuple(sorted(causes, key=lambda cause: _IMPORTANCE.index(cause.kind)))
     code = CODES[ordered[0].kind] if ordered else ExitCode.PASSED
     return RunVerdict(

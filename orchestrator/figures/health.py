@@ -1,4 +1,4 @@
-"""Report types of hardware health: verdicts of each GPU and of the machine, and their evidence."""
+"""Report types of hardware health: verdicts on each GPU and the machine, and their evidence."""
 
 from orchestrator.figures.parts import Part
 from orchestrator.gpu.health.judges import Action, State
@@ -59,7 +59,7 @@ class DeviceHealth(Part, frozen=True, kw_only=True):
 
 
 class NodeHealth(Part, frozen=True, kw_only=True):
-    """Health of the machine: reboots, its own error counters, differences between identical GPUs. See DeviceHealth."""
+    """Health of the machine: reboots, its error counters, differences between identical GPUs. See DeviceHealth."""
 
     verdict: HealthVerdict
     action: Action
@@ -71,7 +71,7 @@ class NodeHealth(Part, frozen=True, kw_only=True):
 class HealthReport(Part, frozen=True, kw_only=True):
     """Health of all GPUs and of the machine. verdict: the gravest of them.
 
-    level: name of a level in configs/health.yaml, which decides what PASS requires.
+    level: name of a level in configs/health.yaml, which lists the requirements of PASS.
     """
 
     level: str

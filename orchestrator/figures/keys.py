@@ -1,4 +1,4 @@
-"""Keys of cells: what identifies a measurement apart from its device and run, so that results can be compared."""
+"""Keys of cells: identity of a measurement without its device and run, to compare results."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -52,11 +52,11 @@ _FURTHER: Final[tuple[Callable[[CellKey], str], ...]] = (
     lambda key: key.memory_format,
     lambda key: key.compile_mode,
 )
-"""Readers of those facts of a key that its name (`words`) lacks, each as text."""
+"""Functions that return the facts of a key that are not in its name (`words`), each as text."""
 
 
 def names(cell_keys: Iterable[CellKey]) -> dict[CellKey, str]:
-    """Return key → unique name: its words, and the facts in which it differs from keys with the same words."""
+    """Return key → unique name: its words, plus each fact that differs among keys of equal words."""
     alike: dict[str, list[CellKey]] = {}
     for key in dict.fromkeys(cell_keys):
         alike.setdefault(key.words, []).append(key)
@@ -69,7 +69,7 @@ def _name(key: CellKey, alike: Sequence[CellKey]) -> str:
 
 
 def names_of_both(pairs: Mapping[CellKey, CellKey]) -> dict[CellKey, str]:
-    """Return first key → name of its pair, "lstm inference fp32 -> bf16 b8". pairs: first key → second key."""
+    """Return first key → name of both keys, "lstm inference fp32 -> bf16 b8". pairs: first key → second key."""
     return {
         one: " ".join((*map(_both, one.parts, other.parts), *_differences(one, other))) + name.removeprefix(one.words)
         for (one, other), name in zip(pairs.items(), names(pairs).values(), strict=True)
@@ -93,7 +93,7 @@ def by_cell(results: Iterable[ModelResult], probes: Iterable[ProbeMetrics]) -> d
 
 
 def of_model(result: ModelResult) -> Iterator[tuple[CellKey, Measured]]:
-    """Yield (key, measurement) of each cell in a model's entry: loading, inference, training, generation."""
+    """Yield (key, measurement) of each loading, inference, training or generation of a model."""
     phases: tuple[tuple[Workload, Sequence[Measured]], ...] = (
         (Workload.LOAD, [result.load_metrics] if result.load_metrics else []),
         (Workload.INFERENCE, list(result.inference_metrics.values())),

@@ -1,4 +1,4 @@
-"""Values of single launches: too many for a report, and read from the run's folder when needed."""
+"""Values of single launches. Too many for a report, they are read from the run's folder when needed."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -42,9 +42,9 @@ class LaunchSamples(NamedTuple):
 
 
 Samples = Callable[[str], Iterator[LaunchSamples]]
-"""Function that yields the launches of a cell, given its id, in the order in which they were started."""
+"""Function that takes the id of a cell and yields its launches, in the order of their start."""
 
 
 def not_at_hand(_cell: str) -> Iterator[LaunchSamples]:
-    """Stands for the function `Samples` if a report has no run folder to read from. Always raises RunFolderError."""
+    """Raise RunFolderError: the function `Samples` of a report without a run folder to read from."""
     raise RunFolderError(f"{IN_ITS_FOLDER}: `gpubench-orchestrate report RUN -f samples.csv`")

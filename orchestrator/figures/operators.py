@@ -1,4 +1,4 @@
-"""Report types of operators: one row for each shape of an operator in an implementation and precision."""
+"""Report types of operators: one row for each operator, shape, implementation and precision."""
 
 import enum
 from typing import Final
@@ -20,7 +20,7 @@ class OperatorStatus(enum.StrEnum):
 
 
 class Grade(enum.StrEnum):
-    """Grade of a speed relative to the eager implementation in the same run (kinds/ops/analysis.py has the limits)."""
+    """Grade of a speed relative to eager in the same run. kinds/ops/analysis.py has the limits."""
 
     EXCELLENT = "excellent"
     GOOD = "good"
@@ -46,11 +46,11 @@ CELL_STATUS: Final = {
     OperatorStatus.UNSUPPORTED: Status.FAILED,
     OperatorStatus.MISSING: Status.MISSING,
 }
-"""Status of an operator's row → status of a cell, by which comparisons and thresholds treat the row."""
+"""Status of an operator's row → status of a cell, used by comparisons and thresholds."""
 
 
 class IntervalOver(enum.StrEnum):
-    """What the 95 % interval of a time is computed from: the times of the launches, or of the calls of a launch."""
+    """Values that give the 95 % interval of a time: times of the launches, or of a launch's calls."""
 
     LAUNCHES = "launches"
     CALLS = "calls of a launch"
@@ -59,9 +59,9 @@ class IntervalOver(enum.StrEnum):
 class OperatorTime(Part, frozen=True, kw_only=True):
     """One of the times of an operator at one shape. call_ms: time of a call, median over calls, then over launches.
 
-    launch_values: time of each launch in ms. interval_percent: half of the 95 % interval of their mean, from three
-    launches on; with fewer, of the mean call within a launch (median), and null below 20 calls. interval_over: which of
-    the two.
+    launch_values: time of each launch in ms. interval_percent: half of a 95 % interval. From three launches on it is
+    that of their mean; with fewer, that of the mean call of a launch (median), null below 20 calls. interval_over:
+    which one.
     """
 
     call_ms: float
@@ -134,9 +134,9 @@ class OperatorRow(Part, frozen=True, kw_only=True):
 
 
 class OperatorMetric(Part, frozen=True, kw_only=True):
-    """One time of an operator's row, with the fields of Measured (cells.py) that comparisons and thresholds read.
+    """A time of an operator, with the fields of Measured that comparisons and thresholds read.
 
-    wrong: what differs from the reference, or "". call_ms: null without a result. peak_memory_mb, compile_cold_ms: only
+    wrong: difference from the reference, or "". call_ms: null without a result. peak_memory_mb, compile_cold_ms: only
     set in a study.
     """
 

@@ -1,4 +1,4 @@
-"""Parts that several report types have: distribution of times, time by phase (ledger), attempts, plausibility."""
+"""Shared parts of report types: distribution of times, time by phase, attempts, plausibility."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
 """Quality of a cell's result in a word, decided here for every format of the report. Pure.
 
-The first condition in _OF_A_MEASUREMENT that is true gives the quality, otherwise it is OK. Causes precede their
-effects: a cell that waits for the host scatters, too.
+The first true condition in _OF_A_MEASUREMENT gives the quality; without one it is OK. Causes precede their effects: a
+cell that waits for the host is noisy, too.
 """
 
 import enum
@@ -14,13 +14,13 @@ from orchestrator.stats.slowdown_reasons import CAPPED_SHARE
 from protocol.result import SteadyState
 
 CLOCK_LIMIT_PERCENT: Final = 1.0
-"""Change of the SM clock during a measurement above which it is UNSETTLED. The worker has the same limit for times."""
+"""Change of the SM clock above which a measurement is UNSETTLED. The worker has the same limit for times."""
 LIMIT_PERCENT: Final = 2.0
-"""Limit of drift, and of half a 95 % interval: steady cells bound by an H200 differed by up to 1.9 % (margins.yaml)."""
+"""Limit of drift and of half a 95 % interval. Steady cells bound by an H200 differed by up to 1.9 % (margins.yaml)."""
 POWER_SETTLES_S: Final = 2.0
-"""Profiles that measure at least this long also warm up long enough to see the clock fall at the power limit."""
+"""Measured seconds from which the warm-up of a profile shows the clock fall at the power limit."""
 SPREAD_LIMIT_PERCENT: Final = 5.0
-"""Largest spread between launches. Cells of quick runs on H200s at rest: 0.2 % (median), 1.9 % at most."""
+"""Spread between launches above which a cell is NOISY. Quick runs on H200s at rest: median 0.2 %, at most 1.9 %."""
 
 
 class Quality(enum.StrEnum):
@@ -28,7 +28,7 @@ class Quality(enum.StrEnum):
 
     WRONG: outputs beyond the tolerance, so the figures do not count. HOST_BOUND: the GPU waits for the host, so the
     figure does not judge the GPU. UNSETTLED: times still changed. UNSETTLED_POWER: at the power limit, where the clock
-    falls for a minute, without a measurement that would show it. NOISY: uncertain by more than LIMIT_PERCENT. DEGRADED:
+    falls for a minute, which this measurement cannot show. NOISY: uncertain by more than LIMIT_PERCENT. DEGRADED:
     measured at a smaller batch. REFERRED: to another cell.
     """
 
@@ -56,7 +56,7 @@ class Quality(enum.StrEnum):
 
     @property
     def judges_gpu(self) -> bool:
-        """Whether the result shows how fast its GPU is beside equal GPUs, throttling and power limit included."""
+        """Whether the result shows the GPU's own speed, also if it is throttled or limited by power."""
         return self in (Quality.OK, Quality.THROTTLED, Quality.UNSETTLED_POWER)
 
 
@@ -86,9 +86,9 @@ def _is_unsettled(metric: Measured) -> bool:
 
 
 def is_power_unsettled(metric: Measured) -> bool:
-    """Whether the GPU was at its power limit, and its times cannot show whether its clock falls.
+    """Whether the GPU was at its power limit, and the measured times cannot show a falling clock.
 
-    They cannot after a short measurement, a fixed warm-up, and where each iteration waits for the host or the device.
+    Times cannot show it after a short measurement or a fixed warm-up, or if each iteration waits for host or device.
     """
     brief = metric.measured_seconds is not None and metric.measured_seconds < POWER_SETTLES_S
     blind = brief or metric.steady_state == SteadyState.FIXED or metric.launch_bound is None

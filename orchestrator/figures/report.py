@@ -28,7 +28,7 @@ SCHEMA_VERSION: Final = 6
 
 
 class SegmentReport(Part, frozen=True, kw_only=True):
-    """A session of the run: the work of one orchestrator process, the first or that of a resume.
+    """A session: the work of one orchestrator process, which started or resumed the run.
 
     suspended_seconds: length of each suspension of the orchestrator, during which deadlines paused, too.
     """
@@ -82,7 +82,7 @@ class GpuInfo(Part, frozen=True, kw_only=True):
     """One device of the run, as found before the first cell.
 
     kind: cuda, or cpu (a slice of the cores). shared_cores: another CPU device of the run uses the same cores.
-    slice_of: UUID of the GPU of a MIG slice, whose power, temperature, clocks and utilisation are given; slice_index:
+    slice_of: UUID of a MIG slice's GPU; power, temperature, clocks and utilisation are those of this GPU. slice_index:
     null where gpu_id is the slice's own number. shared_gpu: another slice of that GPU is in the run. busy_with: another
     process that computed on it when the run began. quarantined: the reason, or null. average_*: means from the first
     launch to the last.
@@ -204,8 +204,8 @@ class CellCounts(Part, frozen=True, kw_only=True):
     """Numbers of planned cells, by final state.
 
     dropped: cells for which a time limit left no time. unsupported: cells that need something this machine lacks.
-    short_of_launches: measured by fewer launches than planned, for other reasons than time. throttled: measured on a
-    GPU that was slowed down, after two further attempts if there was time.
+    short_of_launches: measured by fewer launches than planned, unless for lack of time. throttled: measured on a GPU
+    that was slowed down, after two further attempts if there was time.
     """
 
     planned: int
@@ -237,9 +237,9 @@ class Summary(Part, frozen=True, kw_only=True):
 class Overhead(Part, frozen=True, kw_only=True):
     """Cost of a separate process for each launch.
 
-    median_ms: median time of a good launch, without load, warm-up and measurement. zygote_start_ms: start-up of the
-    zygote, the process that imports torch once and of which launches are forks. pays_from_launches: number of launches
-    from which the zygote is faster than a new interpreter for each.
+    median_ms: median time of a good launch, without load, warm-up and measurement. zygote_start_ms: start-up time of
+    the zygote, which imports torch once and forks launches. pays_from_launches: least number of launches with which the
+    zygote is faster than a new interpreter for each.
     """
 
     isolation: str

@@ -1,4 +1,4 @@
-"""The few fields of a JSON report that `status` and `watch` read: reports of large runs are long."""
+"""Fields of a JSON report that `status` and `watch` read. The rest of a large report is slow to read."""
 
 import msgspec
 
@@ -42,5 +42,5 @@ class ReportOutline(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gpu_verdicts(self) -> dict[str, str]:
-        """Verdict of each device by UUID; empty for kinds of run that judge no device by its own cells."""
+        """Burn-in verdict of each device by UUID; empty for other kinds of run."""
         return {} if self.burn_in is None else {gpu.gpu_uuid: gpu.verdict for gpu in self.burn_in.gpus}

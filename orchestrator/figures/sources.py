@@ -1,4 +1,4 @@
-"""Sources of the figures that workers measure: named in figures/table.py, read in analysis/cell_figures.py."""
+"""Sources of measured figures, named in figures/table.py and read in analysis/cell_figures.py."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -20,18 +20,18 @@ class Percentile:
 
 @dataclass(frozen=True)
 class OfResults:
-    """Value of the results of a cell's launches. read: gets that of one launch. pool: makes one value of all."""
+    """A figure from the results of a cell's launches. read: value of one launch. pool: combines the values."""
 
     read: Callable[[Result], float | None]
     pool: Callable[[Iterable[float]], float] = median
 
 
 Source = SeriesName | Percentile | OfResults
-"""Where a figure comes from. SeriesName: the median over launches of the mean time of this series."""
+"""Source of a figure. SeriesName: the median over launches of the mean time of this series."""
 
 
 def largest_mb(read: Callable[[Result], int | None]) -> OfResults:
-    """Return the source of a memory figure: the largest of the launches. read: gets bytes."""
+    """Return the source of a memory figure in MB: the largest of the launches. read: bytes of a result."""
     return OfResults(lambda result: mb(read(result)), max)
 
 

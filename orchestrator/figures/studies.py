@@ -9,7 +9,7 @@ _MIB: Final = 2**20
 
 
 class StudyOperation(Part, frozen=True, kw_only=True):
-    """An operation within one profiled call: how often it ran, and its time without the operations that it called."""
+    """An operation within a profiled call: number of its calls, time without nested operations."""
 
     name: str
     calls: int
@@ -24,10 +24,10 @@ class StudyRow(Part, frozen=True, kw_only=True):
     OperatorTime. host_ms: until a call returns. total_ms: until its work is done. compile_ms: compile time of the first
     call, longest of all launches; null where nothing is compiled. peak_bytes: peak memory of a call; on a CPU device,
     of its process. kernels: number of kernels that a call launches; on a CPU device, of operators that call no other
-    operator. operations: those that take longest. shape_ok, values_ok: whether the output agrees with fp64; null where
-    not compared. graphed: whether device_ms is without the host; null on a CPU device. host_bound: whether the host
-    mostly decides device_ms; null on a CPU device. throttled, contaminated: as in OperatorRow. relative_speed: device
-    time of the study's first implementation divided by that of this one.
+    operator. operations: the slowest ones. shape_ok, values_ok: whether the output agrees with fp64; null where not
+    compared. graphed: whether device_ms is without the host; null on a CPU device. host_bound: whether the host mostly
+    decides device_ms; null on a CPU device. throttled, contaminated: as in OperatorRow. relative_speed: device time of
+    the study's first implementation divided by device_ms.
     """
 
     cell: str
@@ -61,7 +61,7 @@ class StudyRow(Part, frozen=True, kw_only=True):
 
     @property
     def metric(self) -> OperatorMetric:
-        """Device time, peak memory and compile time of the row as a measurement, for comparisons and thresholds."""
+        """Device time, peak memory and compile time of the row, for comparisons and thresholds."""
         return OperatorMetric(
             cell=self.cell,
             status=CELL_STATUS[self.status],

@@ -1,4 +1,4 @@
-"""Table of all figures of a cell: their names, units and uses (JSON, CSV, PyTorch's records, comparisons, thresholds).
+"""Table of all figures of a cell. Uses: JSON, CSV, PyTorch's records, comparisons, thresholds.
 
 A figure is a field of the report's types (figures/cells.py) and a row here. The row names the source of a figure that
 workers measure. analysis/cell_figures.py computes the others.
@@ -33,7 +33,7 @@ class Better(enum.Enum):
 
 
 class LimitName(enum.StrEnum):
-    """Names of the figures that thresholds can limit. EPOCH_TIME and the last three are in compare/limit_targets.py."""
+    """Figures that thresholds can limit. compare/limit_targets.py defines EPOCH_TIME and the last three."""
 
     CALL_TIME = "call_time_ms"
     COLD_COMPILE = "compile_cold_ms"
@@ -59,10 +59,10 @@ class LimitName(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Limit:
-    """What a threshold of a figure may be. scale: factor from the report's unit to the threshold's.
+    """Allowed thresholds of a figure. scale: factor from the report's unit to the threshold's.
 
-    least, most: range of thresholds. of_time: whether the figure is a time or computed from one, so a faulty cell has
-    none (compare/cell_facts.py).
+    least, most: range of thresholds. of_time: whether the figure is a time or computed from one, so that faulty cells
+    lack it (compare/cell_facts.py).
     """
 
     name: LimitName
@@ -78,10 +78,10 @@ class Limit:
 class Figure:
     """A figure of a cell.
 
-    field: name in the JSON report. column, title: name in CSV and in the text report, or empty; the order of rows is
-    that of both. source: what the field is computed from; None: analysis/cell_figures.py computes it. workloads:
-    workloads that have this figure. main: whether cells are compared by this figure. pytorch: whether PyTorch's records
-    contain it. read: computes the value if the field does not hold it.
+    field: name in the JSON report. column, title: name in CSV and in the text report, or empty; both have the order of
+    the rows. source: what the field is computed from; None: analysis/cell_figures.py computes it. workloads: workloads
+    that have this figure. main: whether cells are compared by this figure. pytorch: whether PyTorch's records contain
+    it. read: computes the value if the field does not hold it.
     """
 
     field: str
@@ -98,14 +98,14 @@ class Figure:
     read: Callable[[Measured], Value] | None = None
 
     def of(self, metric: Metric) -> Value:
-        """Return the value of this figure in a measurement; None if that has no such figure."""
+        """Return the value of this figure in a measurement; None if the measurement lacks it."""
         if self.read is not None and isinstance(metric, Measured):
             return self.read(metric)
         value: Value = getattr(metric, self.field, None)
         return value
 
     def number(self, metric: Metric) -> float | None:
-        """Return the value of this figure in a measurement; None if that is no number."""
+        """Return the value of this figure in a measurement; None if it is missing or no number."""
         value = self.of(metric)
         return value if isinstance(value, int | float) else None
 
@@ -123,7 +123,7 @@ def _p99_ms(metric: Measured) -> float | None:
 
 
 def memory_mb(metric: Measured) -> float | None:
-    """Return a cell's peak memory in MB; for a cell that loads a model, the memory of the loaded model."""
+    """Return a cell's peak memory in MB; of a cell that loads a model, the loaded model's memory."""
     return metric.memory_allocated_mb if isinstance(metric, LoadMetrics) else metric.peak_memory_mb
 
 
@@ -401,13 +401,13 @@ COLUMNS: Final = tuple(figure for figure in FIGURES if figure.column)
 MAIN: Final = {
     workload: [figure for figure in FIGURES if figure.main and workload in figure.workloads] for workload in Workload
 }
-"""Workload → figures that its cells are compared by: one; of a probe one of several; none for checks of a burn-in."""
+"""Workload → main figures: one; of probes several, of which each probe has one; none for checks of a burn-in."""
 UNITS: Final = {figure.field: figure.unit for figure in FIGURES if figure.main}
-"""Field of each figure by which cells are compared → its unit."""
+"""Field of each main figure (by which cells are compared) → its unit."""
 
 
 def main_figure(workload: Workload, model_name: str) -> Figure:
-    """Return the figure that cells of a model or probe are compared by. model_name: its name."""
+    """Return the figure by which cells of a model or probe are compared. model_name: name of the model or probe."""
     if workload is Workload.PROBE and model_name in PROBES:
         return BY_FIELD[PROBES[model_name].figure]
     return MAIN[workload][0]

@@ -1,4 +1,4 @@
-"""Types of a run's timeline for pages that draw it: the readings of each GPU, and its launches."""
+"""Types of a run's timeline for pages that draw it: readings of each GPU, and launches."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Readings of a GPU during one boot of its host. at_s: seconds since the run began. curves: by quantity."""
+    """Readings of a GPU during one boot of its host. at_s: seconds since the run began. curves: quantity → values."""
 
     at_s: tuple[float, ...]
     curves: Mapping[str, Curve]
@@ -49,4 +49,4 @@ class Timeline:
 
 
 NOTHING_KEPT: Final = Timeline(began=0.0, devices=())
-"""The empty timeline of a report whose run folder is not at hand."""
+"""Empty timeline for a report without a run folder."""

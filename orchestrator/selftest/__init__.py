@@ -1,4 +1,4 @@
-"""Inject faults into a real run on this machine, and check how the orchestrator handles them.
+"""Inject faults into a real run on this machine, and check how the orchestrator handles each.
 
     faults (data) ─▶ campaign ─▶ a real run in a temporary folder ─▶ accounts ─▶ judge ─▶ Outcome ─▶ table, JSON
 
@@ -35,7 +35,7 @@ __all__ = ["Outcome", "Row", "inject"]
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of one injected fault. wrong: how it deviates from what is expected."""
+    """Outcome of one injected fault. wrong: deviations from the expected handling."""
 
     injection: Injection
     account: Account
@@ -43,7 +43,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome of a self-test. folder: of the run, None if removed. interrupted: a wrong row may just be unfinished."""
+    """Outcome of a self-test. folder: of the run, None if removed. interrupted: wrong rows may just be unfinished."""
 
     rows: tuple[Row, ...]
     left_behind: tuple[str, ...]
@@ -53,12 +53,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def wrong(self) -> tuple[Row, ...]:
-        """The rows of faults that were not handled as expected."""
+        """Rows of faults that were not handled as expected."""
         return tuple(row for row in self.rows if row.wrong)
 
     @property
     def exit_code(self) -> ExitCode:
-        """INTERNAL if anything is left behind, or a complete self-test went wrong; else INCOMPLETE or PASSED."""
+        """INTERNAL if anything is left behind or a complete self-test has wrong rows, else INCOMPLETE or PASSED."""
         if self.left_behind or (self.wrong and not self.interrupted):
             return ExitCode.INTERNAL
         return ExitCode.INCOMPLETE if self.interrupted else ExitCode.PASSED
@@ -73,7 +73,7 @@ def inject(
 ) -> Outcome:
     """Inject every fault into every device, on all devices at once. Parameters and errors: see `run.execute`.
 
-    The run's folder is removed, unless a fault was handled wrongly or something is left behind.
+    Removes the run's folder unless the exit code of the outcome is INTERNAL.
     """
     began = time.monotonic()
     stop_signals.spare(1)  # from here on, a stop ends the run, and the table is printed

@@ -1,4 +1,4 @@
-"""Read from journal, report and logs how each injected fault was handled, and what the run left behind."""
+"""Read how each fault was handled (journal, report, logs), and what the run left behind."""
 
 import signal
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ from orchestrator.system import process_end
 from protocol.paths import RunPaths
 
 _FRAME: Final = '  File "'
-"""How each line of a stack that faulthandler dumps begins."""
+"""Prefix of each line of a stack that faulthandler dumps."""
 _BLOCK: Final = 512
 
 
@@ -32,7 +32,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watch:
-    """A display that also measures the logs: once a second, and before the log of an ended launch is compacted."""
+    """A display that also measures logs: each second, and before the log of an ended launch is compacted."""
 
     def __init__(self, display: Display, paths: RunPaths) -> None:
         self._display = display
@@ -45,13 +45,13 @@ class Watch:
         return self._seen.get(log, Seen())
 
     def show(self, snapshot: Snapshot) -> None:
-        """Measure the logs of all running launches."""
+        """Measure the logs of all running launches, then show the snapshot."""
         for line in snapshot.devices:
             self._look(line.cell_id, line.attempt)
         self._display.show(snapshot)
 
     def tell(self, event: CellEnded | Notice) -> None:
-        """Measure the log of a launch that is over."""
+        """Measure the log of an ended launch, then show the event."""
         if isinstance(event, CellEnded):
             self._look(event.cell_id, event.attempt)
         self._display.tell(event)
@@ -72,7 +72,7 @@ class Watch:
 
 
 def left_behind(paths: RunPaths) -> Iterator[str]:
-    """Describe what the finished run left behind: processes, its folder of sockets, temporary files."""
+    """Describe leftovers of the finished run: processes, its socket folder, temporary files."""
     own = psutil.Process()
     children = {child.pid for child in own.children(recursive=True)}
     for process in psutil.process_iter(("pid", "name")):
@@ -114,7 +114,7 @@ def read(
 
 
 def moments(path: Path) -> dict[int, int]:
-    """Read launch → monotonic nanoseconds at which its fault was injected; empty if no fault was injected."""
+    """Read launch → monotonic nanoseconds of its fault's injection; empty if nothing was injected."""
     lines = path.read_text(encoding="ascii").splitlines() if path.exists() else []
     return {int(launch): int(at_ns) for launch, at_ns in map(str.split, lines)}
 

@@ -1,4 +1,4 @@
-"""The run of a self-test: on each device each fault is a separate model, so that devices are judged separately."""
+"""Run of a self-test. Each fault on each device is a model of its own, so devices are judged separately."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -49,7 +49,7 @@ def prepare(
 
 
 def _turned(faults: Sequence[Fault], place: int) -> Sequence[Fault]:
-    """Rotate the faults by the place of a device, so that devices do not all inject endless output at once."""
+    """Rotate the faults by a device's place, so that not all devices inject endless output at once."""
     start = place % len(faults)
     return (*faults[start:], *faults[:start])
 

@@ -1,6 +1,6 @@
 """The faults of a self-test and how each must be handled. worker/workloads/fault.py performs the faults.
 
-Hangs happen in the warm-up, whose deadline is short here. Other deadlines are long, because a slow machine is no hang.
+Hangs happen in the warm-up, whose deadline is short here. Other deadlines are long, so that a slow machine meets them.
 """
 
 import enum
@@ -29,7 +29,7 @@ class Done(enum.StrEnum):
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
-    """How a fault must be handled. says: text that the message must contain. tries: number of processes.
+    """How a fault must be handled. says: text that the message must contain. tries: number of launches.
 
     signal: signal that ended each failed process; None: any. stacks, prints: whether stacks and output must be kept.
     """
@@ -46,7 +46,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """One fault. do: its key in worker/workloads/fault.py. config: its parameters. kinds: devices that can have it.
+    """One fault. do: its key in worker/workloads/fault.py. config: its parameters. kinds: suitable devices.
 
     preload: modules that the zygote imports.
     """

@@ -1,4 +1,4 @@
-"""Compare how an injected fault was handled with what is expected. Pure. Times are never judged."""
+"""Compare the handling of an injected fault with the expected one. Pure. Times are never judged."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -10,7 +10,7 @@ from orchestrator.selftest.faults import Done, Expected
 from orchestrator.system.log_files import CAP_BYTES
 
 _PRINTED_BYTES: Final = 64 * 1024
-"""Least number of bytes that must be kept of endless output."""
+"""Least number of bytes to keep of endless output."""
 
 
 class Try(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float | None:
-        """The most seconds from an injection to the orchestrator's verdict on it; None if unknown."""
+        """Longest time in seconds from an injection to the recorded verdict on it; None if unknown."""
         return max((attempt.seconds for attempt in self.failed if attempt.seconds is not None), default=None)
 
 
@@ -96,7 +96,7 @@ def _distinct(values: Iterable[str | None]) -> tuple[str, ...]:
 
 
 def judge(expected: Expected, account: Account) -> Iterator[str]:
-    """Describe each difference between how the fault was handled and what is expected."""
+    """Describe each difference between the handling of a fault and the expected one."""
     if not account.tries:
         yield "the fault was never injected"
         return

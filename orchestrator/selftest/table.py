@@ -15,7 +15,7 @@ def rows(outcome: Outcome) -> list[tuple[str, ...]]:
 
 
 def details(outcome: Outcome) -> Iterator[str]:
-    """Yield what was handled wrongly or left behind, and a summary."""
+    """Yield lines on wrongly handled faults and leftovers, then a summary."""
     wrong = () if outcome.interrupted else outcome.wrong
     for row in wrong:
         yield f"{row.injection.fault.name} on {row.injection.device.label}: {'; '.join(row.wrong)}"
