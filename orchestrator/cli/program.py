@@ -231,7 +231,7 @@ def _usage(error: click.UsageError, program: str, hint: str = "") -> str:
 
 
 def _offered(argument: click.Parameter, context: click.Context | None) -> str:
-    """Return a space and a sentence on valid values if few, on @last for a run, else ""."""
+    """Return a sentence on the valid values if they are few, or on @last for a run, after a space; else ""."""
     if argument.human_readable_name in ("RUN", "RUN..."):
         return " The last run is @last."
     words = [] if context is None else [one.value for one in argument.shell_complete(context, "") if one.value]

@@ -128,7 +128,7 @@ def _briefly(gpu: GpuBurnIn, report: Report, result: BurnInReport) -> Finding:
     evidence = [reason.text.partition(". ")[0] for reason in gpu.reasons[:1]]
     if result.tainted:
         found = any(fault.found for fault in result.injected if fault.gpu_uuid == gpu.gpu_uuid)
-        badge, step = Badge(f"TEST {gpu.verdict}", Tone.QUIET), _INJECTED if found else _TAINTED
+        badge, step = Badge(f"TEST {gpu.verdict}", Tone.PLAIN), _INJECTED if found else _TAINTED
     else:
         badge, step = health.badge(gpu.verdict), _step(gpu) and f"{_step(gpu)}{_board(gpu, report)}"
     todo = (f"to do: {step}",) if step else ()

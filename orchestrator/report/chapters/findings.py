@@ -21,9 +21,9 @@ def findings(report: Report, layout: Layout) -> Sequence[Finding]:
     of_gpus = [finding for chapter in layout.brief if (section := chapter(report)) for finding in section.findings]
     faulty = [one for one in of_gpus if one.badge and one.badge.tone is Tone.BAD]
     slow = [one for one in of_gpus if one.badge and one.badge.text in SLOW]
-    doubtful = [one for one in of_gpus if one.badge and one.badge.tone is Tone.WARN and one not in slow]
-    failed = report.verdict.exit_code != ExitCode.PASSED
-    causes = report.verdict.reasons[:1] if failed and not faulty and not slow else ()
+    doubtful = [one for one in of_gpus if one.badge and one.badge.tone in {Tone.WARN, Tone.PLAIN} and one not in slow]
+    explained = faulty or slow or layout.judges_gpus or report.verdict.exit_code == ExitCode.PASSED
+    causes = () if explained else report.verdict.reasons[:1]
     found = (*faulty, *slow, *(Finding(Badge("worst finding", Tone.BAD), why) for why in causes), *doubtful)
     compared = tuple(brief.speed_of_baseline(report))
     baseline = (Finding(Badge("baseline", Tone.QUIET), compared[0], compared[1:]),) if compared else ()
