@@ -14,7 +14,7 @@ Words of all modules:
     zygote   the process that imports torch once and forks workers
     sampler  the telemetry process, which reads NVML. A sample is one reading of a GPU
     session  the work of one orchestrator process on a run. Each resume begins another session
-    siblings GPUs of the same model in one machine. A GPU is SUSPECT if it may be slower than its siblings
+    siblings the other GPUs of the run with the same name and memory. SUSPECT: perhaps slower than its siblings
 
 Never imports torch. Decisions are pure functions (plan/, state/, most of analysis/). Modules that do I/O contain few
 decisions (engine/, gpu/, store/). engine/run.py connects them.
