@@ -5,6 +5,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
+from msgspec.structs import replace
+
 from orchestrator.analysis.attribution import Fault
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.config.health_signals import Board, board_class
@@ -12,7 +14,7 @@ from orchestrator.figures.health import DeviceHealth, HealthReport, NodeHealth, 
 from orchestrator.gpu.health import limits, verdict, xids
 from orchestrator.gpu.health.clocks import ClockUse
 from orchestrator.gpu.health.course import Course, Heard
-from orchestrator.gpu.health.judges import Case, State
+from orchestrator.gpu.health.judges import Action, Case, State
 from orchestrator.gpu.health.verdict import Finding, HealthVerdict, Opinion, Work
 from orchestrator.state.archive import Archive
 from orchestrator.state.failure_policy import HARDWARE
@@ -94,7 +96,9 @@ def _describe_signals(report: HealthReport, state: State) -> Iterator[str]:
     for device in report.gpus:
         for signal in device.signals:
             if signal.state is state:
-                yield f"GPU {device.gpu_id}: {signal.words}"
+                own = signal.action is Action.NOTHING
+                step = signal if own else replace(signal, action=device.action)
+                yield f"GPU {device.gpu_id}: {step.words}"
     for signal in report.node.signals:
         if signal.state is state:
             yield f"the machine: {signal.words}"

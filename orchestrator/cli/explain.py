@@ -107,6 +107,7 @@ def _run(run: str) -> str:
     from orchestrator.report import text
     from orchestrator.report.chapters.failures import failures
     from orchestrator.run_reports import report_reader, reporting, run_lookup
+    from protocol.exit_codes import ExitCode
 
     if report_reader.is_file(run):
         report = report_reader.report(Path(run))
@@ -114,7 +115,8 @@ def _run(run: str) -> str:
         report = reporting.make(run_lookup.find(run, "runs"))
     stopped = not (report.metadata.finished or report.metadata.running)
     lines = [*(_interruption(report) if stopped else ()), *text.lines(failures(report))]
-    lines = lines or [f"Every launch{' so far' if report.metadata.running else ''} has a result.", ""]
+    if not lines and report.verdict.exit_code == ExitCode.PASSED:
+        lines = [f"Every launch{' so far' if report.metadata.running else ''} has a result.", ""]
     reasons = (line for reason in report.verdict.reasons for line in text.bullet(reason))
     return "\n".join([*lines, f"Verdict: {report.verdict.word}", *reasons])
 

@@ -56,7 +56,8 @@ def page(comparisons: Sequence[Comparison], end: Ended) -> Page:
     several = len(comparisons) > 1
     counts = wording.headline(comparisons)
     heading = f"{len(comparisons)} runs against {first.before}" if several else counts
-    what = counts if several else f"{first.before} -> {first.after}: {first.title}"
+    changed = f"Changed between the runs: {first.title}" if first.changes else f"{first.before} -> {first.after}"
+    what = counts if several else changed
     return Page(
         title=f"{end.badge}: {heading}",
         heading=heading,

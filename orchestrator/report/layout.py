@@ -9,10 +9,14 @@ from orchestrator.report.sections import Badge, Chapter
 
 
 class Answer(NamedTuple):
-    """Verdict on devices in a special kind of run, shown in place of the run's own. reach: what it rests on."""
+    """Verdict on devices in a special kind of run, shown in place of the run's own. reach: what it rests on.
+
+    meaning: of the exit code, if it differs from the usual one.
+    """
 
     badge: Badge
     reach: str
+    meaning: str = ""
 
 
 @dataclass(frozen=True)

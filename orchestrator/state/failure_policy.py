@@ -114,7 +114,7 @@ _ALIKE: Final = "every other cell of the model would fail too"
 _WHOSE: Final = "the model or the device may be the cause"
 _FREE: Final = "Look for other processes on the device (nvidia-smi), or request a smaller batch or input."
 _READ: Final = "Read stderr.log and fault.log in the launch's folder."
-_OPERATOR: Final = "Look for Xid messages in the kernel log (dmesg), and check the GPU before you use it again."
+_IF_AGAIN: Final = "If the error comes again, take the GPU out of service. The kernel log (dmesg) has its Xid."
 
 POLICY: Final[dict[Category, Rule]] = {
     Category.DEVICE_LOST: Rule(
@@ -122,7 +122,7 @@ POLICY: Final[dict[Category, Rule]] = {
         retries=0,
         why="nothing can run on the device",
         seen="NVML reports that the GPU is lost or needs a reset",
-        advice=_OPERATOR,
+        advice=f"Reboot the machine. {_IF_AGAIN}",
         hardware=Hardware.VERDICT,
         sign=Sign.LOST,
         traits=Trait.ROOT_CAUSE,
@@ -135,7 +135,7 @@ POLICY: Final[dict[Category, Rule]] = {
             "CUDA error 214 (uncorrectable ECC error), a grave Xid, uncorrected memory errors counted by NVML "
             "during the run, or a damaged InfoROM"
         ),
-        advice=_OPERATOR,
+        advice=f"Reset the GPU. {_IF_AGAIN}",
         hardware=Hardware.VERDICT,
         sign=Sign.DEVICE,
         traits=Trait.ROOT_CAUSE,

@@ -98,7 +98,7 @@ def _why_the_clock(early: Reading, late: Reading) -> tuple[Reason, str]:
         return Reason.POWER, " at the power limit" + ("" if hotter is None else ", and the GPU is not hotter")
     if hotter is None or late.capped is None:
         return Reason.CLOCK, ", for an unknown reason"
-    return Reason.CLOCK, "; neither heat nor the power limit explains it"
+    return Reason.CLOCK, ", for an unknown reason: neither heat nor the power limit"
 
 
 def typical(readings: Sequence[Reading]) -> Reading:

@@ -126,7 +126,7 @@ def _xid(case: Case) -> Judgement:
             return _unreadable(sources or course.deaf or "errors of the driver were not recorded")
         return Judgement(State.PASS, sources)
     roots = xids.roots(case.xids)
-    meanings = [f"Xid {number}: {xids.kind(number)}" for number in roots]
+    meanings = [xids.described(number) for number in roots]
     message = "; ".join([*meanings, sources] if sources else meanings)
     kinds = {xids.kind(number) for number in roots}
     if kinds & xids.HARDWARE:

@@ -101,7 +101,7 @@ def reaction(numbers: Collection[int], *, broken: str = "") -> Reaction:
         return Reaction(quarantine=True, reason=broken)
     grave = [number for number in xids.roots(numbers) if xids.kind(number) in xids.ENDS_USE]
     if grave:
-        return Reaction(quarantine=True, reason=f"Xid {grave[0]}: {xids.kind(grave[0])}")
+        return Reaction(quarantine=True, reason=xids.described(grave[0]))
     return Reaction(quarantine=False)
 
 

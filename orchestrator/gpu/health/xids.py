@@ -33,6 +33,29 @@ ENDS_USE: Final = frozenset({XidKind.RESET, XidKind.MACHINE})
 """Kinds of Xids after which nothing more may run on the GPU."""
 
 
+_NAMES: Final = {
+    13: "exception of the graphics engine",
+    31: "memory page fault",
+    48: "double-bit memory error",
+    62: "microcontroller halted",
+    63: "memory row remapped",
+    64: "memory row not remapped",
+    74: "NVLink error",
+    79: "fallen off the bus",
+    92: "many single-bit memory errors",
+    94: "contained memory error",
+    95: "uncontained memory error",
+    119: "GSP firmware timed out",
+    120: "GSP firmware error",
+}
+
+
+def described(number: int) -> str:
+    """Return an Xid with its name, if it is a common one, and its kind: "Xid 79 (fallen off the bus): the GPU ..."."""
+    name = f" ({_NAMES[number]})" if number in _NAMES else ""
+    return f"Xid {number}{name}: {kind(number)}"
+
+
 def kind(number: int) -> XidKind:
     """Return the kind of an Xid, given its number."""
     return _KINDS.get(number, XidKind.SUSPECT)

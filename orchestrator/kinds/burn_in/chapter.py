@@ -22,6 +22,7 @@ from orchestrator.figures.report import GpuInfo, Report
 from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
 from orchestrator.report.chapters import health
+from orchestrator.report.chapters.stragglers import where
 from orchestrator.report.device_labels import groups, label_of, labels
 from orchestrator.report.layout import Answer
 from orchestrator.report.numbers import duration
@@ -34,7 +35,8 @@ _PRIORITIES: Final = {"FLOP": 2, "Rounds": 1}  # Columns that a narrow format dr
 _LONGEST_TITLE: Final = 80
 _SLOW: Final = "compare its memory errors, links and host with a sibling's, or test it in another slot"
 _INJECTED: Final = "nothing, because the fault was injected"
-_TAINTED: Final = "start a burn-in without --inject, which gives a verdict"
+_TESTED: Final = "a verdict of this test, not of the hardware"
+_TAINTED: Final = "nothing; errors may follow from the injected fault. A burn-in without --inject gives a verdict"
 _MOST_AN_HOUR: Final = 1  # Only bounds up to this many errors per hour are shown. No GPU in use makes more
 
 
@@ -47,7 +49,7 @@ def burn_in(report: Report) -> Section | None:
     columns = tuple(
         Column(title, number=place > 1, priority=_PRIORITIES.get(title, 0)) for place, title in enumerate(titles)
     )
-    verdicts = [(who, health.badge(gpu.verdict), *rest) for gpu, (who, _, *rest) in zip(result.gpus, rows, strict=True)]
+    verdicts = [(who, _badge(gpu, result), *rest) for gpu, (who, _, *rest) in zip(result.gpus, rows, strict=True)]
     return Section(
         "burn-in",
         "Burn-in",
@@ -66,7 +68,7 @@ def _findings(result: BurnInReport, report: Report) -> Iterator[Finding]:
     for reasons, gpus in alike.items():
         if reasons:
             yield Finding(
-                health.badge(gpus[0].verdict),
+                _badge(gpus[0], result),
                 _who(gpus, report),
                 tuple(_reasons(reasons)),
                 opened=True,
@@ -126,19 +128,17 @@ def _range(values: Sequence[T], shown: Callable[[T], str]) -> str:
 
 def _briefly(gpu: GpuBurnIn, report: Report, result: BurnInReport) -> Finding:
     evidence = [reason.text.partition(". ")[0] for reason in gpu.reasons[:1]]
+    step = _step(gpu)
     if result.tainted:
         found = any(fault.found for fault in result.injected if fault.gpu_uuid == gpu.gpu_uuid)
-        badge, step = Badge(f"TEST {gpu.verdict}", Tone.PLAIN), _INJECTED if found else _TAINTED
-    else:
-        badge, step = health.badge(gpu.verdict), _step(gpu) and f"{_step(gpu)}{_board(gpu, report)}"
+        step = _INJECTED if found else _TAINTED
     todo = (f"to do: {step}",) if step else ()
-    return Finding(badge, f"{label_of(gpu.gpu_uuid, report)}: {_work([gpu])}", (*evidence, *todo))
-
-
-def _board(gpu: GpuBurnIn, report: Report) -> str:
     (device,) = (one for one in report.gpu_info if one.gpu_uuid == gpu.gpu_uuid)
-    facts = ", ".join(filter(None, (device.pci_address, device.serial and f"serial {device.serial}")))
-    return facts and f" ({facts})"
+    return Finding(_badge(gpu, result), where(device), (*evidence, *todo, _work([gpu])))
+
+
+def _badge(gpu: GpuBurnIn, result: BurnInReport) -> Badge:
+    return Badge(f"TEST {gpu.verdict}", Tone.PLAIN) if result.tainted else health.badge(gpu.verdict)
 
 
 def _step(gpu: GpuBurnIn) -> str:
@@ -167,7 +167,7 @@ def answer(report: Report) -> Answer | None:
         return None
     if result.tainted:
         test = f"TEST, no verdict on the hardware. Injected faults: {proven(result) or 'none'}"
-        return Answer(Badge(test, Tone.WARN), requested_time(result))
+        return Answer(Badge(test, Tone.WARN), requested_time(result), _TESTED)
     found = _by_verdict(result, report)
     kind = "GPU" if all(device.kind == "cuda" for device in report.gpu_info) else "device"
     first = next(iter(found), str(result.verdict))

@@ -63,20 +63,19 @@ def bound(exposure: float) -> float | None:
 def _wrong_bits(work: Work) -> Iterator[Reason]:
     for one in work.wrong:
         mismatch = one.mismatch
-        where = f"{WORKLOADS[one.workload].title} in {one.precision}, round {one.round + 1}, {one.at}"
-        what, again = _seen(one.workload, mismatch)
+        check = f"{WORKLOADS[one.workload].title} in {one.precision}"
+        found = f"wrong result in {check}: {_seen(one.workload, mismatch)}; round {one.round + 1}, {one.at}"
         if one.doubt:
-            yield Reason(HealthVerdict.UNKNOWN, f"{where}: {what}, {again}. {one.doubt}", Action.PAIRS)
+            yield Reason(HealthVerdict.UNKNOWN, f"{found}. {one.doubt}", Action.PAIRS)
         elif another_algorithm(mismatch):
             yield Reason(
                 HealthVerdict.UNKNOWN,
-                f"{where}: {what}, {again}. All differences are within rounding, so the library may have chosen "
-                "another algorithm",
+                f"{found}. All differences are within rounding, so the library may have chosen another algorithm",
                 Action.MONITOR,
             )
         else:
             read = "" if mismatch.same_when_read_again else ". Correct when read again: a read error"
-            yield Reason(HealthVerdict.FAIL, f"{where}: {what}, {again}{read}", Action.REPLACE)
+            yield Reason(HealthVerdict.FAIL, f"{found}{read}", Action.REPLACE)
     if work.unclear:
         unclear = plural(work.unclear, "mismatch", "mismatches")
         yield Reason(
@@ -111,18 +110,19 @@ def _more(work: Work, workload: Workload, mismatches: int) -> Iterator[Reason]:
             yield Reason(HealthVerdict.FAIL, reason, Action.REPLACE)
 
 
-def _seen(workload: Workload, mismatch: Mismatch) -> tuple[str, str]:
+def _seen(workload: Workload, mismatch: Mismatch) -> str:
+    """Return which output was wrong, by how much, and whether it was wrong again when repeated."""
     size = f"{plural(mismatch.elements, 'element')}, {plural(mismatch.bits, 'bit')} wrong"
     if not mismatch.repeated:
         described = size if mismatch.elements else "wrong bits"
-        return f"{mismatch.what}: {described}", "not repeated because the launch ended"
+        return f"{mismatch.what}: {described}, not repeated because the launch ended"
     if mismatch.wrong_again:
         again = f"wrong again in {mismatch.wrong_again} of {mismatch.repeated} repetitions"
     else:
-        again = f"right when repeated ({'once' if mismatch.repeated == 1 else f'{mismatch.repeated} times'})"
+        again = f"right in {'a repetition' if mismatch.repeated == 1 else f'all {mismatch.repeated} repetitions'}"
     if workload is Workload.REPLAY:
-        return mismatch.what, again  # which gradients differ, and the loss; nobody knows by how many bits
-    return f"{mismatch.what}: {size if mismatch.elements else 'check failed, but no element differs'}", again
+        return f"{mismatch.what}, {again}"  # which gradients differ, and the loss; nobody knows by how many bits
+    return f"{mismatch.what}: {size if mismatch.elements else 'check failed, but no element differs'}, {again}"
 
 
 def another_algorithm(mismatch: Mismatch) -> bool:
@@ -239,4 +239,4 @@ def _warnings(work: Work) -> Iterator[Reason]:
     for kind, judged in work.paces.items():
         if judged.pace is Pace.SLOWER:
             because = "" if judged.why is None else f"; {judged.why.words}"
-            yield Reason(HealthVerdict.WARN, f"{kind}: {judged.text}{because}", Action.SLOW)
+            yield Reason(HealthVerdict.WARN, f"{judged.text}{because} ({kind})", Action.SLOW)

@@ -24,7 +24,7 @@ from orchestrator.report.device_labels import groups, labels
 from orchestrator.report.lines import precision_and_mode
 from orchestrator.report.numbers import number
 from orchestrator.report.sections import Column, Section, Table, numbers, texts
-from protocol.cell import Mode, Precision, Workload
+from protocol.cell import DeviceKind, Mode, Precision, Workload
 
 LONGEST_NAME: Final = 20
 _RATES: Final = {
@@ -105,12 +105,30 @@ def _tested(report: Report, found: Sequence[_Models]) -> str:
     shapes = {shape for _, by_shape in phases for shape in by_shape}
     sizes = sorted({shape.batch for shape in shapes})
     precisions = [one for one in Precision if any(shape.precision == one for shape in shapes)]
+    more = "; the largest is fastest" if _grows(report, phases) else ""
+    many = "s" if len(sizes) > 1 else ""
+    return f"Batch size{many} (bs) tested: {', '.join(map(str, sizes))}, in {', '.join(precisions)}{more}"
+
+
+def _grows(report: Report, phases: Sequence[tuple[Workload, dict[_Shape, list[Measured]]]]) -> bool:
+    """Whether the largest batch is the fastest in all models and phases with several, and none ran out of memory."""
     tops = [(_top(*one), max(shape.batch for shape in one[1])) for one in phases if len({s.batch for s in one[1]}) > 1]
     grows = [top.shape.batch == largest for top, largest in tops if top is not None]
     fits = all(one.metric.batch_size == one.metric.batch_size_requested for one in measurements(report))
-    more = "; the largest is fastest: try larger ones" if fits and grows and all(grows) else ""
-    many = "s" if len(sizes) > 1 else ""
-    return f"Batch size{many} (bs) tested: {', '.join(map(str, sizes))}, in {', '.join(precisions)}{more}"
+    return fits and bool(grows) and all(grows)
+
+
+def untested(report: Report) -> Iterator[str]:
+    """Yield options for a run that may be faster: larger batches, and bf16 if only fp32 was measured on GPUs."""
+    devices = {device.gpu_uuid for device in report.gpu_info}
+    phases = [one for by_phase in _found(report, devices).values() for one in by_phase.items()]
+    shapes = {shape for _, by_shape in phases for shape in by_shape}
+    if _grows(report, phases):
+        largest = max(shape.batch for shape in shapes)
+        yield f"-b {2 * largest},{4 * largest}"
+    on_gpus = any(device.kind == DeviceKind.CUDA for device in report.gpu_info)
+    if on_gpus and {shape.precision for shape in shapes} == {Precision.FP32}:
+        yield "-p fp32,bf16"
 
 
 def _won(rates: Mapping[str, Mapping[tuple[str, Workload], float]]) -> Counter[str]:

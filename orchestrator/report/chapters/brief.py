@@ -14,6 +14,7 @@ from orchestrator.figures.report import Report
 from orchestrator.gpu.health.judges import State
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.report.chapters import health, overview, stragglers
+from orchestrator.report.chapters.best import untested
 from orchestrator.report.chapters.comparisons import slowest
 from orchestrator.report.device_labels import labels
 from orchestrator.report.gpu_differences import EQUAL_PERCENT, Differences, differences
@@ -125,7 +126,7 @@ def _healthy(report: Report, slow: Collection[str]) -> Iterator[Finding]:
         who = labels([device for device in report.gpu_info if device.gpu_uuid in healthy])
         alike = [one for one in report.stragglers if one.gpu_uuid in healthy and one.percent is not None]
         speed = f", {stragglers.rates(alike)}" if len(alike) == len(healthy) else ""
-        yield Finding(health.badge(HealthVerdict.PASS), f"{who}: hardware health{speed}")
+        yield Finding(health.badge(HealthVerdict.PASS), f"{who}: healthy{speed}")
 
 
 def each_gpu(report: Report) -> Section | None:
@@ -230,15 +231,20 @@ def _rates(title: str, by_precision: Mapping[str, Sequence[ProbeMetrics]]) -> st
 def next_steps(report: Report) -> Section:
     """Return commands that answer the questions this run leaves open."""
     setup, data, cells = report.test_configuration, report.metadata, report.summary.cells
-    steps = [f"why cells failed: gpubench-orchestrate explain {data.run_id}"] if cells.failed else []
+    faulty = report.verdict.exit_code == ExitCode.HARDWARE
+    steps = ["after the repair, verify the GPU: gpubench-orchestrate --burn-in 1h"] if faulty else []
+    if cells.failed:
+        steps.append(f"why cells failed: gpubench-orchestrate explain {data.run_id}")
     if not data.running and (cells.missing or not data.finished):
         steps.append(f"continue the run: gpubench-orchestrate resume {data.run_id}")
-    if report.verdict.exit_code == ExitCode.HARDWARE:
-        steps.append("after the repair: gpubench-orchestrate --burn-in 1h")
     if steps:
         return Section("next", "Next", tuple(steps))
+    if setup.profile != "triage" and (faster := " ".join(untested(report))):
+        steps.append(f"not tested, and perhaps faster: {faster}")
     judged = any(standing.verdict is not SiblingVerdict.NONE for standing in report.stragglers)
-    if len(report.gpu_info) >= LEAST_GPUS and not judged and report.gpu_info[0].kind == DeviceKind.CUDA:
+    equal = any(one.percent and one.range_percent <= EQUAL_PERCENT for one in differences(report))
+    on_gpus = report.gpu_info[0].kind == DeviceKind.CUDA
+    if len(report.gpu_info) >= LEAST_GPUS and on_gpus and not judged and not equal:
         steps.append("which GPU is slow: gpubench-orchestrate triage")
     if setup.profile == "quick":
         longer = "without --fast" if "--fast" in data.command else "--profile standard"  # --fast wins over a profile

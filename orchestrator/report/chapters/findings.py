@@ -16,7 +16,7 @@ SHOWN: Final = 3
 def findings(report: Report, layout: Layout) -> Sequence[Finding]:
     """Return up to three findings: faulty and slow GPUs, then the causes of the exit code, then GPUs in doubt.
 
-    The speed compared with the baseline follows, if the run has one.
+    If there are any, a finding on the healthy GPUs follows. The last one is the speed compared with a baseline.
     """
     of_gpus = [finding for chapter in layout.brief if (section := chapter(report)) for finding in section.findings]
     faulty = [one for one in of_gpus if one.badge and one.badge.tone is Tone.BAD]
@@ -25,6 +25,7 @@ def findings(report: Report, layout: Layout) -> Sequence[Finding]:
     explained = faulty or slow or layout.judges_gpus or report.verdict.exit_code == ExitCode.PASSED
     causes = () if explained else report.verdict.reasons[:1]
     found = (*faulty, *slow, *(Finding(Badge("worst finding", Tone.BAD), why) for why in causes), *doubtful)
+    good = [one for one in of_gpus if one.badge and one.badge.tone is Tone.GOOD] if found else ()
     compared = tuple(brief.speed_of_baseline(report))
     baseline = (Finding(Badge("baseline", Tone.QUIET), compared[0], compared[1:]),) if compared else ()
-    return (*found[:SHOWN], *baseline)
+    return (*found[:SHOWN], *good, *baseline)

@@ -13,7 +13,7 @@ from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.report.chapters import health, stragglers
 from orchestrator.report.chapters.comparisons import slowest
 from orchestrator.report.device_labels import groups, label_of, labels
-from orchestrator.report.layout import Layout
+from orchestrator.report.layout import Answer, Layout
 from orchestrator.report.numbers import duration, number, share, unit
 from orchestrator.report.sections import MOST_ROWS, SHOWN_REASONS, Badge, Card, Finding, Rank, Section, Tone
 from protocol.exit_codes import ExitCode
@@ -162,7 +162,7 @@ def _without(cells: CellCounts, *, rounds: bool = False) -> Iterator[str]:
 
 def ended(report: Report, layout: Layout) -> Section:
     """Return the end of the text report: the verdict, the meaning of the exit code, and the reasons."""
-    code = f"Exit code {report.verdict.exit_code}: {report.verdict.meaning}"
+    code = _exit_code(report, layout.answer(report))
     must = Finding(None, f"Verdict: {verdict(report, layout).text}", (code,), ranks=(Rank.MUST, Rank.MUST))
     most = SHOWN_REASONS if layout.one_page else MOST_ROWS
     reasons = Finding(None, "", report.verdict.reasons, listed=True, most=most)
@@ -170,12 +170,12 @@ def ended(report: Report, layout: Layout) -> Section:
 
 
 def verdict(report: Report, layout: Layout) -> Badge:
-    """Return the answer if there is one, else the run's verdict with that on its GPUs, in the gravest colour."""
+    """Return the answer if there is one, else the run's verdict and those on its GPUs, the gravest first."""
     if (answer := layout.answer(report)) is not None:
         return answer.badge
     ended = Badge(report.verdict.word.upper(), _RUN.get(ExitCode(report.verdict.exit_code), Tone.BAD))
-    badges = (ended, *_against_gpus(report))
-    return Badge(", ".join(map(str, badges)), max((badge.tone for badge in badges), key=_GRAVEST_LAST.index))
+    badges = sorted((ended, *_against_gpus(report)), key=lambda badge: -_GRAVEST_LAST.index(badge.tone))
+    return Badge(", ".join(map(str, badges)), badges[0].tone)
 
 
 def _against_gpus(report: Report) -> Iterator[Badge]:
@@ -208,8 +208,13 @@ def preset(report: Report, layout: Layout) -> str:
 def meaning(report: Report, layout: Layout) -> str:
     """Return the meaning of the exit code; if there is an answer, first how much of the run supports it."""
     answer = layout.answer(report)
-    ended = f"Exit code {report.verdict.exit_code}: {report.verdict.meaning}"
+    ended = _exit_code(report, answer)
     return ended if answer is None else f"{answer.reach}. {ended}"
+
+
+def _exit_code(report: Report, answer: Answer | None) -> str:
+    what = report.verdict.meaning if answer is None else answer.meaning or report.verdict.meaning
+    return f"Exit code {report.verdict.exit_code}: {what}"
 
 
 def cards(report: Report, layout: Layout) -> Iterator[Card]:

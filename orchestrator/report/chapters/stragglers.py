@@ -16,6 +16,7 @@ from orchestrator.report.device_labels import by_uuid, label, labels
 from orchestrator.report.numbers import NOT_AVAILABLE, number, share, unit
 from orchestrator.report.remarks import DOUBTS
 from orchestrator.report.sections import Badge, Finding, Section, Tone, numbers, table, texts
+from orchestrator.stats.slowdown_reasons import Reason
 from orchestrator.stats.stragglers import SiblingVerdict
 
 SHOWN_CELLS: Final = 3
@@ -118,12 +119,18 @@ def brief_findings(report: Report) -> Iterator[Finding]:
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     for one in sorted(filter(is_found, report.stragglers), key=lambda one: one.percent or 0.0):
         device = devices[one.gpu_uuid]
-        probably = f"probably {one.reason}: {one.reason_text}" if one.reason is not None else ""
         wanted = f"--launches {one.launches_wanted} settles it" if one.launches_wanted is not None else ""
         rate = _rate(one)
-        evidence = "; ".join(filter(None, (rate if one.verdict in _BY_RATE else one.why, probably)))
+        evidence = "; ".join(filter(None, (rate if one.verdict in _BY_RATE else one.why, _cause(one))))
         step = "; ".join(filter(None, (one.next_step, wanted)))
         yield Finding(badge(one), where(device), (evidence, *([f"to do: {step}"] if step else [])))
+
+
+def _cause(one: Standing) -> str:
+    """Return the probable cause of a GPU's slowness, "" if none was sought. A lower clock is no cause by itself."""
+    if one.reason is None:
+        return ""
+    return one.reason_text if one.reason == Reason.CLOCK else f"probably {one.reason}: {one.reason_text}"
 
 
 def _rate(one: Standing) -> str:
@@ -171,7 +178,7 @@ def _lines(standing: Standing) -> Iterator[str]:
     if standing.baseline and standing.verdict is not SiblingVerdict.BELOW_BASELINE:
         yield f"{share(standing.baseline_percent)} of the baseline {standing.baseline}"
     if standing.reason is not None:
-        yield f"probably {standing.reason}: {standing.reason_text}"
+        yield _cause(standing)
     if standing.slowest_cells:
         yield f"slowest in {'; '.join(_cell(cell) for cell in standing.slowest_cells[:SHOWN_CELLS])}"
     if standing.launches_wanted is not None:

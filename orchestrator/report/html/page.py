@@ -51,6 +51,7 @@ def page(report: Report, timeline: Timeline, layout: Layout = DEFAULT) -> Page:
         findings=tuple(found),
         cards=tuple(overview.cards(report, layout)),
         glance=glance(report),
+        steps=brief.next_steps(report).summary if brief.next_steps in layout.brief else (),
         sections=tuple(section for section in sections if section is not None),
         cells=cells(report, layout),
         file_name=f"gpubench-{report.metadata.run_id}-cells.csv",

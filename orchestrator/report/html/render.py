@@ -36,7 +36,7 @@ class Page:
     """The contents of a page: from top to bottom verdict, findings, cards, glance, sections, cells and footer.
 
     meaning: of the exit code. elsewhere: name of the file with what did not fit. facts: (name, text). glance: tables
-    and charts of the first screen. file_name: of the table of cells if the reader saves it.
+    and charts of the first screen. steps: what to do next. file_name: of the table of cells if the reader saves it.
     """
 
     title: str
@@ -55,6 +55,7 @@ class Page:
     footer: str
     findings: tuple[Finding, ...] = ()
     glance: Section | None = None
+    steps: tuple[str, ...] = ()
 
 
 def bound(page: Page) -> bytes:

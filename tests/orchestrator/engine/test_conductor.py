@@ -14,6 +14,7 @@ from msgspec import UNSET, structs
 import protocol
 from orchestrator.engine.launches.link import Link
 from orchestrator.engine.launches.live import Concluded, Gone, Live
+from orchestrator.gpu.health import xids
 from orchestrator.gpu.health.xids import XidKind
 from orchestrator.state.slots import SlotStatus
 from orchestrator.store import journal
@@ -104,7 +105,7 @@ LOST = GpuBroken(uuid=GPU, reason="GPU is lost", at_ns=1, lost=True)
 STICKY = Failure(category=Category.CUDA_STICKY, message="CUDA error 999", phase=Phase.MEASURE, code=999)
 UNHEARD = Failure(category=Category.COMMUNICATION, message="a peer is gone", phase=Phase.MEASURE)
 LOST_OTHER = structs.replace(LOST, uuid=OTHER)
-HARDWARE = (Category.DEVICE_HARDWARE, "Xid 79: the GPU was lost")
+HARDWARE = (Category.DEVICE_HARDWARE, xids.described(79))
 
 
 @contextmanager

@@ -209,7 +209,7 @@ def test_a_gpu_with_a_verdict_is_found_before_all_figures(tmp_path: Path) -> Non
     found, others = part(report, "gpus").findings
     assert (str(found.badge), str(others.badge)) == ("STRAGGLER", "PASS")
     verdict = overview.verdict(report, DEFAULT)
-    assert (verdict.text, verdict.tone) == ("COMPLETE, GPU 2 slow", Tone.WARN)
+    assert (verdict.text, verdict.tone) == ("GPU 2 slow, COMPLETE", Tone.WARN)
     assert found.title.startswith("GPU 2 ")
     assert len(found.lines) == 2
     lines = shown(report)

@@ -52,7 +52,8 @@ def test_xids(numbers: tuple[int, ...], expected: HealthVerdict, action: Action)
 def test_the_message_has_the_first_error() -> None:
     """45 follows another error."""
     (finding,) = [one for one in verdict.of_gpu(case(course(), xids=(45, 79, 45)), ()).findings if one.name == "xid"]
-    assert finding.judgement.message == f"Xid 79: {XidKind(xids.kind(79))}"
+    assert finding.judgement.message == xids.described(79)
+    assert XidKind.MACHINE in finding.judgement.message
 
 
 @pytest.mark.parametrize(

@@ -268,8 +268,8 @@ def test_a_gpu_that_slows_has_the_reason(tmp_path: Path, clock_too: bool, heat: 
     found = pace(gpu, OVER_TIME)
     assert (found.pace, found.reason) == (Pace.SLOWER, reason)
     assert found.rate_per_clock_percent == pytest.approx(0.0 if clock_too else -7.0, abs=1.0)
-    (said,) = [one.text for one in gpu.reasons if one.text.startswith(OVER_TIME)]
-    assert said.endswith(found.reason_text)
+    (said,) = [one.text for one in gpu.reasons if one.text.endswith(f"({OVER_TIME})")]
+    assert found.reason_text in said
     assert gpu.verdict is HealthVerdict.WARN
 
 

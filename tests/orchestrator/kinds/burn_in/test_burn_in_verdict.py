@@ -126,7 +126,7 @@ STOPPED, CRASHED = {"interrupted": "stopped on request"}, ("soak: crashed",)
         ({"repeated": CRASHED}, WARN, MONITOR, CRASHED),
         ({"repeated": CRASHED, "undecided": ("soak",)}, UNKNOWN, NOTHING, CRASHED),
         # rates
-        (slower(), WARN, Action.SLOW, ("over time: -4 %",)),
+        (slower(), WARN, Action.SLOW, ("-4 % (over time)",)),
         (slower(Why(reason=Cause.HEAT, words="heat did it")), WARN, Action.SLOW, ("-4 %; heat did it",)),
         (slower(pace=Pace.INCONCLUSIVE), PASS, NOTHING, ()),
         (slower(pace=Pace.STEADY), PASS, NOTHING, ()),
@@ -218,17 +218,17 @@ def test_the_gravest_reason_is_first_and_decides(facts: dict[str, object], verdi
 @pytest.mark.parametrize(
     ("workload", "changes", "carried"),
     [
-        (Workload.SOAK, {}, ("1 element, 2 bits", "repeated (10 times)")),
-        (Workload.SOAK, {"elements": 0, "bits": 0}, ("product", "repeated (10 times)")),
+        (Workload.SOAK, {}, ("1 element, 2 bits", "all 10 repetitions")),
+        (Workload.SOAK, {"elements": 0, "bits": 0}, ("product", "all 10 repetitions")),
         (
             Workload.REPLAY,
             {"bits": 0, "what": "1 of 11 gradients differ"},
-            ("1 of 11 gradients differ", "repeated (10 times)"),
+            ("1 of 11 gradients differ", "all 10 repetitions"),
         ),
         (
             Workload.REPLAY,
             {"elements": 0, "bits": 0, "what": "a loss of 2, not 1"},
-            ("a loss of 2, not 1", "repeated (10 times)"),
+            ("a loss of 2, not 1", "all 10 repetitions"),
         ),
         (Workload.REPLAY, {"elements": 0, "bits": 0, "repeated": 0}, ("product",)),
     ],

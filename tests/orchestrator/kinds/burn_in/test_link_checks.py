@@ -136,9 +136,9 @@ def test_a_device_whose_own_numbers_were_wrong_explains_a_copy_of_another_launch
     report = reported(tmp_path, {FIRST: (mismatch(SECOND),)}, {FIRST: (mismatch(None),)})
     first, second, third = map(reasons, report.gpus)
     why = "fault of GPU 0"
-    assert re.search("FAIL: transfers .*fp32, round 1, ", first)
+    assert re.search("FAIL: wrong .* transfers .*fp32: .*; round 1, ", first)
     assert re.search(rf"GPU 1 to GPU 0 \(.*{why}", first)
-    assert (why in second, "FAIL: transfers" in second) == (True, False)
+    assert (why in second, "FAIL: wrong" in second) == (True, False)
     assert not re.search(f"{why}|FAIL", third)
 
 
@@ -188,7 +188,7 @@ def test_a_sum_that_is_wrong_beside_copies_of_others_is_left_open(tmp_path: Path
     report = reported(tmp_path, {SECOND: (mismatch(FIRST),), THIRD: (TOTAL,)}, more=2)
     assert wrong(report) == dict.fromkeys((FIRST, SECOND, THIRD), 1 + 3 * 2)
     assert verdicts(report) == [FAIL, FAIL, UNKNOWN]
-    (reason,) = (one for one in report.gpus[2].reasons if ", round 1" in one.text)
+    (reason,) = (one for one in report.gpus[2].reasons if "; round 1" in one.text)
     assert (reason.verdict, report.gpus[2].checks[0].error_bound) == (UNKNOWN, None)
 
 

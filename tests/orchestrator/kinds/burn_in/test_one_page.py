@@ -138,7 +138,7 @@ def test_the_worst_of_nights_fits_one_page(quick: Report) -> None:
     lines = lines_of(found(quick, changed, [f"{place} {long}" for place in range(8)], [long] * 20, devices))
     assert len(lines) == PAGE
     assert CUT in lines
-    assert sum(re.match(f"FAIL: GPU .*: {Action.REPLACE}", line) is not None for line in lines) == 8
+    assert sum(re.match(f"TEST FAIL: GPU .*: {Action.REPLACE}", line) is not None for line in lines) == 8
     assert any(line.startswith("injected: FOUND: ") for line in lines)
     assert ": 20 of 20 found" in " ".join(" ".join(lines).split())
     assert any(line.startswith("soak: ") for line in lines)

@@ -121,7 +121,7 @@ def test_wrong_bits_of_a_launch_that_does_not_count_fail_its_gpu(
     told = night.told
     assert verdicts(told) == [HealthVerdict.PASS, HealthVerdict.FAIL, HealthVerdict.PASS]
     second = told.gpus[1]
-    carried = (night.cell.precision, "round 1, 20", "1 element, 1 bit", "repeated (10 times)")
+    carried = (night.cell.precision, "round 1, 20", "1 element, 1 bit", "all 10 repetitions")
     assert [part for part in carried if part not in reason(second)] == []
     assert night.report().verdict.exit_code == ExitCode.HARDWARE
     soak = next(one for one in second.checks if one.check == Workload.SOAK)
