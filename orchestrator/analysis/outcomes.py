@@ -240,10 +240,11 @@ def _is_unfit(slot: SlotState) -> bool:
 
 
 def _memory(replay: Replay) -> tuple[dict[Cell, int], dict[Cell, int], set[str]]:
-    """Return what ran out of memory. A family is all cells that differ only in batch size; in its key that is 0.
+    """Return what ran out of memory, as three collections.
 
-    First: family → smallest batch size that ran out. Second: family → smallest batch size that ran out before the first
-    forward pass. Third: ids of the cells that ran out before the first forward pass.
+    A family is all cells that differ only in batch size; its key is a cell with batch size 0. First: family → smallest
+    batch size that ran out. Second: family → smallest batch size that ran out before the first forward pass. Third: ids
+    of the cells that ran out before the first forward pass.
     """
     smallest: dict[Cell, int] = {}
     early: dict[Cell, int] = {}

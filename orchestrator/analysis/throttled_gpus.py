@@ -1,4 +1,4 @@
-"""Explain why a GPU is slow: throttled by its driver, or by a lower power limit. Pure."""
+"""Explain why a GPU is slow: its driver throttled it, or its power limit is lower. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def explain_throttling(held: Sequence[Held]) -> Why | None:
 def _reason(seen: Sequence[str]) -> Reason:
     """Return the probable reason of throttling. seen: NVML's names of clock event reasons.
 
-    A hardware slowdown is CLOCK, because NVML does not say whether heat or power caused it.
+    A hardware slowdown counts as CLOCK, because NVML does not say whether heat or power caused it.
     """
     if not seen or any(word in _HEAT for word in seen):
         return Reason.HEAT
