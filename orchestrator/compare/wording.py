@@ -170,7 +170,7 @@ def unjudged(comparison: Comparison, most: int = _MOST_LONE) -> Iterator[str]:
 
 
 def next_step(comparisons: Sequence[Comparison]) -> str:
-    """Return the command or option that decides inconclusive and probably slower cells; "" without such cells."""
+    """Return the command or option that would decide inconclusive and probably slower cells; "" without such cells."""
     undecided = (ChangeVerdict.INCONCLUSIVE, ChangeVerdict.PROBABLY_SLOWER)
     cells = [cell for one in comparisons for cell in one.cells if cell.must_be_judged and cell.verdict in undecided]
     if not cells:
