@@ -68,9 +68,10 @@ def slots_by_cell(state: RunState) -> Mapping[str, Sequence[Slot]]:
 
 
 def launches_counted(state: RunState, slots: Sequence[Slot], planned: Collection[Slot]) -> tuple[int, ...]:
-    """Return the launches that count for the figures of a cell: one per round, all with the same batch size.
+    """Return the numbers of the launches that count for the figures of a cell, all with the same batch size.
 
-    slots: all slots of the cell. planned: slots of the plan, without added launches.
+    There is at most one for each round. slots: all slots of the cell. planned: slots of the plan, without added
+    launches.
     """
     if not slots:
         return ()

@@ -1,7 +1,7 @@
 """Compare each GPU with the identical GPUs of the run (siblings): verdict (stats/stragglers.py), cause, remedy. Pure.
 
-A STRAGGLER is slower, a SUSPECT perhaps; more launches decide. SPLIT: the GPUs form a fast and a slow group. A cell is
-a model in one configuration.
+A STRAGGLER is slower than its siblings. A SUSPECT may be slower: more launches decide. SPLIT: the GPUs form a fast and
+a slow group. A cell is a model in one configuration.
 """
 
 from collections import Counter, defaultdict

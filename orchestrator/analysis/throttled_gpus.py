@@ -16,14 +16,14 @@ _SLOWDOWN: Final = clock_events.reason_names([clock_events.SLOWDOWN])
 
 
 class Held(NamedTuple):
-    """A measurement in which a GPU was throttled. cell: model and configuration. point: result of the GPU."""
+    """A cell in which a GPU was throttled. cell: key of the cell. point: result of the GPU."""
 
     cell: CellKey
     point: Point
 
 
 def throttled_cells(sides: Sequence[SideBySide]) -> dict[str, list[Held]]:
-    """Return UUID → measurements in which this GPU was throttled. sides: results by cell (cross_gpu.side_by_side)."""
+    """Return UUID → cells in which this GPU was throttled. sides: results by cell (cross_gpu.side_by_side)."""
     held: dict[str, list[Held]] = {}
     for side in sides:
         for point in side.points:
@@ -33,7 +33,7 @@ def throttled_cells(sides: Sequence[SideBySide]) -> dict[str, list[Held]]:
 
 
 def explain_throttling(held: Sequence[Held]) -> Why | None:
-    """Explain why a GPU was throttled, by the measurement where it was throttled longest; None if `held` is empty."""
+    """Explain why a GPU was throttled, by the cell in which it was throttled longest; None if `held` is empty."""
     if not held:
         return None
     cell, (_, metric, _) = max(held, key=lambda throttled: throttled.point.metric.slowdown_percent or 0.0)

@@ -23,7 +23,10 @@ _OVERHEAD: Final = attrgetter(*(name for name in Ledger.__struct_fields__ if nam
 
 
 def ledger(launches: Sequence[tuple[Ledger, Attempt]]) -> LaunchLedger | None:
-    """Return the median time of each phase over the launches, in ms; None without launches."""
+    """Return the median time of each phase over the launches, in ms; None without launches.
+
+    launches: (ledger of the worker, attempt) of each.
+    """
     if not launches:
         return None
     entries = {name: median(getattr(spent, name) for spent, _ in launches) for name in Ledger.__struct_fields__}

@@ -185,7 +185,10 @@ def few_launches(before: Place, after: Place) -> str:
 
 
 def not_watched(kind: str, throttled: bool | None) -> bool:  # noqa: FBT001  # a state of three, as the report has it
-    """Whether it is unknown if a cell was throttled. False for CPU devices, which need no such telemetry."""
+    """Whether it is unknown if a cell was throttled. False for CPU devices, which need no such telemetry.
+
+    kind: of the device. throttled: None if unknown.
+    """
     return throttled is None and kind != DeviceKind.CPU
 
 

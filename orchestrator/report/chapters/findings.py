@@ -14,9 +14,10 @@ SHOWN: Final = 3
 
 
 def findings(report: Report, layout: Layout) -> Sequence[Finding]:
-    """Return up to three findings: faulty and slow GPUs, then the causes of the exit code, then GPUs in doubt.
+    """Return up to three findings: on faulty GPUs, then slow GPUs, then GPUs in doubt.
 
-    The speed compared with the baseline follows, if the run has one.
+    If no GPU is faulty or slow, the most important cause of the exit code comes first. The speed relative to the
+    baseline follows as one more finding, if the run has a baseline.
     """
     of_gpus = [finding for chapter in layout.brief if (section := chapter(report)) for finding in section.findings]
     faulty = [one for one in of_gpus if one.badge and one.badge.tone is Tone.BAD]

@@ -41,7 +41,7 @@ class Bars:
 class Box:
     """A field of a heat map. value: decides the colour; None: no colour. marked: has a frame.
 
-    hatched: grey, because the measurement cannot judge the device.
+    hatched: grey, because the cell cannot judge the device.
     """
 
     column: int
@@ -188,7 +188,7 @@ class Roof:
 
 @dataclass(frozen=True)
 class RoofPoint:
-    """A measurement in a roofline chart. roof: name of its Roof. intensity: operations per byte. open: drawn hollow."""
+    """A cell in a roofline chart. roof: name of its Roof. intensity: operations per byte. open: drawn hollow."""
 
     name: str
     roof: str
@@ -200,7 +200,7 @@ class RoofPoint:
 
 @dataclass(frozen=True)
 class Roofline:
-    """A roofline chart: measurements below the limits of their GPU. Both axes are logarithmic."""
+    """A roofline chart: cells below the limits of their GPU. Both axes are logarithmic."""
 
     name: str
     roofs: tuple[Roof, ...]
