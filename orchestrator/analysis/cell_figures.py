@@ -185,7 +185,7 @@ def _statistics(valid: ValidLaunches) -> Statistics | None:
 
 
 def load(base: Measured, valid: ValidLaunches) -> LoadMetrics:
-    """Return the figures of a cell that loads its model. base: the figures that every workload has."""
+    """Return the figures of a cell that measures loading of its model. base: the figures that every workload has."""
     return LoadMetrics(
         **_fields(LoadMetrics, base, valid),
         memory_allocated_mb=valid.largest_mb(_model_bytes),

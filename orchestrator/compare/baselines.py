@@ -100,7 +100,10 @@ def joined(sides: Sequence[Side]) -> Side:
 
 
 def reduced(side: Side, name: str) -> Side:
-    """Return a baseline of those cells of a run that have no fault. Raises ConfigError if there are none."""
+    """Return a baseline of those cells of a run that have no fault. name: of the baseline.
+
+    Raises ConfigError if each cell has a fault.
+    """
     cells = tuple(place.cell for place in pairing.places(side).values() if not cell_facts.fault(place))
     if not cells:
         why = "; ".join(f"{plural(len(places), 'cell')}, {advice}" for advice, places in unsound(side).items())

@@ -85,7 +85,7 @@ def publish(
 
 
 def keep_old(path: Path) -> Path | None:
-    """Rename a file to the first free name of name.1.suffix, name.2.suffix, …
+    """Rename a file to the first free name: name.1.suffix, name.2.suffix and so on.
 
     Returns the new path; None if there is no file, or another process renamed it. Raises OSError if renaming fails.
     """

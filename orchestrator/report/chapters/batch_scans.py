@@ -16,9 +16,9 @@ BAR: Final = 20
 
 
 def batch_scans(report: Report) -> Section | None:
-    """Return a part with a table for each scan; None if the run made no scan.
+    """Return a table for each scan; None if the run made no scan.
 
-    Its title names the device if the run has several.
+    The title above a table names the device if the run has several.
     """
     if not report.batch_scans:
         return None

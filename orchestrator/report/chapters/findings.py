@@ -16,8 +16,8 @@ SHOWN: Final = 3
 def findings(report: Report, layout: Layout) -> Sequence[Finding]:
     """Return up to three findings: on faulty GPUs, then slow GPUs, then GPUs in doubt.
 
-    If no GPU is faulty or slow, the most important cause of the exit code comes first. The speed relative to the
-    baseline follows as one more finding, if the run has a baseline.
+    If no GPU is faulty or slow, the first reason for the exit code comes first. A run whose verdict is on its GPUs
+    omits that reason. The speed relative to the baseline follows as one more finding, if the run has a baseline.
     """
     of_gpus = [finding for chapter in layout.brief if (section := chapter(report)) for finding in section.findings]
     faulty = [one for one in of_gpus if one.badge and one.badge.tone is Tone.BAD]
