@@ -19,14 +19,18 @@ _MEASURED: Final = frozenset({Status.OK, Status.DEGRADED})
 
 
 class Fault(NamedTuple):
-    """Cause of a failed launch, as `text`. blame: the model, the device or UNKNOWN; None if neither is at fault."""
+    """Cause of a failed launch. text: the cause in a sentence; "" if nothing can be said.
+
+    blame: the model, the device, or UNKNOWN if it could be either. None: the cause is something else, such as an
+    earlier fault of another device.
+    """
 
     blame: Blame | None
     text: str
 
 
 def attribute_failures(archive: Archive, evidence: Evidence) -> Mapping[int, Fault]:
-    """Return launch number → cause of its failure. Launches about whose cause nothing can be said have no entry."""
+    """Return number of a failed launch → cause of its failure. Without a known cause there is no entry."""
     run = _Run(archive, evidence.outcomes)
     failed = ((attempt, attempt.failure) for attempt in archive.attempts if attempt.failure is not None)
     faults = {attempt.start.launch: _attribute(run, attempt, failure) for attempt, failure in failed}
@@ -105,9 +109,10 @@ def _by_another_model(run: _Run, attempt: Attempt, failure: Failure) -> Fault | 
 
 
 def _first_other_model(run: _Run, attempts: Iterable[Attempt], attempt: Attempt) -> Sequence[tuple[str, bool]]:
-    """Return ((model, has a result),) of the first attempt at another model that shows whether the device works.
+    """Return the first attempt at another model that shows whether the device works: ((model, has a result),).
 
-    Empty if there is none, or if the model of `attempt` was measured before it.
+    `attempts` are searched in their order. Empty if there is none, or if a result of the model of `attempt` comes
+    first.
     """
     own = run.archive.cells[attempt.start.cell].model
     for other in attempts:

@@ -33,7 +33,7 @@ _SUMMARY: Final = ("mean_ms", "std_ms", "min_ms", "max_ms", "p50_ms", "p95_ms", 
 
 @dataclass(frozen=True)
 class ValidLaunches:
-    """A planned cell with the launches that count for its figures. figures: None without any."""
+    """A planned cell with the launches that count for its figures. figures: None if no launch counts."""
 
     cell: Cell
     device: Device
@@ -41,7 +41,7 @@ class ValidLaunches:
     launches: Sequence[LaunchEvidence]
 
     def mean_ms(self, series: SeriesName) -> float | None:
-        """Return the mean time of a series, such as forward passes, in ms: median over launches; None without times."""
+        """Return the median over the launches of a series' mean time, in ms; None without times."""
         return None if self.figures is None else self.figures.means_ms.get(series)
 
     def value(self, source: Source) -> float | None:
@@ -62,7 +62,7 @@ class ValidLaunches:
         return float(median(values)) if values else None
 
     def each(self, read: Callable[[LaunchEvidence], float | None]) -> tuple[float, ...]:
-        """Return what `read` returns for each launch, without None."""
+        """Return the values that `read` returns for the launches, skipping None."""
         return tuple(value for launch in self.launches if (value := read(launch)) is not None)
 
     def largest(self, read: Callable[[LaunchEvidence], float | None]) -> float | None:
@@ -92,7 +92,10 @@ def _fields(kind: type[Measured], base: CellReport, valid: ValidLaunches) -> dic
 
 
 def measured(fate: CellReport, valid: ValidLaunches, value: Callable[[LaunchEvidence], float | None]) -> Measured:
-    """Return the figures that all workloads share. fate: status of the cell. value: reads a launch's main figure."""
+    """Return the figures that all workloads share. fate: status and attempts of the cell.
+
+    value: returns the main figure of a launch, such as its throughput.
+    """
     figures, launches = valid.figures, valid.launches
     on_cpu = valid.device.kind is DeviceKind.CPU
     states = [launch.result.warm_up.steady_state for launch in launches]
@@ -148,7 +151,7 @@ def measured(fate: CellReport, valid: ValidLaunches, value: Callable[[LaunchEvid
 
 
 def throttled(launches: Sequence[LaunchEvidence]) -> bool | None:
-    """Whether any launch was throttled; None if launches without telemetry leave it unknown."""
+    """Whether any launch was throttled. None if unknown: no launch counts, or one has no telemetry."""
     states = [validity.throttled(one.readings) for one in launches]
     if True in states:
         return True
@@ -156,7 +159,7 @@ def throttled(launches: Sequence[LaunchEvidence]) -> bool | None:
 
 
 def contaminated(device: Device, launches: Iterable[LaunchEvidence]) -> bool:
-    """Whether another process used the device, when the run started or during one of the launches."""
+    """Whether another process used the device at the start of the run, or during one of the launches."""
     return device.busy_with is not None or any(launch.beside for launch in launches)
 
 
@@ -182,7 +185,7 @@ def _statistics(valid: ValidLaunches) -> Statistics | None:
 
 
 def load(base: Measured, valid: ValidLaunches) -> LoadMetrics:
-    """Return the figures of a cell that loads its model. base: the figures that every workload has."""
+    """Return the figures of a cell that measures loading of its model. base: the figures that every workload has."""
     return LoadMetrics(
         **_fields(LoadMetrics, base, valid),
         memory_allocated_mb=valid.largest_mb(_model_bytes),
@@ -240,7 +243,7 @@ def generation(base: Measured, valid: ValidLaunches, plausibility: Plausibility)
 
 
 def probe(base: Measured, valid: ValidLaunches, spec: ModelSpec) -> ProbeMetrics:
-    """Return the figures of a probe. Rates are computed per launch, because each launch finds its own best shape."""
+    """Return the figures of a probe. Rates are computed per launch: each finds its own best matrix shape."""
     cell, device = valid.cell, valid.device
     return ProbeMetrics(
         **_fields(ProbeMetrics, base, valid),
@@ -302,7 +305,7 @@ def _per_output_token(whole_ms: float | None, first_ms: float | None, new_tokens
 
 
 def _best_tflops(launch: LaunchEvidence) -> float | None:
-    """Return the TFLOP/s of a probe's fastest iteration, its search for the best matrix shape included."""
+    """Return the highest TFLOP/s of a probe, in its measurement or its search for the best matrix shape."""
     means_ms = launch.figures.means_ms
     times_ms = (means_ms.get(SeriesName.BEST), means_ms.get(SeriesName.ITERATION), launch.figures.quickest_block_ms)
     return _tflops(launch, min((time_ms for time_ms in times_ms if time_ms), default=None))

@@ -8,7 +8,7 @@ from protocol.result import ShapeCall, ShapeTrial, ShapeWay
 
 
 def figures(trials: Sequence[ShapeTrial]) -> tuple[ShapeFigures, ...]:
-    """Return the figures of each trial (static, dynamic or padded), in their order."""
+    """Return the figures of each trial, in their order. A trial is one way to compile: static, dynamic or padded."""
     sizes = {trial.way: _sizes(trial.calls) for trial in trials}
     return tuple(_of_way(trial, sizes) for trial in trials)
 

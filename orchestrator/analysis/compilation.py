@@ -21,7 +21,10 @@ TOLERANCE: Final = {Precision.FP32: 1e-3, Precision.TF32: 1e-2, Precision.FP16: 
 
 
 def of_launches(results: Sequence[Result], precision: Precision) -> CompilationFigures | None:
-    """Return a cell's figures that need no comparison with the uncompiled one; None if nothing was compiled."""
+    """Return the figures of torch.compile for one cell, such as compile times and the error of its outputs.
+
+    The speed-up is missing: `beside_eager` adds it. results: of the cell's launches. None if none of them compiled.
+    """
     found = [one.compilation for one in results if one.compilation is not None]
     if not found:
         return None
@@ -45,13 +48,13 @@ def of_launches(results: Sequence[Result], precision: Precision) -> CompilationF
 
 
 def beside_eager(results: Sequence[ModelResult]) -> tuple[ModelResult, ...]:
-    """Return the results in their order, compiled cells completed with the speed-up over the uncompiled ones."""
+    """Return the results in their order. Compiled cells get their speed-up over the uncompiled ones."""
     eager = {_apart_from_mode(one): one for one in results if one.compile_mode == CompileMode.EAGER}
     return tuple(_compared(one, eager.get(_apart_from_mode(one))) for one in results)
 
 
 def causes(report: Report) -> Iterator[Cause]:
-    """Yield a reason for exit code 1 for each compiled model with wrong outputs. It names the first wrong cell."""
+    """Yield a cause of exit code 1 for each compiled model with wrong outputs. Its text names the first wrong cell."""
     labels = {
         gpu.gpu_uuid: device_label(gpu.kind, gpu.gpu_uuid, gpu.gpu_id, gpu.slice_index) for gpu in report.gpu_info
     }
@@ -111,9 +114,10 @@ def _pays_after(first_call_ms: float | None, eager_ms: float, compiled_ms: float
 
 
 def _half_width(metric: Measured) -> float | None:
-    """Return half the 95 % interval of a cell's time, as a share: between launches (processes), else within one.
+    """Return half the 95 % interval of a cell's time, as a share of the time; None if unknown.
 
-    It covers both launches if there are only two: they may differ by more than the times within each.
+    It is the interval between launches, or that within a launch if there are fewer than three. With two launches it
+    covers both: they may differ by more than the times within each.
     """
     within, spread = metric.relative_half_width, metric.launch_spread_percent
     if metric.launch_interval_percent is not None:

@@ -70,7 +70,7 @@ def side_by_side(
 
 
 def spreads(sides: Sequence[SideBySide]) -> tuple[Spread, ...]:
-    """Return how far identical devices differ, for each cell. sides: the results, from `side_by_side`."""
+    """Return the median and the spread of identical devices, for each cell. sides: results, from `side_by_side`."""
     return tuple(_spread(side) for side in sides)
 
 

@@ -19,7 +19,11 @@ _SEEN: Final = msgspec.json.Decoder(Seen)
 
 
 def read_verification(archive: Archive, attempt: Attempt, devices: tuple[str, ...]) -> dict[str, Verification]:
-    """Return device UUID → verification of its outputs in an attempt without a valid result; empty if none is known."""
+    """Return device UUID → verification (wrong bits found) of an attempt without a valid result.
+
+    It comes from the withdrawn result if that can be read, else from the files of mismatches. Empty if the result was
+    not verified, or the files show no mismatch.
+    """
     if attempt.withdrawn is not None:
         with suppress(ResultFileError):  # damaged: use the files of mismatches
             result = archive.withdrawn_result(attempt)
@@ -30,7 +34,10 @@ def read_verification(archive: Archive, attempt: Attempt, devices: tuple[str, ..
 
 
 def _read_mismatches(paths: LaunchPaths, attempt: Attempt, devices: tuple[str, ...]) -> Verification:
-    """Read the file of a process's mismatches. The first one creates it: without a valid line it counts as one."""
+    """Return the mismatches of one process, read from its file.
+
+    The first mismatch creates the file: a file without a valid line counts as one mismatch, and no file as none.
+    """
     lines: list[bytes] = []
     try:
         lines = safe_read.read(paths.mismatches, cap_bytes=CAP_BYTES).split(b"\n")

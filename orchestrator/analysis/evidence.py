@@ -72,7 +72,8 @@ class Evidence:
     """Everything that `report_builder.merge` needs in addition to the archive (the stored run).
 
     outcomes, cells: by cell id. launches: by launch number. devices, clocks: by UUID. courses: health over time.
-    suspect: ids of cells that ran out of memory only on their GPU.
+    suspect: ids of cells that ran out of memory although an identical GPU had room for them. uncounted: launch number →
+    UUID → wrong bits found by a launch without a valid result.
     """
 
     outcomes: Mapping[str, CellOutcome]
@@ -84,7 +85,7 @@ class Evidence:
     clocks: Mapping[str, ClockUse] = field(default_factory=dict)  # how each GPU's clocks were held down
     goes_on: bool = False  # the run is still running
     suspect: tuple[str, ...] = ()
-    uncounted: Mapping[int, Mapping[str, Verification]] = field(default_factory=dict)  # launch → device
+    uncounted: Mapping[int, Mapping[str, Verification]] = field(default_factory=dict)
 
 
 def gather(archive: Archive, *, goes_on: bool = False) -> Evidence:
@@ -162,7 +163,7 @@ def _samples(archive: Archive, device: Device) -> dict[str, tuple[Sample, ...]]:
 
 
 def _worked(archive: Archive) -> dict[str, Span]:
-    """Return boot id of the host → first start and last end of its attempts, in monotonic ns; 0 if unknown."""
+    """Return boot id of the host → (start of the first attempt, end of the last one) in monotonic ns; 0 if unknown."""
     attempts: dict[str, list[Attempt]] = {segment.boot_id: [] for segment in archive.segments}
     for attempt in archive.attempts:
         attempts[attempt.segment.boot_id].append(attempt)
@@ -239,7 +240,7 @@ def _rates(result: Result, suspended: Sequence[Span]) -> tuple[Window, ...]:
 
 
 def kind_of_work(cell: Cell, batch_size: int) -> str:
-    """Return a text that is equal for burn-in launches whose rates can be compared."""
+    """Return a text such as "replay resnet50 fp32 b8", equal for burn-in launches whose rates can be compared."""
     size = f" b{batch_size}" if cell.workload is Workload.REPLAY else ""
     return f"{cell.workload} {cell.model} {cell.precision}{size}"
 

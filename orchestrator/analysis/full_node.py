@@ -1,4 +1,4 @@
-"""Compare cells (models in one configuration) with only their device at work (solo) and all (loaded). Pure."""
+"""Compare the speed of each cell with all devices at work (loaded) and with only its own (solo). Pure."""
 
 from collections.abc import Iterator, Sequence
 from statistics import geometric_mean
@@ -30,7 +30,10 @@ class _Both(NamedTuple):
 def full_node(
     devices: Sequence[Device], results: Sequence[ModelResult], probes: Sequence[ProbeMetrics]
 ) -> tuple[FullNode, ...]:
-    """Return a comparison for each cell that is planned both solo and loaded, in the order of the results."""
+    """Return how much slower each cell is loaded than solo, in the order of the results.
+
+    A cell that is not planned in both modes is omitted. If its results cannot be compared, the reason is given.
+    """
     cells = list(_both(devices, results, probes))
     reasons = [_not_comparable(cell) for cell in cells]
     pairs = [_pair(cell) for cell, reason in zip(cells, reasons, strict=True) if reason is None]

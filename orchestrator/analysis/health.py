@@ -39,9 +39,9 @@ _ALIKE: Final = {
 
 
 def health(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault], level: str) -> HealthReport:
-    """Return the verdicts on GPUs and machine. faults: number of a failed measurement → cause of its failure.
+    """Return the verdicts on GPUs and machine. faults: number of a failed launch → cause of its failure.
 
-    level: name of a level in configs/health.yaml, which decides what PASS requires.
+    level: name of a level in configs/health.yaml. It lists the signals that must be read for PASS.
     """
     rules, devices = limits.load(), archive.stored.devices
     accusing = {launch for launch, fault in faults.items() if fault.blame is Blame.DEVICE}
@@ -154,7 +154,7 @@ def _kind(device: Device) -> tuple[str, int | None]:
 
 
 def _worked(archive: Archive) -> dict[str, dict[Segment, Span]]:
-    """Return UUID → process of the run → start of the first and end of the last measurement, in monotonic ns."""
+    """Return UUID → session → (start of the first launch, end of the last one) in monotonic ns."""
     by_device: dict[str, dict[Segment, Span]] = {}
     for attempt in archive.attempts:
         for uuid in archive.cells[attempt.start.cell].devices:
@@ -166,7 +166,10 @@ def _worked(archive: Archive) -> dict[str, dict[Segment, Span]]:
 
 
 def _work(archive: Archive, worked: Mapping[str, Mapping[Segment, Span]], uuid: str = "") -> Iterator[Work]:
-    """Yield when the GPU `uuid` worked in each process of the run; when any GPU did if it never worked or is ""."""
+    """Yield the time in which the GPU `uuid` worked, for each session.
+
+    If `uuid` is "" or never worked, it is the time in which any GPU worked.
+    """
     gpus = [other.uuid for other in archive.stored.devices if other.kind is DeviceKind.CUDA]
     of = [worked[gpu] for gpu in ([uuid] if uuid in worked else gpus) if gpu in worked]
     for segment in dict.fromkeys(archive.segments):

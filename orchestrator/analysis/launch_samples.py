@@ -1,4 +1,4 @@
-"""Read all values that the launches of a run (processes that measure a cell) recorded, one by one to save memory.
+"""Read all values that the launches of a run recorded, one launch at a time to save memory.
 
 Launches that do not count for the figures are read too, and marked. About 300 bytes per launch stay in memory.
 """
@@ -29,7 +29,8 @@ _Usual = Mapping[str, tuple[float, float]]  # Series → the range without outli
 class _Kept(msgspec.Struct, frozen=True, gc=False):
     """What is kept in memory of a launch with a result, to read its file again. promised: SHA-256 of the file.
 
-    excluded: why the launch does not count for its cell's figures, or "". value: its main figure, over `iterations`.
+    excluded: why the launch does not count for its cell's figures, or "". value: its main figure, such as throughput.
+    iterations: how many it covers.
     """
 
     launch: int
@@ -49,7 +50,10 @@ class _OfCell(NamedTuple):
 
 
 def of_run(archive: Archive, evidence: Evidence) -> Samples:
-    """Return a function that takes a cell id and yields the values of its launches. It keeps no argument in memory."""
+    """Return a function that takes a cell id and yields the values of its launches.
+
+    The function keeps neither `archive` nor `evidence` in memory.
+    """
     cells = {name: _of_cell(tries, archive.cells[name], evidence) for name, tries in archive.tries.items()}
     paths, devices = archive.paths, frozenset(archive.devices)
 

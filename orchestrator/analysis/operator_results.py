@@ -27,7 +27,10 @@ def shape_results(cell: Cell, shape: OperatorShape, evidence: Evidence) -> list[
 
 
 def fate(found: Sequence[ShapeResult], cell: Cell, evidence: Evidence) -> tuple[OperatorStatus, str]:
-    """Return status and reason of a shape: WRONG if any of its results `found` is wrong, else OK if any is good."""
+    """Return (status, reason) of a shape. The reason is "" if the status is OK.
+
+    The shape is WRONG if any result in `found` is wrong, else OK if any is good.
+    """
     if wrong := [one.wrong for one in found if one.wrong]:
         return OperatorStatus.WRONG, wrong[0]
     if any(not one.error and not one.unsupported for one in found):
@@ -41,7 +44,10 @@ def fate(found: Sequence[ShapeResult], cell: Cell, evidence: Evidence) -> tuple[
 
 
 def call_time(name: str, found: Sequence[ShapeResult]) -> OperatorTime | None:
-    """Return the time of a call, over all launches; None without times above zero. name: a series, such as "pure"."""
+    """Return the time of one call of an operator: the median over its launches, with a 95 % interval.
+
+    None without times above zero. name: the series of times, such as "pure" (device time).
+    """
     unpacked = (floats.unpack(one.series[name]) for one in found if name in one.series)
     launches = [times for times in unpacked if times and median(times) > 0]
     if not launches:
@@ -68,9 +74,9 @@ def median_ms(found: Sequence[ShapeResult], name: str) -> float | None:
 
 
 def is_host_bound(found: Sequence[ShapeResult], *, graphed: bool | None) -> bool | None:
-    """Whether the host decides a shape's measured device time; None if unknown.
+    """Whether a shape's measured device time is limited by the host; None if unknown.
 
-    graphed: whether a CUDA graph kept the host out of that time; None on a CPU device.
+    graphed: whether the calls were replayed from a CUDA graph, which needs no host; None on a CPU device.
     """
     host_ms, device_ms = median_ms(found, "host"), median_ms(found, "pure")
     if graphed is None or host_ms is None or device_ms is None:

@@ -68,9 +68,10 @@ def slots_by_cell(state: RunState) -> Mapping[str, Sequence[Slot]]:
 
 
 def launches_counted(state: RunState, slots: Sequence[Slot], planned: Collection[Slot]) -> tuple[int, ...]:
-    """Return the launches that count for the figures of a cell: one per round, all with the same batch size.
+    """Return the numbers of the launches that count for the figures of a cell, all with the same batch size.
 
-    slots: all slots of the cell. planned: slots of the plan, without added launches.
+    There is at most one for each round. slots: all slots of the cell. planned: slots of the plan, without added
+    launches.
     """
     if not slots:
         return ()
@@ -240,10 +241,11 @@ def _is_unfit(slot: SlotState) -> bool:
 
 
 def _memory(replay: Replay) -> tuple[dict[Cell, int], dict[Cell, int], set[str]]:
-    """Return what ran out of memory. A family is all cells that differ only in batch size; in its key that is 0.
+    """Return what ran out of memory, as three collections.
 
-    First: family → smallest batch size that ran out. Second: family → smallest batch size that ran out before the first
-    forward pass. Third: ids of the cells that ran out before the first forward pass.
+    A family is all cells that differ only in batch size; its key is a cell with batch size 0. First: family → smallest
+    batch size that ran out. Second: family → smallest batch size that ran out before the first forward pass. Third: ids
+    of the cells that ran out before the first forward pass.
     """
     smallest: dict[Cell, int] = {}
     early: dict[Cell, int] = {}

@@ -1,7 +1,7 @@
 """Check a measured time against the probes of the same device in the same run. Pure.
 
-A model computes at most as fast as the gemm probe (matrix products) over its whole measurement, and reads its weights
-no faster than the hbm probe (device memory) copies or adds.
+A plausible model does not compute faster than the gemm probe (matrix products) over its whole measurement. It does not
+read its weights faster than the hbm probe (device memory) copies or adds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,10 +37,7 @@ class Reached:
 
 @dataclass(frozen=True)
 class Seen:
-    """Facts of a result that decide whether its time is plausible. flops: operations of an iteration.
-
-    generates: whether text is generated. covered: smallest share of a process's measured time that iterations take.
-    """
+    """Facts of a result that decide whether its time is plausible."""
 
     iteration_ms: float  # mean
     flops: float | None  # of an iteration
@@ -50,7 +47,7 @@ class Seen:
 
 
 def reached(probes: Sequence[ProbeMetrics], gpu_uuid: str) -> Reached:
-    """Return the rates of the device `gpu_uuid`. probes: those of all devices."""
+    """Return the rates that probes measured on the device `gpu_uuid`. probes: those of all devices."""
     mine = [probe for probe in probes if probe.gpu_uuid == gpu_uuid]
     tflops = {probe.precision: probe.sustained_tflops for probe in mine if probe.sustained_tflops is not None}
     rates = [rate for probe in mine for rate in (probe.copy_gb_per_sec, probe.triad_gb_per_sec) if rate is not None]
@@ -59,7 +56,10 @@ def reached(probes: Sequence[ProbeMetrics], gpu_uuid: str) -> Reached:
 
 
 def judge(seen: Seen | None, precision: str, device: Reached) -> Plausibility:
-    """Judge whether a measured time is plausible. seen: None without a result. device: rates measured on its device."""
+    """Compare a measured time with the rates of its device. Implausible figures become `flags`.
+
+    seen: None without a result; then every figure is None.
+    """
     if seen is None:
         return Plausibility(
             achieved_tflops=None, gemm_tflops=None, gemm_percent=None, least_iteration_ms=None, flags=(), note=""

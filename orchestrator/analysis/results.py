@@ -48,7 +48,10 @@ class _Entry(NamedTuple):
 
 
 def results(archive: Archive, evidence: Evidence, probe_results: Sequence[ProbeMetrics]) -> tuple[ModelResult, ...]:
-    """Return an entry for each model and configuration, with all planned cells, in the order of the plan."""
+    """Return an entry for each model and configuration, in the order of the plan.
+
+    An entry has all planned cells of the model. probe_results: rates with which the times are checked.
+    """
     entries: dict[_Entry, list[Cell]] = {}
     for cell in archive.stored.plan.cells:
         if cell.workload in PHASES:
@@ -231,7 +234,10 @@ def report_attempt(attempt: Attempt, damaged: Mapping[int, str]) -> AttemptRepor
 
 
 def outcome_word(attempt: Attempt, damaged: Mapping[int, str]) -> str:
-    """Return how an attempt ended: "result", or why it has none. damaged: launch → what is wrong with its file."""
+    """Return how an attempt ended: "result", "failure", "interrupted" or "damaged".
+
+    damaged: launch → what is wrong with its result file.
+    """
     if attempt.start.launch in damaged:
         return DAMAGED
     if attempt.end is None:

@@ -13,7 +13,10 @@ _WITHOUT: Final = frozenset({Status.FAILED, Status.MISSING})
 
 
 def root(failures: Sequence[FailureReport]) -> FailureReport | None:
-    """Return the earliest of the gravest failures, interrupted and stopped launches excluded; None without any."""
+    """Return the most probable root cause: the earliest of the gravest failures. None without a failure.
+
+    Launches that were interrupted or stopped do not count as failures.
+    """
     return min(_causes(failures), key=_gravity, default=None)
 
 
@@ -42,6 +45,6 @@ def out_of_time(failure: FailureReport) -> bool:
 
 
 def kind(failure: FailureReport) -> str:
-    """Describe how a launch failed, and in which phase of it, such as warm-up."""
+    """Return how a launch failed and in which phase, such as "out of memory (phase warm-up)"."""
     phase = f" (phase {failure.phase})" if failure.phase else ""
     return f"{how_it_ended(failure.category or failure.outcome, failure.message)}{phase}"

@@ -41,7 +41,10 @@ class JudgedCell:
 
     @property
     def waited(self) -> frozenset[str]:
-        """UUIDs of the GPUs that waited for the host, and are not judged by this cell; empty unless most GPUs did."""
+        """UUIDs of the GPUs that waited for the host, and so are not judged by this cell.
+
+        Empty if at most half of the GPUs waited.
+        """
         waited = frozenset(uuid for uuid, point in self.points.items() if point.metric.launch_bound)
         return waited if len(waited) * 2 > len(self.points) else frozenset()
 
@@ -95,7 +98,10 @@ def _cell(name: str, side: SideBySide) -> JudgedCell:
 
 
 def excluded_gpus(side: SideBySide) -> dict[str, str]:
-    """Return UUID → why this GPU is excluded from a cell's comparison. side: the results of the cell."""
+    """Return UUID → why this GPU is excluded from a cell's comparison. Throttling is no such reason.
+
+    side: the results of the cell.
+    """
     reasons = {}
     for point, reason in zip(side.points, side.reasons, strict=True):
         unusable = "" if min(point.metric.launch_values, default=0.0) > 0 else "no rate above zero"

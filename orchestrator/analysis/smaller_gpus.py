@@ -19,7 +19,11 @@ Outcomes = dict[str, CellOutcome]
 def find_suspects(
     devices: Sequence[Device], cells: Iterable[Cell], outcomes: Mapping[str, CellOutcome]
 ) -> tuple[Outcomes, Outcomes]:
-    """Return cell id → new outcome: of suspect cells, and of cells whose GPU had more memory in use before the run."""
+    """Return new outcomes of cells that ran out of memory where an identical GPU did not.
+
+    Both mappings are cell id → outcome. First: suspect cells. Second: cells that are explained, because their GPU had
+    more memory in use before the run.
+    """
     by_uuid = {device.uuid: device for device in devices}
     kinds = {device.uuid: device.name for device in devices if device.kind is DeviceKind.CUDA}
     suspect: Outcomes = {}

@@ -1,7 +1,7 @@
 """Compare each GPU with the identical GPUs of the run (siblings): verdict (stats/stragglers.py), cause, remedy. Pure.
 
-A STRAGGLER is slower, a SUSPECT perhaps; more launches decide. SPLIT: the GPUs form a fast and a slow group. A cell is
-a model in one configuration.
+A STRAGGLER is slower than its siblings. A SUSPECT may be slower: more launches decide. SPLIT: the GPUs form a fast and
+a slow group. A cell is a model in one configuration.
 """
 
 from collections import Counter, defaultdict
@@ -70,7 +70,7 @@ def standings(
 
 
 def doubts(devices: Sequence[Device], sides: Sequence[SideBySide]) -> Iterator[Doubt]:
-    """Yield the cells that leave a GPU SUSPECT. A GPU with a graver verdict, solo or loaded, is not SUSPECT."""
+    """Yield the cells that leave a GPU SUSPECT. A GPU with a graver verdict in one of the modes is not SUSPECT."""
     for group, mine in _alike(devices, sides):
         cells = sibling_cells.judged_cells(mine)
         ids = [tuple(point.metric.cell for point in side.points) for side in mine]
@@ -156,7 +156,10 @@ def _why_not(
 
 
 def _obstacle(device: Device, cell: JudgedCell, missing: Mapping[str, Counter[str]]) -> str:
-    """Return why a GPU has no comparable result in `cell`. missing: UUID → reason → number of cells excluded by it."""
+    """Return why a GPU has no comparable result in `cell`: throttled, or its most frequent reason in all cells.
+
+    missing: UUID → reason → number of cells excluded by it.
+    """
     if device.uuid in cell.held:
         return THROTTLED
     return next((reason for reason, _ in missing[device.uuid].most_common(1)), "no result")
@@ -236,7 +239,10 @@ def _standing(
 
 
 def _slowest(cells: Sequence[JudgedCell], own: Mapping[str, Sibling]) -> list[tuple[JudgedCell, Effect]]:
-    """Return the cells in which a GPU is slower, those beyond their margin first, then by the difference."""
+    """Return (cell, rate relative to the siblings) of each cell in which a GPU is slower.
+
+    Cells beyond their margin come first, then those with a larger difference. own: mode → verdict on the GPU.
+    """
     alone = [
         (cell, own[cell.key.mode].alone[cell.name], cell.name in own[cell.key.mode].slow_cells)
         for cell in cells
@@ -247,7 +253,7 @@ def _slowest(cells: Sequence[JudgedCell], own: Mapping[str, Sibling]) -> list[tu
 
 
 def _why_behind(device: Device, faster: frozenset[str], cells: Sequence[JudgedCell]) -> Why | None:
-    """Explain why a GPU is slower than those of the UUIDs `faster`, by its slowest cell; None if they share no cell."""
+    """Explain by its slowest cell why a GPU is slower than the GPUs `faster` (UUIDs); None if they share no cell."""
     ratios = []
     for cell in cells:
         own = cell.points_with(device.uuid).get(device.uuid)

@@ -1,4 +1,4 @@
-"""Explain why a GPU is slow: throttled by its driver, or by a lower power limit. Pure."""
+"""Explain why a GPU is slow: its driver throttled it, or its power limit is lower. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ _SLOWDOWN: Final = clock_events.reason_names([clock_events.SLOWDOWN])
 
 
 class Held(NamedTuple):
-    """A measurement in which a GPU was throttled. cell: model and configuration. point: result of the GPU."""
+    """A cell in which a GPU was throttled. cell: key of the cell. point: result of the GPU."""
 
     cell: CellKey
     point: Point
 
 
 def throttled_cells(sides: Sequence[SideBySide]) -> dict[str, list[Held]]:
-    """Return UUID → measurements in which this GPU was throttled. sides: results by cell (cross_gpu.side_by_side)."""
+    """Return UUID → cells in which this GPU was throttled. sides: results by cell (cross_gpu.side_by_side)."""
     held: dict[str, list[Held]] = {}
     for side in sides:
         for point in side.points:
@@ -33,7 +33,7 @@ def throttled_cells(sides: Sequence[SideBySide]) -> dict[str, list[Held]]:
 
 
 def explain_throttling(held: Sequence[Held]) -> Why | None:
-    """Explain why a GPU was throttled, by the measurement where it was throttled longest; None if `held` is empty."""
+    """Explain why a GPU was throttled, by the cell in which it was throttled longest; None if `held` is empty."""
     if not held:
         return None
     cell, (_, metric, _) = max(held, key=lambda throttled: throttled.point.metric.slowdown_percent or 0.0)
@@ -49,7 +49,7 @@ def explain_throttling(held: Sequence[Held]) -> Why | None:
 def _reason(seen: Sequence[str]) -> Reason:
     """Return the probable reason of throttling. seen: NVML's names of clock event reasons.
 
-    A hardware slowdown is CLOCK, because NVML does not say whether heat or power caused it.
+    A hardware slowdown counts as CLOCK, because NVML does not say whether heat or power caused it.
     """
     if not seen or any(word in _HEAT for word in seen):
         return Reason.HEAT

@@ -23,7 +23,10 @@ _OVERHEAD: Final = attrgetter(*(name for name in Ledger.__struct_fields__ if nam
 
 
 def ledger(launches: Sequence[tuple[Ledger, Attempt]]) -> LaunchLedger | None:
-    """Return the median time of each phase over the launches, in ms; None without launches."""
+    """Return the median time of each phase over the launches, in ms; None without launches.
+
+    launches: (ledger of the worker, attempt) of each.
+    """
     if not launches:
         return None
     entries = {name: median(getattr(spent, name) for spent, _ in launches) for name in Ledger.__struct_fields__}
@@ -38,11 +41,11 @@ def ledger(launches: Sequence[tuple[Ledger, Attempt]]) -> LaunchLedger | None:
 
 
 def record_ms(spent: Ledger, attempt: Attempt) -> float | None:
-    """Return the ms from START to END that are not in the ledger `spent`; None if another process wrote END."""
+    """Return the ms from START to END that are not in the ledger `spent`; None if another session wrote END."""
     return None if attempt.lasted_ms is None else attempt.lasted_ms - sum(msgspec.structs.astuple(spent))
 
 
 def overhead_ms(spent: Ledger, attempt: Attempt) -> float:
-    """Return the ms of a launch in which it did not compile, load, warm up or measure. spent: its worker's ledger."""
+    """Return the ms in which a launch did not compile, load, warm up or measure. spent: its worker's ledger."""
     teardown_ms = attempt.left.teardown_ms if attempt.left else 0.0
     return float(sum(_OVERHEAD(spent)) + (record_ms(spent, attempt) or 0.0) + teardown_ms)

@@ -32,7 +32,7 @@ def timeline(archive: Archive, evidence: Evidence, without_result: Collection[in
 
 
 def _clocks(archive: Archive) -> Mapping[str, float]:
-    """Return boot of the host → seconds that turn its monotonic times into seconds since the start of the run."""
+    """Return boot of the host → seconds to add to its monotonic times to get the time since the start of the run."""
     clocks: dict[str, float] = {}
     for segment in archive.segments:
         clocks.setdefault(segment.boot_id, segment.wall - archive.header.created - segment.monotonic_ns / 1e9)

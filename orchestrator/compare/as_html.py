@@ -163,7 +163,7 @@ def _speed(comparisons: Sequence[Comparison]) -> Section:
 
 
 def _with_ratio(comparison: Comparison) -> list[tuple[ComparedCell, float]]:
-    """Return the cells of the chart, gravest first, with their ratios; without cells that cannot be compared."""
+    """Return (cell, ratio) of each cell with a ratio and its interval, the gravest verdict first."""
     return [
         (cell, cell.ratio)
         for cell in wording.ordered(comparison.cells)

@@ -30,7 +30,10 @@ class _Case(NamedTuple):
 def to_junit(
     comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict], of_run: Sequence[Cause] = ()
 ) -> bytes:
-    """Render comparisons as JUnit XML. fail_on: verdicts that fail. of_run: causes of a run's exit code, also cases."""
+    """Render comparisons as JUnit XML. fail_on: verdicts that are failures.
+
+    of_run: causes of a run's exit code. Each is a test case, too.
+    """
     root = Element("testsuites", name="gpubench compare")
     for comparison in comparisons:
         suite = SubElement(

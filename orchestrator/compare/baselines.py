@@ -1,4 +1,4 @@
-"""Score a run against a baseline: geometric means of the rates' ratios over cells (models in one configuration). Pure.
+"""Score a run against a baseline: the geometric mean of the rates' ratios, over all cells of the run. Pure.
 
 Cells with a fault, such as throttling, do not count. A score compares machines, so another GPU model or power limit is
 allowed; `compare BASELINE REPORT` requires the same. Loading depends on disks and caches, so it is not averaged with
@@ -46,7 +46,7 @@ class Held:
 
 
 def hold(run: Side, baseline: Side) -> Held:
-    """Compare the run with the baseline. Several devices of a side with the same cell count as their median."""
+    """Compare the run with the baseline. If several devices of one side have the same cell, their median counts."""
     stored = pairing.by_key(baseline)
     reference = {
         key: sound
@@ -79,7 +79,10 @@ def hold(run: Side, baseline: Side) -> Held:
 
 
 def joined(sides: Sequence[Side]) -> Side:
-    """Return one side with the cells of several runs. Raises ConfigError if their versions differ or a cell repeats."""
+    """Return one side with the cells of several runs.
+
+    Raises ConfigError if versions or settings of the runs differ, or if two runs have the same cell of the same device.
+    """
     first = sides[0]
     for other in sides[1:]:
         if change := next(cell_facts.differences(first.stack, other.stack), None):
@@ -97,7 +100,10 @@ def joined(sides: Sequence[Side]) -> Side:
 
 
 def reduced(side: Side, name: str) -> Side:
-    """Return a baseline of those cells of a run that have no fault. Raises ConfigError if there are none."""
+    """Return a baseline of those cells of a run that have no fault. name: of the baseline.
+
+    Raises ConfigError if each cell has a fault.
+    """
     cells = tuple(place.cell for place in pairing.places(side).values() if not cell_facts.fault(place))
     if not cells:
         why = "; ".join(f"{plural(len(places), 'cell')}, {advice}" for advice, places in unsound(side).items())
@@ -106,7 +112,10 @@ def reduced(side: Side, name: str) -> Side:
 
 
 def unsound(side: Side) -> dict[str, list[Place]]:
-    """Return fault and remedy (one text) → cells of a run that this fault keeps out of a baseline."""
+    """Return "throttled (let the GPU cool, and measure again)" or the like → cells with this fault.
+
+    A baseline of the run omits these cells.
+    """
     found: dict[str, list[Place]] = {}
     for place in pairing.places(side).values():
         if advice := cell_facts.advice(place):

@@ -61,7 +61,7 @@ def _has(side: Side, device: SideDevice) -> bool:
 
 
 def _ratios(run: Side, side: Side) -> Mapping[str, list[float]]:
-    """Return UUID → rates of `run` divided by those of the baseline `side`, of measurements that can judge a GPU."""
+    """Return UUID → rates of `run` divided by those of the baseline `side`, for the cells that can judge a GPU."""
     ratios: dict[str, list[float]] = {}
     for (uuid, key), ratio in baselines.hold(run, side).by_device.items():
         if WORKLOADS[key.phase].sibling_verdict:

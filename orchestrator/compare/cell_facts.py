@@ -97,13 +97,19 @@ _FAULTS: Final = (
 
 
 def fault(place: Place) -> str:
-    """Return the gravest fault, which excludes the cell from limits, scores and verdicts; "" without a fault."""
+    """Return the gravest fault of a cell, such as "throttled"; "" without a fault.
+
+    A cell with a fault is excluded from limits, scores and verdicts.
+    """
     found = _gravest(_FAULTS, place)
     return "" if found is None else _fault_words(found, (place,))
 
 
 def advice(place: Place) -> str:
-    """Return the fault of a cell and what to do about it; "" without a fault."""
+    """Return the fault of a cell with its remedy; "" without a fault.
+
+    Example: "throttled (let the GPU cool, and measure again)".
+    """
     found = _gravest(_FAULTS, place)
     if found is None:
         return ""
@@ -119,9 +125,10 @@ def _varies(place: Place) -> bool:
 
 
 def difference(before: Place, after: Place, *, any_device: bool = False) -> str:
-    """Return the fault or the differing fact because of which two cells cannot be compared; "" if they can.
+    """Return why two cells cannot be compared, such as "batch size 8, then 4"; "" if they can.
 
-    any_device: another GPU model, memory or power limit is allowed.
+    The reason is a fault of a cell, or a fact that differs. any_device: another GPU model, memory or power limit is
+    allowed.
     """
     if (found := _gravest((one for one in _FAULTS if not one.judged), before, after)) is not None:
         who = {name: one for name, one in _sides(before, after) if found.found(one)}
@@ -130,7 +137,7 @@ def difference(before: Place, after: Place, *, any_device: bool = False) -> str:
 
 
 def is_same_work(before: Place, after: Place) -> bool:
-    """Whether two cells did the same work, so that their change can be shown without a verdict."""
+    """Whether both cells have a result of the same work, so that their change can be shown without a verdict."""
     found = _gravest((one for one in _FAULTS if not one.same_work), before, after)
     return found is None and not _differing_fact(before, after)
 
@@ -173,12 +180,15 @@ def measures_host(before: Place, after: Place) -> bool:
 
 
 def few_launches(before: Place, after: Place) -> str:
-    """Return "one launch" or "two launches" (repetitions) if there are too few to show a cell's own spread; else ""."""
+    """Return "one launch" or "two launches" if a cell has too few launches to show its own spread; else ""."""
     return _FEW.get(min(len(before.cell.values), len(after.cell.values)), "")
 
 
 def not_watched(kind: str, throttled: bool | None) -> bool:  # noqa: FBT001  # a state of three, as the report has it
-    """Whether it is unknown if a cell was throttled. False for CPU devices, which need no such telemetry."""
+    """Whether it is unknown if a cell was throttled. False for CPU devices, which need no such telemetry.
+
+    kind: of the device. throttled: None if unknown.
+    """
     return throttled is None and kind != DeviceKind.CPU
 
 
@@ -206,7 +216,10 @@ class Change(NamedTuple):
 
 
 def shown(name: str, value: str | None) -> str:
-    """Return a version or setting as text; for a missing one "unknown", "adaptive" or "not set", by its name."""
+    """Return a version or setting as text.
+
+    For a missing one it is "unknown", "adaptive" or "not set", depending on its name.
+    """
     if name in EFFECTS:
         return value or "not set"
     return value.replace(", ", " and ") if value else _ABSENT.get(name, "unknown")  # a run may have several drivers
@@ -225,7 +238,10 @@ def changes(before: Side, after: Side, paired: Iterable[tuple[SideDevice, SideDe
 
 
 def differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:
-    """Yield the versions and settings that differ between two runs or devices. Unknown versions count as equal."""
+    """Yield the versions and settings that differ between two runs or devices.
+
+    An unknown version equals any other if only launches report it, as that of torch: a run without results lacks it.
+    """
     for name in dict.fromkeys([*before, *after]):
         old, new = before.get(name, ""), after.get(name, "")
         if old != new and ((old and new) or name not in _READ_BY_LAUNCHES):

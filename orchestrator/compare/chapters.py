@@ -65,7 +65,7 @@ def answer(comparisons: Sequence[Comparison], end: Ended) -> Section:
 
 
 def slower_cells(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
-    """Return a line for each comparison with SLOWER cells, which names these cells."""
+    """Return a line with the names of the SLOWER cells, for each comparison that has such cells."""
     lines = ((comparison, wording.slower(comparison)) for comparison in comparisons)
     several = len(comparisons) > 1
     return tuple(f"{comparison.after}: {words}" if several else words for comparison, words in lines if words)
@@ -99,7 +99,7 @@ def _is_well(cell: ComparedCell) -> bool:
 def compared_cells(comparison: Comparison, without: Collection[ChangeVerdict], *, several: bool) -> Section:
     """Return the section of a comparison, with a table of its cells. without: verdicts whose cells are omitted.
 
-    several: whether it is one of several comparisons, so that it begins with its counts.
+    several: whether there are several comparisons. The section then begins with the number of cells for each verdict.
     """
     name = wording.naming(comparison)
     shown = [cell for cell in wording.ordered(comparison.cells) if cell.verdict not in without]

@@ -50,10 +50,10 @@ class ComparedCell(Part, frozen=True, kw_only=True):
     """A compared cell. ratio: second rate over first rate, with 95 % (low, high) and 90 % intervals.
 
     before, after: medians over the launches. p: p-value, Holm-corrected over the cells. reason: the fact that differs,
-    or a remark. launches_needed: on each side for a verdict; null if no more are needed, or if 100 would not suffice
-    (needed_beyond). excluded_percent: a larger slow-down is excluded with 95 % confidence; null unless SAME or NO
-    CHANGE SEEN. implementation, shape, time: of an operator, else "". figures: name with unit → shown figure of both
-    runs.
+    or a remark. launches_needed: launches that each run needs for a verdict; null if there is a verdict or more
+    launches do not help. needed_beyond: 100 launches would not suffice. excluded_percent: a larger slow-down is
+    excluded with 95 % confidence; null unless SAME or NO CHANGE SEEN. implementation, shape, time: of an operator, else
+    "". figures: figures without a verdict, such as "p95, ms" → values in both runs.
     """
 
     cell: str
@@ -202,14 +202,20 @@ def compare(
 
 
 def exit_code(comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict]) -> ExitCode:
-    """Return MISSED if a verdict is in fail_on, else PASSED if each cell of the first run was judged, or INCOMPLETE."""
+    """Return the exit code of comparisons. fail_on: verdicts that fail them.
+
+    MISSED if a verdict fails, else INCOMPLETE if a cell of a first run was not judged, else PASSED.
+    """
     if failing(comparisons, fail_on):
         return ExitCode.MISSED
     return ExitCode.PASSED if all(map(_all_judged, comparisons)) else ExitCode.INCOMPLETE
 
 
 def failing(comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict]) -> list[str]:
-    """Return the verdicts in fail_on that were found, and "missing cells" if those fail; empty if nothing fails."""
+    """Return the verdicts in `fail_on` that were found; empty if nothing fails.
+
+    "missing cells" is one of them if NOT COMPARABLE is in `fail_on` and a cell of the first run has no partner.
+    """
     found = {
         verdict
         for comparison in comparisons

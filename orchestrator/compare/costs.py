@@ -13,7 +13,7 @@ _JOULES: Final = 3_600_000
 
 
 class _Million(NamedTuple):
-    """A unit, sample or token, of which a million is priced. of: its name. energy_j: joules of one."""
+    """A unit of which a million is priced. of: its name, such as "tokens". energy_j: joules of one."""
 
     of: str
     per_second: float | None

@@ -16,7 +16,10 @@ from protocol.cell import CompileMode, Workload
 
 
 class Relative(NamedTuple):
-    """Speed of a cell in percent of a reference. why_not: why it is unknown. blind: the reference may be throttled."""
+    """Speed of a cell in percent of a reference. why_not: why it is unknown.
+
+    blind: whether throttling of the reference is unknown.
+    """
 
     speed: float | None
     why_not: str
@@ -31,7 +34,7 @@ _NO_RELATIVES: Final = {LimitName.OF_SIBLINGS: _NO_SIBLINGS, LimitName.OF_SOLO: 
 
 
 class Cell(NamedTuple):
-    """A cell of the report. fault: its fault. advice: the fault with its remedy. Both are "" without a fault.
+    """A cell of the report. fault: such as "throttled". advice: the fault with its remedy. Both are "" without a fault.
 
     relative: OF_BASELINE, OF_SIBLINGS or OF_SOLO → speed relative to it.
     """
@@ -47,7 +50,7 @@ class Cell(NamedTuple):
 class Target(NamedTuple):
     """A figure that thresholds can limit. phases: workloads that have it.
 
-    read: returns its value in a cell, None if not measured; takes the cell and the samples per epoch.
+    read: takes a cell and the samples per epoch, and returns the value of the figure; None if it was not measured.
     """
 
     limit: Limit
@@ -126,7 +129,10 @@ def _of_solo(alone: FullNode | None) -> Relative:
 def _of_siblings(
     report: Report, places: Mapping[tuple[str, CellKey], Place]
 ) -> Iterator[tuple[tuple[object, ...], Relative]]:
-    """Yield (UUID and facts of a cell, speed relative to identical devices); unknown if a device has a fault."""
+    """Yield ((UUID, facts of a cell), speed in percent of the median of identical devices).
+
+    The speed is unknown if one of the devices has a fault.
+    """
     named = {_among_siblings(uuid, key): place for (uuid, key), place in places.items()}
     for spread in report.cross_gpu:
         key = (

@@ -23,9 +23,9 @@ _Devices = list[SideDevice]
 
 
 class Beside(NamedTuple):
-    """Pairs of cells (pairs) and of devices of two runs, and those without a partner.
+    """Cells (pairs) and devices of two runs as pairs (first run, second run), and those without a partner.
 
-    only_before, only_after: cells with a result in one run only. alone_before, alone_after: devices.
+    only_before, only_after: cells with a result in one run only. alone_before, alone_after: devices without a partner.
     """
 
     pairs: list[tuple[Place, Place]]

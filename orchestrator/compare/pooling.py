@@ -1,7 +1,7 @@
 """Combine the results of several devices of a baseline for one cell (model and configuration) into one. Pure.
 
-The same board is preferred, else the median device (of an even number, the middle two), so that one bad board does not
-change the result.
+The device of the compared cell is preferred. If the baseline lacks it, the median device is used (of an even number,
+the middle two), so that one bad device does not change the result.
 """
 
 import math
@@ -19,10 +19,10 @@ _DOUBTS: Final[dict[str, Callable[[Sequence[bool]], bool]]] = {"steady": all, "c
 
 
 def partners(candidates: Sequence[Place], place: Place, *, any_device: bool = False) -> Sequence[Place]:
-    """Return the baseline's measurements to compare `place` with; the most similar one if none is comparable.
+    """Return the baseline's results to compare `place` with; the most similar one if none is comparable.
 
-    candidates: measurements of the same cell, one for each device of the baseline. any_device: another GPU model is
-    allowed. The board of `place` is then not preferred, because a score compares machines.
+    candidates: results of the same cell, one for each device of the baseline. any_device: another GPU model is allowed.
+    The board of `place` is then not preferred, because a score compares machines.
     """
     compare = [one for one in candidates if not cell_facts.difference(one, place, any_device=any_device)]
     if not compare:
@@ -35,7 +35,7 @@ def partners(candidates: Sequence[Place], place: Place, *, any_device: bool = Fa
 
 
 def combined(places: Sequence[Place]) -> Place:
-    """Return the results of one or more devices for the same cell as one result with all repetitions (launches)."""
+    """Return the results of one or more devices for the same cell as one result, with the launches of all."""
     first = places[0]
     if len(places) == 1:
         return first
@@ -54,7 +54,7 @@ def combined(places: Sequence[Place]) -> Place:
 
 
 def _launches(cells: Sequence[SideCell]) -> tuple[float, ...]:
-    """Return the values of all launches (repetitions) of a cell on several boards, without the boards' differences.
+    """Return the values of all launches of a cell on several boards, without the differences between boards.
 
     The margin already includes these differences. The logarithms of each board are shifted to a common mean. Their
     distances from it are stretched, so that their sample variance is the variance within boards, despite one mean per

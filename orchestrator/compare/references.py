@@ -38,7 +38,7 @@ class Against(Part, frozen=True, kw_only=True):
         return self != NOTHING
 
     def beside(self, given: "Against") -> "Against":
-        """Return these references, replaced by those that `given` has."""
+        """Return these references. Each one that `given` has replaces the one here."""
         return Against(
             baseline=given.baseline or self.baseline,
             session=given.session or self.session,
@@ -51,13 +51,19 @@ NOTHING: Final = Against()
 
 
 def store(against: Against, paths: RunPaths) -> None:
-    """Write what a run is compared with into its folder, if there is anything. Raises StorageError."""
+    """Write what a run is compared with into its folder. Writes no file for nothing.
+
+    Raises StorageError if the file cannot be written.
+    """
     if against:
         write_durably(paths.compared_with, msgspec.json.format(msgspec.json.encode(against), indent=2) + b"\n")
 
 
 def stored(paths: RunPaths) -> Against:
-    """Read what a run is compared with from its folder. Raises RunFolderError for a damaged file."""
+    """Read what a run is compared with from its folder; NOTHING if there is no file.
+
+    Raises RunFolderError for a damaged file.
+    """
     if not paths.compared_with.exists():
         return NOTHING
     try:
@@ -71,9 +77,9 @@ def stored(paths: RunPaths) -> Against:
 
 
 def hold(report: Report, against: Against, shipped: Sequence[Side] = ()) -> Report:
-    """Return the report completed with its comparison with `against`: score, thresholds, costs, and exit code.
+    """Return the report after its comparison with `against`: with score, thresholds, costs and a new exit code.
 
-    shipped: baselines of gpubench, for GPUs that the user's baseline does not judge.
+    shipped: baselines of gpubench. They judge the GPUs that the user's baseline does not judge.
     """
     run = run_figures.of_report(report, "this run") if against.baseline or shipped else None
     if run is not None:
@@ -114,5 +120,5 @@ def _scored(summary: Summary, scored: BaselineComparison) -> Summary:
 
 
 def _verdict(verdict: RunVerdict, results: Sequence[ThresholdResult]) -> RunVerdict:
-    """Return the verdict of the run with its missed thresholds. Graver outcomes, as a hardware fault, still decide."""
+    """Return the verdict of the run with its missed thresholds. A graver cause, such as a fault, still decides."""
     return run_verdict((*verdict.causes, *thresholds.causes(results)), verdict.remarks)

@@ -22,7 +22,10 @@ T = TypeVar("T")
 
 
 def contents(path: Path) -> bytes:
-    """Return the content of a file. Raises ConfigError if it is missing, no regular file, or above MAX_BYTES."""
+    """Return the content of a file.
+
+    Raises ConfigError if it is missing, unreadable, no regular file, or larger than MAX_BYTES.
+    """
     try:
         with safe_read.opened(path) as file:
             if os.fstat(file.fileno()).st_size > MAX_BYTES:
@@ -38,7 +41,10 @@ def contents(path: Path) -> bytes:
 
 
 def decode(data: bytes, kind: type[T], name: str) -> T:
-    """Decode JSON strictly as `kind`. Raises ConfigError with `name`, the file's, and the position."""
+    """Decode JSON strictly as `kind`. name: of the file, for messages.
+
+    Raises ConfigError with the position, if the JSON is damaged or does not match `kind`.
+    """
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:
@@ -50,7 +56,10 @@ def decode(data: bytes, kind: type[T], name: str) -> T:
 
 
 def convert(value: object, kind: type[T], name: str) -> T:
-    """Convert decoded JSON to `kind` as strictly as `decode` does. Raises ConfigError with `name` and the position."""
+    """Convert decoded JSON to `kind` as strictly as `decode` does. name: of the file, for messages.
+
+    Raises ConfigError with the position, if the value does not match `kind`.
+    """
     try:
         return msgspec.convert(value, type=kind)
     except msgspec.ValidationError as error:

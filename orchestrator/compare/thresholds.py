@@ -1,6 +1,6 @@
 """Thresholds: limits from a file, each applied to each matching cell (a model or operator in one configuration).
 
-Without a figure, a limit is not met.
+A threshold is neither met nor missed in a cell that lacks its figure.
 """
 
 import enum
@@ -101,7 +101,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def load(path: Path, models: Collection[str], probes: Collection[str]) -> tuple[Threshold, ...]:
     """Read a file of thresholds. models: names that thresholds may use. probes: names that they must not use.
 
-    Raises ConfigError with line and key, also for a file without thresholds.
+    Raises ConfigError with line and key for a threshold with a mistake, and for a file without thresholds.
     """
     document = yaml_file.read(path)
     found = document.convert(_File).thresholds
@@ -127,7 +127,7 @@ def _no_model(name: str, models: Collection[str], probes: Collection[str]) -> st
 
 
 def mistake(threshold: Threshold) -> str:
-    """Return what is wrong with a threshold whose fields have valid types, or ""."""
+    """Return what is wrong with a threshold whose fields have valid types; "" if nothing is."""
     given = [bound for bound in Bound if getattr(threshold, bound) is not None]
     if len(given) != 1:
         return f"expected one of {listed(Bound)}, got {listed(given, 'and') if given else 'none'}"
@@ -141,7 +141,10 @@ def mistake(threshold: Threshold) -> str:
 
 
 def pointless(threshold: Threshold) -> str:
-    """Return why a valid threshold proves nothing, or "". Run folders of older versions may contain such ones."""
+    """Return why a valid threshold proves nothing: it can never be missed, or never be judged. "" if neither is so.
+
+    Run folders of older versions may contain such thresholds.
+    """
     return _another_phase(threshold) or _never_missed(threshold)
 
 
@@ -183,7 +186,7 @@ _COUNTS: Final = {
 
 
 def causes(results: Sequence[ThresholdResult]) -> Iterator[Cause]:
-    """Yield causes of the exit code: missed thresholds, and thresholds without a figure to compare."""
+    """Yield causes of the exit code: thresholds that are missed, and thresholds that could not be judged."""
     for status, (kind, words) in _COUNTS.items():
         found = [result for result in results if result.status is status]
         if found:

@@ -33,7 +33,10 @@ def other_mode(key: CellKey, cells: Container[CellKey], own: str, side: str, *, 
 
 
 class Other:
-    """The run `side`, searched for cells that the run `own` has alone. is_first: `side` is the first run."""
+    """Explains why cells of the run `own` have no partner in the run `side`.
+
+    is_first: whether `side` is the first run.
+    """
 
     def __init__(self, side: Side, own: Side, *, is_first: bool) -> None:
         self._side, self._own = (BASELINE if one.is_baseline else one.name for one in (side, own))
@@ -45,7 +48,7 @@ class Other:
                 of_model.setdefault(place.cell.key, []).append(place.device.label)
 
     def why(self, place: Place) -> str:
-        """Return where the other run measured a cell of `own`, as text; "" if on no GPU of this model."""
+        """Return where the run `side` measured a cell of `own`: on another device or in another mode. "" if neither."""
         known, key = self._labels.get(place.device.gpu_name, {}), place.cell.key
         if labels := known.get(key):
             return f"{self._side} measured such a cell only on {listed(labels, 'and')}"

@@ -126,13 +126,13 @@ def margin(cell: ComparedCell) -> str:
 
 
 def judged(cell: ComparedCell) -> str:
-    """Return the change of a cell with its interval and margin; "" if there is no change to show."""
+    """Return the change of a cell, "-5.0% (95% interval -5.9% to -4.2%, margin 1%)"; "" if there is none to show."""
     between = f" (95% interval {interval(cell)}, {margin(cell)})" if cell.low is not None else ""
     return f"{change(cell)}{between}"
 
 
 def excluded(cells: Sequence[ComparedCell]) -> str:
-    """Return which slow-down is ruled out in the cells with NO CHANGE SEEN, as text; "" if there are none."""
+    """Return "a slow-down of more than 1.2 % is ruled out", for cells with NO CHANGE SEEN; "" if there are none."""
     found = [cell.excluded_percent for cell in cells if cell.verdict is ChangeVerdict.NO_CHANGE]
     known = [one for one in found if one is not None]
     return f"a slow-down of more than {max(known):.2g} % is ruled out" if known else ""
@@ -170,7 +170,7 @@ def unjudged(comparison: Comparison, most: int = _MOST_LONE) -> Iterator[str]:
 
 
 def next_step(comparisons: Sequence[Comparison]) -> str:
-    """Return the command or option that decides inconclusive and probably slower cells; "" without such cells."""
+    """Return the command or option that would decide inconclusive and probably slower cells; "" without such cells."""
     undecided = (ChangeVerdict.INCONCLUSIVE, ChangeVerdict.PROBABLY_SLOWER)
     cells = [cell for one in comparisons for cell in one.cells if cell.must_be_judged and cell.verdict in undecided]
     if not cells:

@@ -37,7 +37,10 @@ def sections(report: Report, layout: Layout) -> tuple[Section, ...]:
 def to_brief(
     report: Report, layout: Layout, details: Sequence[str] = (), *, columns: int = LEAST_WIDTH, colour: bool = False
 ) -> str:
-    """Return the brief report, without a newline at its end. details: paths of the full reports, shown last."""
+    """Return the brief report, without a newline at its end. details: paths of the full reports, shown last.
+
+    columns: width of the terminal. colour: with the escape codes of a terminal.
+    """
     width = min(max(columns, LEAST_WIDTH), MOST_WIDTH)
     parts, lines = sections(report, layout), list[str]()
     for most in _OF_A_FINDING:
@@ -92,7 +95,10 @@ def _finding(finding: Finding, room: int, most: int | None, *, colour: bool) -> 
 
 
 def _table(table: Table, width: int) -> Iterator[str]:
-    """Yield the lines of a table. Columns that do not fit side by side follow in blocks below, or are dropped."""
+    """Yield the lines of a table. A block of columns without room beside the others follows below them.
+
+    A column without a block is dropped, by its priority, if there is no room for it.
+    """
     titles = [column.short or column.title for column in table.columns]
     rows = [titles, *([plain(str(entry)) for entry in row] for row in table.rows)]
     widths = [max(cell_len(row[place]) for row in rows) for place in range(len(table.columns))]

@@ -65,7 +65,7 @@ def to_csv(report: Report) -> str:
 
 
 def to_rows(report: Report) -> list[Row]:
-    """Return a row for each cell, with a value or None in every column."""
+    """Return a row for each cell, or for each size of a batch size scan. Every column has a value or None."""
     scans = {scan.cell: scan for scan in report.batch_scans}
     seen = {*scans, *(probe.cell for probe in report.probes)}
     rows: list[Row] = []

@@ -87,7 +87,10 @@ def _model(line: Line) -> Json:
 
 
 def _metrics(line: Line) -> Iterator[Json]:
-    """Yield the `metric` of a record for each figure of a cell: the values of all launches if known, else one value."""
+    """Yield the `metric` of a record for each figure of a cell. The first one is `measured`.
+
+    The main figure has the values of all launches, any other figure one value.
+    """
     metric, fate = line.metric, {"status": str(line.entry.status), "reason": line.entry.reason}
     values = {} if metric is None else {figure: figure.number(metric) for figure in _FIGURES}
     measured = any(value is not None for value in values.values())

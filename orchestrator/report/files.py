@@ -48,7 +48,10 @@ def write(
     formats: Iterable[ReportFormat],
     **given: Unpack[Given],
 ) -> tuple[Path, ...]:
-    """Write the report into the run's folder in these formats. Returns the paths written. Raises StorageError."""
+    """Write the report into the run's folder in these formats, and return the paths written.
+
+    given: inputs that some formats need. Raises StorageError if a file cannot be written.
+    """
     written = []
     for kind in formats:
         path = paths.report(kind)
@@ -63,9 +66,10 @@ def publish(
     formats: Iterable[ReportFormat],
     **given: Unpack[Given],
 ) -> tuple[Path, ...]:
-    """Write the report in each format to `output_path`, with the format's suffix, after renaming any older file.
+    """Write the report in each format to `output_path`, with the format's suffix.
 
-    Returns the paths written. Raises StorageError.
+    An existing file there is renamed first (keep_old). Returns the paths written. Raises StorageError if a file cannot
+    be written.
     """
     written = []
     for kind in formats:
@@ -81,9 +85,9 @@ def publish(
 
 
 def keep_old(path: Path) -> Path | None:
-    """Rename a file to the first free name of name.1.suffix, name.2.suffix, … Raises OSError.
+    """Rename a file to the first free name: name.1.suffix, name.2.suffix and so on.
 
-    Returns the new path; None if there is no file, or another process renamed it.
+    Returns the new path; None if there is no file, or another process renamed it. Raises OSError if renaming fails.
     """
     number = 1
     while os.path.lexists(path):
@@ -105,7 +109,10 @@ def keep_old(path: Path) -> Path | None:
 
 
 def beside_the_old(finished: Path, path: Path) -> None:
-    """Move the file `finished` to `path`. An existing file there is first renamed (keep_old). Raises OSError."""
+    """Move the file `finished` to `path`. An existing file there is renamed first (keep_old).
+
+    Raises OSError if moving or renaming fails.
+    """
     while True:
         keep_old(path)
         with suppress(FileExistsError):
@@ -114,7 +121,7 @@ def beside_the_old(finished: Path, path: Path) -> None:
 
 
 def _take(finished: Path, path: Path) -> None:
-    """Move the file `finished` to `path`. Raises FileExistsError if `path` exists, and OSError."""
+    """Move the file `finished` to `path`. Raises FileExistsError if `path` exists, OSError if moving fails."""
     try:
         os.link(finished, path)
     except OSError as error:
@@ -131,7 +138,7 @@ def _take(finished: Path, path: Path) -> None:
 def parts(report: Report, kind: ReportFormat, **given: Unpack[Given]) -> Iterable[bytes]:
     """Return the report in one format, in parts, because raw samples may exceed the memory.
 
-    Raises RunFolderError if samples are missing.
+    Reading the parts raises RunFolderError if the format needs the raw samples and `given` has none.
     """
     module, _, function = kind.renderer.partition(":")
     renderer = getattr(import_module(f"orchestrator.report.{module}"), function)
@@ -143,5 +150,8 @@ def parts(report: Report, kind: ReportFormat, **given: Unpack[Given]) -> Iterabl
 
 
 def render(report: Report, kind: ReportFormat, **given: Unpack[Given]) -> bytes:
-    """Return the report in one format, as bytes. Raises RunFolderError if samples are missing."""
+    """Return the report in one format, as bytes.
+
+    Raises RunFolderError if the format needs the raw samples and `given` has none.
+    """
     return b"".join(parts(report, kind, **given))

@@ -1,7 +1,7 @@
-"""Compare the speed of each GPU with the median of identical GPUs, over the measurements that can show a difference.
+"""Compare the speed of each GPU with the median of identical GPUs, over the cells that can show a difference.
 
-Measurements of a model and configuration can show one if the result is OK or throttled on all of these GPUs, no GPU
-waits for the host, and the times vary little. A throttled GPU counts, because throttling is a difference, too.
+A cell can show one if its result is OK or throttled on all of these GPUs, no GPU waits for the host, and the times vary
+little. A throttled GPU counts, because throttling is a difference, too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ EQUAL_PERCENT: Final = 1.0
 class Differences(NamedTuple):
     """Comparison of the speeds of identical GPUs. percent: UUID → deviation from the median, in percent.
 
-    judging: number of measurements that can show a difference. cells: number of those that all these GPUs have.
+    cells: number of cells that all these GPUs have measured. judging: number of those that can show a difference.
     """
 
     group: Group
@@ -37,7 +37,7 @@ class Differences(NamedTuple):
 def differences(report: Report) -> Iterator[Differences]:
     """Yield the comparison of each group of two or more identical devices.
 
-    A device with less than half of the results of another device of its group, such as a lost GPU, is not compared.
+    A device with less than half as many results as another of its group, such as a lost GPU, is not compared.
     """
     found: dict[str, dict[tuple[object, ...], Line]] = {}
     for line in lines(report):

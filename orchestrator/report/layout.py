@@ -9,9 +9,9 @@ from orchestrator.report.sections import Badge, Chapter
 
 
 class Answer(NamedTuple):
-    """Verdict on devices in a special kind of run, shown in place of the run's own. reach: what it rests on.
+    """Verdict on devices in a special kind of run, shown in place of the run's own.
 
-    meaning: of the exit code, if it differs from the usual one.
+    reach: text on how much of the run supports the verdict. meaning: of the exit code, if it differs from the usual.
     """
 
     badge: Badge
@@ -24,9 +24,9 @@ class Layout:
     """The layout of the reports of a kind of run. `default_layout.DEFAULT` is the layout of a benchmark.
 
     text, brief, markdown, html: chapters of each format, in order. title: name of the kind of run, or "". answer:
-    returns what replaces the run's verdict, or None. one_page: the text report has at most a page. checks: the run
-    checks devices, without figures. judges_gpus: its verdict on a GPU includes health. profile: returns the profile
-    in a word.
+    returns the verdict that replaces that of the run, or None. one_page: the text report has at most a page. checks:
+    the run checks devices, so that tables show no figures. judges_gpus: the verdict of the run on a GPU includes
+    health. profile: returns the name of the profile.
     """
 
     text: tuple[Chapter, ...]

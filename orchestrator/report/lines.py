@@ -39,7 +39,7 @@ class Line(NamedTuple):
 
     @property
     def cell(self) -> tuple[object, ...]:
-        """Key of the cell without its device: equal for the same measurement on several devices."""
+        """Key of the cell without its device: equal for the same cell on several devices."""
         one = self.entry
         which = (one.model_name, one.workload, one.precision, self.mode, one.batch_size_requested)
         compiled = CompileMode.EAGER if self.result is None else self.result.compile_mode
@@ -60,7 +60,7 @@ class Line(NamedTuple):
 
     @property
     def figure(self) -> Figure | None:
-        """The main figure of the cell, such as throughput; None without a measurement."""
+        """The main figure of the cell, such as throughput; None if the cell has no figures."""
         return None if self.metric is None else main_figure(Workload(self.entry.workload), self.entry.model_name)
 
     @property
@@ -81,7 +81,10 @@ def per_joule(metric: Measured) -> float | None:
 
 
 def percentiles_ms(metric: Measured) -> tuple[float | None, float | None, float | None]:
-    """Return p50, p95, p99 in ms of latency (inference), step (training) or time between tokens; None if unknown."""
+    """Return (p50, p95, p99) in ms; each is None if unknown.
+
+    They are of the latency (inference), the step (training) or the time between tokens (generation).
+    """
     match metric:
         case PhaseMetrics() if metric.inference_latency_p50_ms is not None:
             return (

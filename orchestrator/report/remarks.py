@@ -48,7 +48,7 @@ def _with_percents(words: str, alike: Sequence[Remark]) -> str:
 
 
 def remark(metric: Measured, *, interval: bool = True) -> str:
-    """Return the caveats about a measurement as text; empty if there are none.
+    """Return the caveats about the figures of a cell as text; empty if there are none.
 
     interval: whether to mention a missing confidence interval.
     """
@@ -56,9 +56,9 @@ def remark(metric: Measured, *, interval: bool = True) -> str:
 
 
 def summaries(measurements: Iterable[tuple[str, Measured]]) -> Iterator[str]:
-    """Yield a line for each kind of caveat, the most frequent first: how many results have it, and if few, their names.
+    """Yield a line for each kind of caveat: how many results have it. The most frequent one comes first.
 
-    measurements: (name, measurement).
+    If few results have it, the line names them. measurements: (name, figures) of each result.
     """
     total, kinds = 0, dict[str, list[tuple[str, Remark]]]()
     for name, metric in measurements:
@@ -71,7 +71,7 @@ def summaries(measurements: Iterable[tuple[str, Measured]]) -> Iterator[str]:
 
 
 def mark(metric: Measured) -> str:
-    """Return the mark to put behind the figures of a measurement; empty if they are not doubtful."""
+    """Return the mark to put behind the figures of a cell, such as "*"; empty if they are not doubtful."""
     found = quality(metric.status, metric)
     return MARKS[found] if found.is_doubtful else ""
 
@@ -84,7 +84,7 @@ def legend(figures: Iterable[str]) -> Iterator[str]:
 
 
 def _planned_and_made(metric: Measured) -> int:
-    """Return how many planned launches (measuring processes) have a result. Launches added later do not count."""
+    """Return how many planned launches have a result. Launches added later do not count."""
     good = {
         attempt.round
         for attempt in metric.attempts

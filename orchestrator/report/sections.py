@@ -169,7 +169,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Cells:
-    """The table of all measurements. Its last column has remarks, which HTML shows below each row.
+    """The table of all cells. Its last column has remarks, which HTML shows below each row.
 
     narrowed: indices of the columns with a filter. ranks: one for each row; rows of the lowest rank are kept longest.
     """
@@ -261,7 +261,7 @@ def ranked(
     found: Sequence[tuple[int, Callable[[], tuple[Entry, ...]]]],
     constant: Collection[str] = (),
 ) -> Cells:
-    """Return the table of all measurements, with at most MOST_CELLS rows, those of the lowest ranks.
+    """Return the table of all cells. It has at most MOST_CELLS rows: those of the lowest ranks.
 
     whole: the table without rows. narrowed: indices of the columns with a filter. found: (rank, function that makes the
     row). constant: titles of columns to omit if all rows have the same entry.

@@ -190,7 +190,10 @@ def _framed(columns: Sequence[Column], rows: Sequence[Sequence[str]], indent: st
 
 
 def _entries(rows: Sequence[Sequence[str]], place: int) -> Iterator[str]:
-    """Yield each entry of column `place` once, after the names of the rows that have it, unless all rows have it."""
+    """Yield each entry of column `place` once, after the names of its rows: "resnet50 and 2 more: no result".
+
+    If all rows have the entry, the names are omitted.
+    """
     names_by_entry: dict[str, list[str]] = {}
     for row in rows:
         names_by_entry.setdefault(row[place], []).append(row[0])

@@ -16,7 +16,10 @@ BAR: Final = 20
 
 
 def batch_scans(report: Report) -> Section | None:
-    """Return a table for each scan, with the device's name where the run has several; None if the run made no scan."""
+    """Return a table for each scan; None if the run made no scan.
+
+    The title above a table names the device if the run has several.
+    """
     if not report.batch_scans:
         return None
     several = len(report.gpu_info) > 1

@@ -53,7 +53,10 @@ _LONGER: Final = {"quick": "standard", "triage": "standard", "standard": "rigoro
 
 
 def conditions(report: Report, layout: Layout) -> str:
-    """Return a line with the run's duration, preset, number of launches for each measurement, and software versions."""
+    """Return a line such as "42 minutes, quick, 1 launch, driver 580.95.05, torch 2.8.0".
+
+    It has the duration of the run, its preset, the number of launches of each cell, and software versions.
+    """
     data = report.metadata
     stack = {"driver": data.driver_version, "torch": data.pytorch_version}
     known = (f"{name} {version}" for name, version in stack.items() if version)
@@ -63,7 +66,10 @@ def conditions(report: Report, layout: Layout) -> str:
 
 
 def result(report: Report, layout: Layout) -> Section:
-    """Return the verdict, the number of measurements, the speed over a baseline, and causes not shown below."""
+    """Return the verdict, the number of measured cells, and the speed relative to the baseline.
+
+    Causes of the exit code follow, except those that another section shows.
+    """
     badge, cells, judged = overview.verdict(report, layout), report.summary.cells, report.health.verdict
     words = [f"{cells.ok} of {plural(cells.planned, 'cell')} measured"]
     known = judged is not HealthVerdict.NOT_APPLICABLE and not layout.judges_gpus
@@ -74,7 +80,10 @@ def result(report: Report, layout: Layout) -> Section:
 
 
 def _causes(report: Report, layout: Layout) -> Iterator[str]:
-    """Yield the causes of the verdict that no other section shows. A report of an old version has a single cause."""
+    """Yield the causes of the exit code that no other section shows.
+
+    A report of an old version lists no causes. Then its reason for the exit code is used.
+    """
     shown = {CauseKind.BURN_IN, CauseKind.TAINTED} if layout.judges_gpus else {CauseKind.CELLS}
     shown |= {CauseKind.FAULT, *COMPARED} if _is_faulty(report) else set()
     causes = [cause.text for cause in report.verdict.causes if cause.kind not in shown]
@@ -97,7 +106,10 @@ def limits(report: Report) -> Section | None:
 
 
 def speed_of_baseline(report: Report) -> Iterator[str]:
-    """Yield the speed in percent of the baseline's, and the slowest models; nothing without a comparison."""
+    """Yield a text with the speed in percent of the baseline's, and one with the slowest models.
+
+    Nothing without a comparison with a baseline.
+    """
     compared = report.baseline_comparison
     if compared is not None and compared.overall_score is not None:
         over = plural(compared.cells, "cell")
@@ -120,7 +132,7 @@ def gpus(report: Report) -> Section | None:
 
 
 def _healthy(report: Report, slow: Collection[str]) -> Iterator[Finding]:
-    """Yield a finding for all GPUs that are healthy and not slow. slow: UUIDs of the others."""
+    """Yield one finding on all GPUs that are healthy and not slow. slow: UUIDs of slow GPUs."""
     healthy = {one.gpu_uuid for one in report.health.gpus if one.verdict is HealthVerdict.PASS} - {*slow}
     if healthy:
         who = labels([device for device in report.gpu_info if device.gpu_uuid in healthy])
@@ -157,7 +169,7 @@ def _of_health(name: str, judged: DeviceHealth | NodeHealth) -> Finding:
 
 
 def describe(against: Differences, report: Report) -> str:
-    """Return a text on how much identical devices differ in speed, and over how many measurements."""
+    """Return how much identical devices differ in speed: "equal within 0.3% in 4 GPU-bound cells"."""
     every = len(against.group.devices) == len(report.gpu_info)
     alike = "" if every else f"{labels(against.group.devices)} "
     if not against.percent:
@@ -175,7 +187,10 @@ def describe(against: Differences, report: Report) -> str:
 
 
 def warnings(report: Report) -> Section | None:
-    """Return how many results are missing or doubtful, by kind, and notices about the whole run; None without any."""
+    """Return the number of missing and of doubtful results of each kind; None if there is nothing to warn of.
+
+    Notices about the whole run follow.
+    """
     rows = tuple(doubts(report))
     # Without a GPU nobody expects its telemetry.
     notes = tuple(
@@ -189,7 +204,7 @@ def _on_gpus(report: Report) -> bool:
 
 
 def doubts(report: Report) -> Iterator[str]:
-    """Yield the number of missing measurements, and of doubtful results of each kind, with advice."""
+    """Yield a text on all cells without a result, and one on the doubtful results of each kind, with advice."""
     counts = Counter(line.quality for line in lines(report))
     total = plural(len(report.cells), "cell")
     lacking = {kind: words for kind, words in _WITHOUT_FIGURE.items() if counts[kind]}
@@ -205,7 +220,7 @@ def doubts(report: Report) -> Iterator[str]:
 
 
 def probes(report: Report) -> Section | None:
-    """Return the rates that probes (tests without a model) measured, as medians over the devices; None without any."""
+    """Return the rates that probes measured, as medians over the devices; None if no probe has a result."""
     found: dict[str, dict[str, list[ProbeMetrics]]] = {}
     for probe in report.probes:
         if probe.launches:

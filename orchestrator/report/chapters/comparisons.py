@@ -24,14 +24,17 @@ _GRAVEST_FIRST: Final = (Met.MISSED, Met.NOT_MEASURED, Met.MET)
 
 
 class _Names(NamedTuple):
-    """Names of measurements by cell id, and of devices by UUID; the devices are empty if the run has only one."""
+    """Names of cells by cell id, and of devices by UUID. devices: empty if the run has only one."""
 
     cells: Mapping[str, str]
     devices: Mapping[str, str]
 
 
 def thresholds(report: Report) -> Section | None:
-    """Return a table for each threshold, missed ones first, a row for each measurement; None without a threshold."""
+    """Return a table for each threshold, with a row for each cell; None without a threshold.
+
+    Missed thresholds come first.
+    """
     if not report.thresholds:
         return None
     called = _names(report)
@@ -73,7 +76,10 @@ def _of_models(found: BaselineComparison) -> dict[str, float]:
 
 
 def slowest(found: BaselineComparison) -> str:
-    """Return the models that are slower than the baseline by LIMIT_PERCENT or more, slowest first; "" if none is."""
+    """Return the models that are slower than the baseline by LIMIT_PERCENT or more; "" if none is.
+
+    Example: "slowest: lstm -6.2%, resnet50 -5.1%".
+    """
     slower = sorted((change, name) for name, change in _of_models(found).items() if change <= -LIMIT_PERCENT)
     more = f", and {len(slower) - _SLOWEST} more" if len(slower) > _SLOWEST else ""
     named = ", ".join(f"{name} {difference(change)}" for change, name in slower[:_SLOWEST])

@@ -29,7 +29,7 @@ _SHOWN: Final = 4
 
 @dataclass(frozen=True)
 class _Row:
-    """A compiled measurement. group: its name without the compile mode. model: its name without batch and mode."""
+    """A compiled cell. group: its name without the compile mode. model: its name without batch size and mode."""
 
     group: str
     model: str
@@ -113,7 +113,7 @@ def _tables(found: list[_Row]) -> Iterator[Table]:
 
 
 def _chart(found: list[_Row]) -> Iterator[Chart]:
-    """Yield a bar chart of all speed-ups; nothing where no eager measurement is there to compare with."""
+    """Yield a bar chart of all speed-ups; nothing if no cell was compared with eager."""
     groups, modes = [*dict.fromkeys(row.group for row in found)], [*dict.fromkeys(row.mode for row in found)]
     gained = {(row.group, row.mode): row.figures.speed_up for row in found}
     if all(value is None for value in gained.values()):
@@ -176,9 +176,11 @@ def _advice(found: list[_Row]) -> Iterator[Finding]:
 
 
 def _best(rows: list[_Row], reference: str) -> str:
-    """Return which compile mode to choose: the fastest one with right outputs and a certain gain, else `reference`.
+    """Return a text on which compile mode to choose, with the evidence.
 
-    reference: words for uncompiled: "eager", or "by its own code" for a model that compiles itself.
+    It is the fastest mode with right outputs and a certain gain, else `reference`. It is "undecided" if the gain of a
+    mode is too uncertain. reference: words for uncompiled: "eager", or "by its own code" for a model that compiles
+    itself.
     """
     right = [row for row in rows if not row.metric.wrong]
     clear = [row for row in right if not _is_vague(row.figures)]

@@ -25,7 +25,10 @@ def not_measured(report: Report) -> Section | None:
 
 
 def exclusions(report: Report) -> Iterator[str]:
-    """Yield each reason why combinations were excluded, with the models, and the devices unless it concerns all."""
+    """Yield a line for each reason why combinations were excluded: the models and the reason.
+
+    It names the devices, too, unless the reason concerns all devices.
+    """
     rows = ((one.reason, one.model_name, one.gpu_uuid) for one in report.excluded)
     for reason, models, uuids in by_reason(rows):
         concerned = [device for device in report.gpu_info if device.gpu_uuid in uuids]

@@ -42,7 +42,10 @@ FILES: Final = {"stderr": ("End of stderr", True), "stacks": ("Stacks", False)}
 
 
 def failures(report: Report) -> Section | None:
-    """Return a finding for each kind of failure, at most MOST_FAILURES, the gravest first; None without a failure."""
+    """Return a finding for each kind of failure, at most MOST_FAILURES; None without a failure.
+
+    The gravest failure comes first, then the others by time.
+    """
     if not report.failures:
         return None
     first = root(report.failures)
@@ -68,7 +71,10 @@ def failures(report: Report) -> Section | None:
 
 
 def _finding(alike: Sequence[FailureReport], report: Report, *, gravest: bool) -> Finding:
-    """Describe launches that failed in the same way: the first launch in full, the others by name."""
+    """Describe launches that failed in the same way: the first launch in full, the others by name.
+
+    gravest: whether this is the gravest failure of the run. Text then shows its details and logs.
+    """
     one, *others = alike
     named = list(dict.fromkeys(f"{what(other, report)}, attempt {other.attempt}" for other in others))
     more = f" and {len(named) - SHOWN_ALIKE} more" if len(named) > SHOWN_ALIKE else ""
@@ -119,7 +125,7 @@ def _gib(count: str) -> str:
 
 
 def what(failure: FailureReport, report: Report) -> str:
-    """Return the name of a failed launch for people: device, model, workload, precision and batch size."""
+    """Return the name of a failed launch: "GPU 5: resnet50 training fp32 at batch size 8"."""
     device = label_of(failure.gpu_uuid, report)
     cell = next(cell for cell in report.cells if cell.cell == failure.cell)
     name = sized(cell.model_name, cell.input_size, input_sizes(report)[cell.model_name, cell.workload])

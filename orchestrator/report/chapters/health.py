@@ -50,7 +50,7 @@ def health(report: Report) -> Section | None:
 
 
 def verdict_text(judged: DeviceHealth | NodeHealth) -> str:
-    """Return the verdict as text, with the number of signals that were read out of those that apply."""
+    """Return a verdict as text: "PASS (12 of 14 applicable signals were read)"."""
     if not judged.applicable:
         return str(judged.verdict)
     if judged.verdict is HealthVerdict.NOT_APPLICABLE:
@@ -61,7 +61,10 @@ def verdict_text(judged: DeviceHealth | NodeHealth) -> str:
 
 
 def findings(signals: Sequence[SignalReport]) -> Iterator[str]:
-    """Yield a line for each signal that explains a verdict: failed, unread though required, or with a message."""
+    """Yield a line for each signal that explains a verdict.
+
+    It failed or has a warning, it was required but not read, or it has a message.
+    """
     for signal in signals:
         if signal.state in {State.WARN, State.FAIL}:
             yield f"{signal.state.upper()}: {signal.words}"

@@ -28,7 +28,7 @@ Figures = Mapping[str, Mapping[str, Mapping[int, float]]]
 
 
 class Measurement(NamedTuple):
-    """A measurement of a model on one device. model: name as in the module's table.
+    """Figures of a cell of a model on one device. model: name as in the module's table.
 
     where: mode and kind of device, as text; each only if the run has several.
     """
@@ -85,7 +85,7 @@ def medians(
 ) -> Mapping[Choice, Mapping[str, Mapping[Column, float]]]:
     """Return choice → model → column → median of a figure over identical devices.
 
-    read: returns the figure of a measurement, or None. choice, column: return the keys of a measurement.
+    read: returns the figure of a measurement, or None. choice, column: return these keys for a measurement.
     """
     values: dict[Choice, dict[str, dict[Column, list[float]]]] = {}
     for one in measurements(report):
@@ -100,7 +100,10 @@ def medians(
 
 
 def scans(report: Report) -> Figures:
-    """Return choice (a batch scan, `-b auto`, on one device) → model → batch size → throughput in samples/s."""
+    """Return choice → model → batch size → throughput in samples/s, of all batch size scans (`-b auto`).
+
+    A choice is "scan", workload, precision and device of a scan, as one text.
+    """
     names, modes = _names(report), _modes(report)
     devices = by_uuid(report)
     values: dict[str, dict[str, dict[int, float]]] = {}

@@ -38,7 +38,7 @@ class _Line:
 
 
 def overview(results: Sequence[ModelResult]) -> Table:
-    """Return the overview of `results` as a table; without rows if there would be only one."""
+    """Return the overview of `results` as a table. The table is empty if it would have only one row."""
     lines = _lines(results)
     drawn = [(_name(key, lines), *_entries(key, line)) for key, line in lines.items()] if len(lines) > 1 else []
     shown = [place for place in range(1, len(_HEAD) + 1) if any(row[place] for row in drawn)]

@@ -36,7 +36,10 @@ _FORMATS: Final[Mapping[str, Callable[[float | None], str]]] = {
 
 
 def models(report: Report) -> Section | None:
-    """Return the probes, an overview and the results of each model, on one device of each kind; None without any."""
+    """Return the probes, an overview and the results of each model, on one device of each kind.
+
+    None if the run has neither models nor probes.
+    """
     if not report.results and not report.probes:
         return None
     parts = [part for group in groups(report) for part in _group(report, group)]
@@ -84,7 +87,7 @@ def _model(results: Sequence[ModelResult]) -> Section:
 
 
 def _lacking(results: Sequence[ModelResult]) -> Iterator[Measured]:
-    """Yield the measurements that lack a reading of utilisation or power."""
+    """Yield the figures of each cell that lacks a reading of utilisation or power."""
     for result in results:
         phases = (result.inference_metrics, result.training_metrics, result.generation_metrics)
         for metric in (metric for of_phase in phases for metric in of_phase.values()):
@@ -93,7 +96,7 @@ def _lacking(results: Sequence[ModelResult]) -> Iterator[Measured]:
 
 
 def reasons(lacking: Iterable[Measured]) -> str:
-    """Return why measurements lack readings of telemetry, each reason once; empty if unknown."""
+    """Return why cells lack readings of telemetry, each reason once; "" if unknown. lacking: figures of these cells."""
     notes = [_SECONDS.sub("", metric.telemetry_note) for metric in lacking if metric.telemetry_note]
     return "; ".join(dict.fromkeys(reason for note in notes for reason in note.split("; ")))
 
@@ -132,7 +135,10 @@ def _phase(phase: Workload, result: ModelResult, metrics: Mapping[str, Measured]
 
 
 def _shape(result: ModelResult) -> str:
-    """Return the precision, compile mode and sizes of a result, and its memory format unless it is contiguous."""
+    """Return the precision, compile mode and sizes of a result: "bf16, compiled: default, input 224".
+
+    The memory format follows unless it is contiguous.
+    """
     words = [result.precision]
     if result.compile_mode != CompileMode.EAGER:
         words.append(f"compiled: {result.compile_mode}")
@@ -167,7 +173,7 @@ def _text(figure: Figure, metric: Measured) -> str:
 
 
 def _with_names(results: Sequence[ModelResult]) -> Iterator[tuple[str, Measured]]:
-    """Yield (name, measurement) of the results of one device, without loading, whose line has remarks of its own."""
+    """Yield (name, figures) of each cell of one device. Loading is skipped: its line shows its remarks."""
     found = {key: metric for result in results for key, metric in keys.of_model(result) if key.phase != Workload.LOAD}
     names = keys.names(found)
     return ((names[key], metric) for key, metric in found.items())

@@ -146,7 +146,10 @@ def _best(report: Report, best: BestThroughput) -> str:
 
 
 def _without(cells: CellCounts, *, rounds: bool = False) -> Iterator[str]:
-    """Yield the number of planned measurements of each status but ok. rounds: also of those repeated too few times."""
+    """Yield a text such as "2 failed" for each status but ok: the number of planned cells with it.
+
+    rounds: also for the cells with fewer launches than planned.
+    """
     found = {
         "degraded (measured at a smaller batch size)": cells.degraded,
         "referred (measured as another planned batch size)": cells.referred,
@@ -170,7 +173,10 @@ def ended(report: Report, layout: Layout) -> Section:
 
 
 def verdict(report: Report, layout: Layout) -> Badge:
-    """Return the answer if there is one, else the run's verdict and those on its GPUs, the gravest first."""
+    """Return the answer if there is one, else the verdicts on the run and its GPUs: "GPU 5 slow, COMPLETE".
+
+    The gravest verdict comes first and decides the colour.
+    """
     if (answer := layout.answer(report)) is not None:
         return answer.badge
     ended = Badge(report.verdict.word.upper(), _RUN.get(ExitCode(report.verdict.exit_code), Tone.BAD))
@@ -179,7 +185,10 @@ def verdict(report: Report, layout: Layout) -> Badge:
 
 
 def _against_gpus(report: Report) -> Iterator[Badge]:
-    """Yield badges for faulty, slow and doubtful GPUs, and if none is slow or doubtful, for a health warning."""
+    """Yield badges for faulty, slow and doubtful GPUs.
+
+    If no GPU is slow or doubtful, a badge for a health warning follows.
+    """
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     if faulty := [devices[one.gpu_uuid] for one in report.health.gpus if one.verdict is HealthVerdict.FAIL]:
         yield Badge(f"{labels(faulty)} faulty", Tone.BAD)
@@ -218,7 +227,7 @@ def _exit_code(report: Report, answer: Answer | None) -> str:
 
 
 def cards(report: Report, layout: Layout) -> Iterator[Card]:
-    """Yield cards (boxes of the HTML page) with a few key figures of the run, without unknown ones."""
+    """Yield cards (boxes of the HTML page) with the key figures of the run that are known."""
     summary, cells, data = report.summary, report.summary.cells, report.metadata
     words = ", ".join(_without(cells, rounds=layout.checks)) or "every one with a result"
     worst = Tone.BAD if cells.failed else Tone.WARN if cells.missing else Tone.GOOD

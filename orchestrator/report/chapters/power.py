@@ -1,4 +1,4 @@
-"""Power, energy and processor time of the host, for the measurements in which they were read."""
+"""Power, energy and processor time of the host, for the cells in which they were read."""
 
 from typing import Final
 
@@ -23,7 +23,10 @@ _SUMMARY: Final = "Power and energy of the GPU at work, and processor time and m
 
 
 def power(report: Report) -> Section | None:
-    """Return a table of measurements with a power reading, else of those with figures of the host; None without any."""
+    """Return a table of the cells with a power reading; None if there is nothing to show.
+
+    Without any power reading, it has the cells with figures of the host.
+    """
     rows = [(line, {field: _figure(line, field) for field in _FIGURES}) for line in lines(report)]
     read = next((found for field in ("power_draw_w", "host_cpu_percent") if (found := _with(field, rows))), None)
     if read is None:

@@ -44,7 +44,7 @@ class Rates(NamedTuple):
 
 
 def performance(report: Report) -> Section | None:
-    """Return the charts of models that have data, and a table of the probes; None without any."""
+    """Return the charts of models that have data, and a table of the probes; None if there is neither."""
     caveats = measured.caveats(report)
     rates = [
         Rates(choice, MAIN[phase][0].unit, models)
@@ -64,7 +64,10 @@ def performance(report: Report) -> Section | None:
 
 
 def _throughput(report: Report, phase: Workload, caveats: str) -> Drawn:
-    """Return a chart and a table of throughput by model and precision, a plot for each batch size, largest first."""
+    """Return a chart of throughput by model and precision, and a table with the same data.
+
+    The chart has a plot for each batch size, the largest first.
+    """
     figure = MAIN[phase][0]
     found = measured.medians(report, figure.number, (phase,), _size_and_place, lambda one: one.key.precision)
     order = sorted(found)
@@ -196,7 +199,10 @@ def _without(report: Report) -> Mapping[str, Mapping[str, Mapping[int, Status]]]
 
 
 def _box(column: int, row: int, what: str, figure: float | Status | None) -> Box:
-    """Return a field of the heat map of peak memory. figure: MB, or the status of a measurement without MB."""
+    """Return a field of the heat map of peak memory.
+
+    figure: MB; the status of the cell if its memory is unknown; None if the cell was not planned.
+    """
     match figure:
         case Status():
             short, meaning = _MEANS[figure]

@@ -47,7 +47,10 @@ def _found(plot: Ratios) -> str:
 
 
 def _ratios(report: Report, against: Differences) -> Iterator[Ratio]:
-    """Yield the speed of each GPU with a verdict: the FAIL of its health if its speed is not judged bad."""
+    """Yield the speed of each GPU with its verdict.
+
+    If its health failed and its speed is not judged bad, the verdict is FAIL (of its health).
+    """
     faulty = {one.gpu_uuid: one for one in report.health.gpus if one.verdict is HealthVerdict.FAIL}
     for uuid, ratio in _speeds(report, against):
         if uuid in faulty and ratio.tone is Tone.PLAIN:

@@ -39,9 +39,9 @@ class Bars:
 
 @dataclass(frozen=True)
 class Box:
-    """A field of a heat map. value: decides the colour; None: no colour. marked: has a frame.
+    """A field of a heat map. value: decides the colour; None: no colour. marked: has a frame. says: tooltip.
 
-    hatched: grey, because the measurement cannot judge the device.
+    hatched: grey, because the cell cannot judge the device.
     """
 
     column: int
@@ -95,7 +95,7 @@ class Reading:
 class Bar:
     """A bar in a timeline: one or several launches (measuring processes). start_s, end_s: since the start of the run.
 
-    row: index of the device. kind: what the launches did, which decides the colour.
+    row: index of the device. kind: what the launches did, which decides the colour. says: tooltip.
     """
 
     row: int
@@ -131,7 +131,7 @@ class Ratio:
     """A device's speed relative to the median of several devices, as a row of a chart. ratio: 1 is the median.
 
     word: verdict, in the legend. tone: colour and symbol. low, high: confidence interval. margin_low, margin_high:
-    ratios that still count as equal.
+    ratios that still count as equal. says: lines of the tooltip.
     """
 
     name: str
@@ -158,6 +158,7 @@ class OfRun:
     """A figure in one of several runs. name, began: of the run. counted: whether the run is judged.
 
     stack: whether the software differs from the run before. change: text about a lasting change of the figure, or "".
+    says: lines of the tooltip.
     """
 
     name: str
@@ -188,7 +189,10 @@ class Roof:
 
 @dataclass(frozen=True)
 class RoofPoint:
-    """A measurement in a roofline chart. roof: name of its Roof. intensity: operations per byte. open: drawn hollow."""
+    """A cell in a roofline chart. roof: name of its Roof. intensity: operations per byte. open: drawn hollow.
+
+    says: tooltip.
+    """
 
     name: str
     roof: str
@@ -200,7 +204,7 @@ class RoofPoint:
 
 @dataclass(frozen=True)
 class Roofline:
-    """A roofline chart: measurements below the limits of their GPU. Both axes are logarithmic."""
+    """A roofline chart: cells below the limits of their GPU. Both axes are logarithmic."""
 
     name: str
     roofs: tuple[Roof, ...]
