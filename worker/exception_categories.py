@@ -185,7 +185,7 @@ def _name(error: BaseException) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """Return the message of the error, or a replacement if its __str__ fails too."""
+    """Return the message of the error, or "<unreadable message: …>" if its __str__ raises an exception."""
     try:
         return str(error)
     except Exception as broken:  # noqa: BLE001 - __str__ of a foreign exception may raise anything
@@ -193,7 +193,7 @@ def message_of(error: BaseException) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the error's type and the first line of its message."""
+    """Return the error's type and the first line of its message, such as "ValueError: no such size"."""
     lines = plain(message_of(error)).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
