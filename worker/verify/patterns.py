@@ -99,7 +99,7 @@ def moving_inversions(span: Span, turn: Turn, device: torch.device) -> torch.Ten
 
 
 def walking_ones_and_zeros(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
-    """Return words with one bit set, in each word one place further. Their complement is the walking zero."""
+    """Return words with one bit set, one place further in each next word. Their complement is the walking zero."""
     places = own_address(span, turn, device).add_(turn.number).remainder_(_WORD_BITS)
     return torch.bitwise_left_shift(1, places)
 

@@ -27,7 +27,10 @@ from worker.workloads import common
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell. Raises UnsuitableModelError without text generation, NotFiniteError for NaN or infinity."""
+    """Measure the cell. Raises UnsuitableModelError if the model cannot generate text.
+
+    Raises NotFiniteError if the last logits contain NaN or infinity, and ValueError for less than one new token.
+    """
     family = common.family_of(assign, stage)
     if not hasattr(family, "prefill"):
         raise UnsuitableModelError(
