@@ -77,7 +77,7 @@ def rooms_root() -> str:
 
 
 def check_rooms(expected: str) -> None:
-    """Exit with WorkerExit.WRONG_ROOMS unless packages worker and protocol lie in the folder `expected`."""
+    """Exit with WorkerExit.WRONG_ROOMS unless worker and protocol come from the folder `expected`."""
     import protocol
 
     for room, file in (("worker", __file__), ("protocol", protocol.__file__)):

@@ -1,4 +1,4 @@
-"""Trials of a model with changing input sizes, compiled in three ways: static, dynamic and padded.
+"""Trials of a model with changing input sizes, compiled static, dynamic and padded.
 
     for each way (ShapeWay):  empty caches │ compile │ call with each size _CALLS times, in one random order
 

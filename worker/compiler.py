@@ -103,11 +103,11 @@ class Compiler:
     def compare_random(
         self, found: Compilation | None, module: torch.nn.Module, call: Callable[[], object]
     ) -> Compilation | None:
-        """Add the errors of random outputs to `found`, and return it. Only the first launch of a cell does so.
+        """Add the errors of random outputs to `found` (the result of `compilation`), and return it.
 
-        found: result of `compilation`. call: as in `compile`. Compiles once more, in a mode in which compiled and eager
-        calls draw the same random numbers. Returns `found` unchanged if it is None, if outputs are not random, or if
-        eager calls with equal seeds differ.
+        call: as in `compile`. Compiles once more, in a mode in which compiled and eager calls draw the same random
+        numbers. Returns `found` unchanged if it is None, in later launches of the cell, if outputs are not random, or
+        if eager calls with equal seeds differ.
         """
         if found is None or not self._random or self._assign.round:
             return found
@@ -156,7 +156,7 @@ def redirect_caches(folder: Path) -> None:
 def _redirect_headers(folder: Path) -> None:
     """Keep Inductor's precompiled C++ headers in `folder`. By default, all processes of a user share them.
 
-    To make them takes 8 s of a cold compilation. They are disabled if Inductor is not imported yet, because only
+    Making them takes 8 s of a cold compilation. They are disabled if Inductor is not imported yet, because only
     variables of the imported module can redirect them.
     """
     codecache = sys.modules.get("torch._inductor.codecache")

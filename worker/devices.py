@@ -24,10 +24,10 @@ HALF: Final = {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
 
 
 def open_device(device: Device, precision: Precision) -> torch.device:
-    """Open the device (a GPU with a CUDA context), and set torch's TF32 switches and number of threads.
+    """Open the device, and set torch's TF32 switches and number of threads.
 
-    Raises DeviceInheritedError if this process has a GPU open already. Raises DeviceUnavailableError if CUDA cannot
-    open the device, or opens other GPUs than the requested one.
+    A GPU gets a CUDA context. Raises DeviceInheritedError if this process has a GPU open already. Raises
+    DeviceUnavailableError if CUDA cannot open the device, or opens other GPUs than the requested one.
     """
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     set_tf32(wanted=precision is Precision.TF32)
@@ -71,7 +71,7 @@ def _open_cuda(device: Device) -> torch.device:
 
 
 def gpu_descriptors() -> list[str]:
-    """Return the paths of the GPU device files that this process has open, such as "/dev/nvidia0"."""
+    """Return the paths of the GPU files that this process has open, such as "/dev/nvidia0"."""
     found = set()
     for descriptor in _DESCRIPTORS.iterdir():
         try:
@@ -125,7 +125,10 @@ def _newer_interface() -> bool:
 
 
 def weights_type(precision: Precision, *, training: bool) -> torch.dtype:
-    """Return the type of a model's weights: fp16 or bf16 for inference in that precision, otherwise fp32."""
+    """Return the type of a model's weights.
+
+    It is fp16 or bf16 for inference in that precision, otherwise fp32.
+    """
     return torch.float32 if training else HALF.get(precision, torch.float32)
 
 

@@ -55,10 +55,10 @@ _FORMULAS: Final = {torch.ops.aten.convolution_backward: _convolution_backward}
 
 
 def count(step: Callable[[], object], iteration_ms: float) -> float | None:
-    """Run `step` and return its number of floating-point operations; None if it is unknown.
+    """Run `step` and return its number of floating-point operations; None if it is unknown (see the module).
 
     iteration_ms: time of the step. Above COUNTED_WITHIN_MS (2 s), returns None without running it. Returns None as well
-    if the step raises an exception, or has no operation that counts.
+    if the step raises an exception, or if the number is 0.
     """
     if iteration_ms > COUNTED_WITHIN_MS:
         return None
@@ -85,7 +85,7 @@ def _attention_in_parts() -> Iterator[None]:
 
 
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not annotate its base
-    """Collects in `unseen` the names of operators without a formula that make the number too low."""
+    """Collects in `unseen` the operators without a formula that make the number too low."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch does not annotate it

@@ -91,7 +91,10 @@ class Gang:
         return result
 
     def describe(self) -> str:
-        """Return the library that connects the devices, such as "NCCL 2.27.5, NVLink multicast left to NCCL"."""
+        """Return the library that connects the devices.
+
+        Examples: "gloo through the host's memory", "NCCL 2.27.5, NVLink multicast left to NCCL".
+        """
         if self.backend == "gloo":
             return "gloo through the host's memory"
         version = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]  # torch does not annotate it
@@ -108,6 +111,6 @@ class Gang:
 
 
 def multicast() -> str:
-    """Return NCCL's setting of NVLink multicast for the report, such as "set by NCCL_NVLS_ENABLE=0"."""
+    """Return NCCL's setting of NVLink multicast, such as "set by NCCL_NVLS_ENABLE=0"."""
     setting = os.environ.get(_MULTICAST)
     return "left to NCCL" if setting is None else f"set by {_MULTICAST}={setting}"

@@ -204,10 +204,10 @@ def measured(
 def load_window(
     work: Work, clock: Clock, measurement: Measurement, stage: Stage, measured: MeasuredIterations, *, since_ns: int
 ) -> LoadWindow | None:
-    """Run further blocks until the load window lasts `measurement.load_s` seconds, and return it.
+    """Run further blocks until the load window lasts `measurement.load_s`, and return it.
 
-    Returns None if `load_s` is 0. measured: the measured blocks, which belong to the window. since_ns: end of the first
-    iteration, on the monotonic clock. The window starts at least SETTLING_NS after that, possibly in warm-up.
+    Returns None if `load_s` is 0 seconds. measured: the measured blocks, which belong to the window. since_ns: end of
+    the first iteration, on the monotonic clock. The window starts at least SETTLING_NS after that, possibly in warm-up.
     """
     if not measurement.load_s:
         return None

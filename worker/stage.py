@@ -1,4 +1,4 @@
-"""Current phase of a launch, and its ledger: the milliseconds spent on building, on warm-up, and so on."""
+"""Current phase of a launch, and its ledger: milliseconds of building, of warm-up, and so on."""
 
 import time
 from collections.abc import Callable, Iterator

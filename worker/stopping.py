@@ -22,7 +22,7 @@ FAR: Final = 2.0
 
 
 class Stopper:
-    """Decides after each block whether to stop: the mean is precise enough, or the time is used up.
+    """Decides after each block to stop if the mean is precise enough or the time is used up.
 
     least: minimum number of iterations before the time cap stops the measurement.
     """

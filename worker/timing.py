@@ -169,17 +169,21 @@ def _collector_off() -> Iterator[None]:
 
 
 def iterations_for(duration_ms: float, iteration_ms: float, group: int = 1) -> int:
-    """Return the least number of iterations that last `duration_ms`, a positive multiple of `group`."""
+    """Return the least number of iterations that lasts `duration_ms`.
+
+    It is a positive multiple of `group`. iteration_ms: expected time of an iteration.
+    """
     if iteration_ms <= 0:
         return group
     return max(math.ceil(duration_ms / iteration_ms / group), 1) * group
 
 
 def group_for(clock: Clock, iteration_ms: float, steps: int, iterations: int | None) -> int:
-    """Return the number of iterations that one span should cover: more than 1 if they are short for the clock.
+    """Return the number of iterations that one span should cover.
 
-    steps: number of timed steps in an iteration; with several, the result is 1. iterations: total number of iterations,
-    which the result must divide; None if it is unknown.
+    It is above one if an iteration is too short for the clock. steps: number of timed steps in an iteration; with
+    several, the result is 1. iterations: total number of iterations, which the result must divide; None if it is
+    unknown.
     """
     if steps > 1 or not 0 < iteration_ms < clock.shortest_span_ms / 2:
         return 1

@@ -34,7 +34,7 @@ Arguments: matrix, weights of its rows, weights of its columns, totals, slot."""
 
 
 class Digester:
-    """Makes digests of outputs shaped as `like`. method: name of the implementation. stock: never use Triton."""
+    """Makes digests of outputs shaped as `like`. method: name of the implementation. stock: True to avoid Triton."""
 
     def __init__(self, like: torch.Tensor, seed: int, *, stock: bool = False) -> None:
         """Draw the weights from `seed`. Raises ValueError if a row of `like` is not a whole number of 32-bit words."""

@@ -103,9 +103,9 @@ class Recorder:
 
 
 def matrix(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the tensor as a contiguous matrix to digest, with a row for each index of its first dimension.
+    """Return the tensor as a contiguous matrix to digest.
 
-    A vector becomes a single row.
+    It has one row for each index of the first dimension. A vector becomes a single row.
     """
     return tensor.contiguous().view(len(tensor) if tensor.dim() > 1 else 1, -1)
 

@@ -93,7 +93,7 @@ def own_address(span: Span, _: Turn, device: torch.device) -> torch.Tensor:
 
 
 def moving_inversions(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
-    """Return words that all hold the same background, which changes from turn to turn."""
+    """Return equal words: the background (see _BACKGROUNDS) of this turn."""
     background = _BACKGROUNDS[turn.number % len(_BACKGROUNDS)]
     return torch.full((span.count,), background, dtype=torch.int64, device=device)
 

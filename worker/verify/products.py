@@ -14,11 +14,12 @@ _MOST_OUTPUTS: Final = 256
 
 
 class Products(Protocol):
-    """Products of square matrices, each verified by one number, its verdict: a digest, or a number of errors.
+    """Products of square matrices, each verified by one number, its verdict.
 
-    pairs: number of pairs of operands; `pair` is an index from 0. side: rows of a matrix. what, method: names of the
-    products and of their verification. digests, not_tested: as in Verification. odd: (pair, verdict, output) of each
-    output that was already wrong before the first block (watch.py).
+    A verdict is a digest of the output, or a number of errors in it. pairs: number of pairs of operands; `pair` is an
+    index from 0. side: number of rows of a matrix. what, method: names of the products and of their verification.
+    digests, not_tested: as in Verification. odd: (pair, verdict, output) of each output that was already wrong before
+    the first block (watch.py).
     """
 
     pairs: int
@@ -36,7 +37,7 @@ class Products(Protocol):
         """Multiply the operands of `pair` into `output`. Does not wait for the device."""
 
     def judge(self, number: int, pair: int, output: torch.Tensor, verdicts: torch.Tensor, slot: int) -> None:
-        """Add the verdict of `output`, a product of the operands `pair`, to verdicts[slot], an int64 that was zero.
+        """Add the verdict of `output`, a product of `pair`, to verdicts[slot], an int64 that was zero.
 
         number: index of the product in its launch, from 0. Does not wait for a GPU.
         """
@@ -79,7 +80,7 @@ def add_in_fp32() -> None:
 
 
 def can_store_fp32(device: torch.device) -> bool:
-    """Whether products of operands in two-byte types can have an output in fp32: on CUDA, from torch 2.8 on."""
+    """Whether operands in two-byte types can have a product in fp32: on CUDA, from torch 2.8 on."""
     return device.type == "cuda" and hasattr(torch.ops.aten.mm, "dtype_out")
 
 

@@ -62,7 +62,7 @@ def family_of(assign: Assign, stage: Stage) -> Family:
 
 
 def opened(family: Family, assign: Assign, stage: Stage, *, training: bool) -> tuple[torch.device, torch.nn.Module]:
-    """Enter the build phase, open the launch's device, and build the cell's model on it. Returns both."""
+    """Enter the build phase, open the launch's device, and build the cell's model on it. Returns device and model."""
     stage.enter(Phase.BUILD)
     device = open_device(assign, stage)
     with stage.timed("build"):

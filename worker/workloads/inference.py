@@ -1,6 +1,6 @@
-"""Inference: forward passes in evaluation mode with inputs on the device, then end-to-end latency (latency.py).
+"""Inference: forward passes with inputs on the device, then end-to-end latency (latency.py).
 
-cuDNN's autotuner stays at torch's default, as in most code.
+The model is in evaluation mode. cuDNN's autotuner stays at torch's default, as in most code.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""Replay of training steps: a launch repeats the same steps of a model and compares them bit for bit.
+"""Replay: a launch repeats the same training steps and compares them bit for bit.
 
     restore weights, optimizer, random numbers ──▶ step 0 ──▶ step 1 ──▶ … ──▶ step 7 ──▶ compare      one replay
                                                      └─────────┴─ its loss, and a digest of every gradient
@@ -117,9 +117,9 @@ def deterministic() -> Iterator[None]:
 
 
 def _refused(step: SplitStep) -> str | None:
-    """Run `step` once. Returns torch's error message if it has no deterministic implementation, otherwise None.
+    """Run `step` once. Returns torch's message if an operator of it is not deterministic, otherwise None.
 
-    With such a message, nondeterministic operators are allowed from then on. Other errors are raised.
+    In the first case, nondeterministic operators are allowed from then on. Other errors of the step are raised.
     """
     try:
         step.gradients()
@@ -133,7 +133,7 @@ def _refused(step: SplitStep) -> str | None:
 
 
 class _Start:
-    """Start state of every replay: a copy of weights and buffers, optimizers without state, and the seed."""
+    """Start state of every replay: weights, buffers, optimizers without state, and the seed."""
 
     def __init__(self, module: torch.nn.Module, parts: Sequence[Part], seed: int) -> None:
         tensors = (*module.parameters(), *module.buffers())
@@ -153,7 +153,7 @@ class _Start:
 
 
 class Replays:
-    """Runs the replays of one launch, compares their losses and digests, and keeps the mismatches."""
+    """Runs the replays of a launch, compares their losses and digests, and keeps mismatches."""
 
     def __init__(
         self, module: torch.nn.Module, parts: Sequence[Part], work: Work, assign: Assign, stage: Stage
@@ -182,7 +182,7 @@ class Replays:
         return _ReplayedWork(self._steps, passes=len(self._parts), least=least, begin=self.begin, end=self.end)
 
     def begin(self) -> None:
-        """Start a replay: restore weights, optimizers and seed to those at the start of the first replay."""
+        """Start a replay: restore weights, optimizers and seed to their start state."""
         self._start.restore()
         self._recorder.begin()
         self._fault.begin(possible=len(self._expected) == REPLAY_STEPS and self._stage.phase is Phase.MEASURE)
@@ -235,7 +235,10 @@ class Replays:
         return self._expected[-1].loss
 
     def _first(self, outcomes: list[Outcome]) -> list[Outcome]:
-        """Return the outcomes for the reference: `outcomes`, or those of a repetition if a new loss is not finite."""
+        """Return the outcomes for the reference.
+
+        They are `outcomes`, or those of a repetition if a loss that is new in `outcomes` is not finite.
+        """
         new = outcomes[len(self._expected) :]
         return outcomes if all(math.isfinite(outcome.loss) for outcome in new) else self._made_again(len(outcomes))
 
@@ -270,9 +273,10 @@ class Replays:
         )
 
     def _repeated(self, step: int) -> list[bool]:
-        """Repeat steps 0 to `step` of the replay, REPETITIONS times or while `_left_s` lasts, at least once.
+        """Repeat steps 0 to `step` of the replay REPETITIONS times.
 
-        Returns one bool for each repetition: True if a step differed from the reference.
+        Stops earlier if `_left_s` is used up, but makes at least one repetition. Returns one bool for each repetition:
+        True if a step differed from the reference.
         """
         wrong: list[bool] = []
         while len(wrong) < REPETITIONS and (self._left_s > 0 or not wrong):

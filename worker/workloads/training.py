@@ -81,9 +81,10 @@ def optimizer_for(spec: ModelSpec, parameters: Iterable[torch.nn.Parameter]) -> 
 
 
 class Part:
-    """One loss of a training step (Objective, models/base.py) with its optimizer and, in fp16, its loss scaler.
+    """One loss of a training step with its optimizer.
 
-    loss: that of the last forward pass, a scalar on the device.
+    objective: function of the loss, and parameters to train. scaler: of the loss, in fp16 only. loss: that of the last
+    forward pass, a scalar on the device.
     """
 
     def __init__(self, objective: Objective, module: torch.nn.Module, assign: Assign, device: torch.device) -> None:
@@ -111,7 +112,7 @@ class Part:
 
 
 class SplitStep:
-    """One training step in three timed phases: forward, backward and optimizer of each part in turn."""
+    """One training step: forward, backward and optimizer of each part (Part) in turn."""
 
     def __init__(self, parts: Sequence[Part], module: torch.nn.Module, batch: Batch, autocast: _Autocast) -> None:
         self._parts = parts

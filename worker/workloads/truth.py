@@ -1,7 +1,8 @@
-"""Burn-in without a reference: products of whole numbers, exact in floating point, each verified alone.
+"""Burn-in without a reference: products of whole numbers, exact in floating point.
 
-This also finds a GPU that makes the same error every time. Outputs are in fp32 where torch can multiply operands of two
-bytes into fp32. Whole numbers in the operands may then be larger, and use more bits of multipliers and accumulators.
+Each product is verified alone. This also finds a GPU that makes the same error every time. Outputs are in fp32 where
+torch can multiply operands of two bytes into fp32. Whole numbers in the operands may then be larger, and use more bits
+of multipliers and accumulators.
 """
 
 from typing import Final
