@@ -1,4 +1,4 @@
-"""Adoption of a launch's process by the orchestrator, with which it also ends.
+"""Adoption: the orchestrator becomes the parent of a worker. The worker ends when the orchestrator ends.
 
     zygote ── fork ──▶ middle ── fork ──▶ worker        (or: orchestrator ── spawn ──▶ worker)
                          └ exits                └ is adopted by the orchestrator, the nearest child subreaper
@@ -28,9 +28,11 @@ _OOM_SCORE: Final = "1000"
 
 
 def become(spec: LaunchSpec, born_of: int) -> int:
-    """Set this process up as the launch `spec`: session, logs, CPU cores. Returns the descriptor of fault.log.
+    """Set this process up as the worker of launch `spec`. Returns the file descriptor of fault.log.
 
-    Exits with NOT_ADOPTED if the orchestrator does not become its parent. born_of: PID of the parent that created it.
+    Starts a process session (setsid), redirects output to the launch's log files, and sets environment and CPU cores.
+    Exits with WorkerExit.NOT_ADOPTED if the orchestrator does not become the parent of this process within 10 s.
+    born_of: PID of the process that created this one.
     """
     if os.getsid(0) != os.getpid():
         os.setsid()
@@ -46,7 +48,10 @@ def become(spec: LaunchSpec, born_of: int) -> int:
 
 
 def die_with_parent(parent_pid: int) -> None:
-    """Have the kernel kill this process when its parent ends. Exits at once if `parent_pid` is not its parent."""
+    """Have the kernel kill this process when its parent ends.
+
+    Exits with WorkerExit.NOT_ADOPTED at once if the parent is not `parent_pid`.
+    """
     _prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
     if os.getppid() != parent_pid:
         os._exit(WorkerExit.NOT_ADOPTED)
@@ -58,18 +63,21 @@ def be_called(name: str) -> None:
 
 
 def settle() -> None:
-    """Collect garbage, then freeze all objects: later collections would copy the memory shared with forks."""
+    """Collect garbage, then exempt all present objects from later collections (gc.freeze).
+
+    A collection writes to each object, so that the kernel would copy the memory that forked processes share.
+    """
     gc.collect()
     gc.freeze()
 
 
 def rooms_root() -> str:
-    """Return the folder that holds the imported package worker."""
+    """Return the path of the folder that contains the imported package `worker`."""
     return str(Path(__file__).resolve().parents[1])
 
 
 def check_rooms(expected: str) -> None:
-    """Exit with WRONG_ROOMS unless the packages worker and protocol come from the folder `expected`."""
+    """Exit with WorkerExit.WRONG_ROOMS unless worker and protocol come from the folder `expected`."""
     import protocol
 
     for room, file in (("worker", __file__), ("protocol", protocol.__file__)):

@@ -18,7 +18,7 @@ class Gathering:
     """Barrier between all processes of a launch, as seen by one of them. Never times out."""
 
     def __init__(self, gang: Gang, size: int) -> None:
-        """Wait until all `size` processes are connected. Raises CommunicationError."""
+        """Wait until all `size` processes are connected. Raises CommunicationError if a connection fails."""
         self.steps = StepCounter(gang)
         self.steps.begin()
         self._leads = gang.rank == 0
@@ -28,7 +28,10 @@ class Gathering:
             raise CommunicationError(f"between {size} processes: {error}") from error
 
     def align(self) -> None:
-        """Wait until all processes of the launch have called align. Raises CommunicationError."""
+        """Wait until all processes of the launch have called align.
+
+        Raises CommunicationError if a connection fails, for example because another process ended.
+        """
         number = self.steps.begin()
         try:
             for other in self._others:

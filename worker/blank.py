@@ -1,7 +1,7 @@
 """Build a model without random initial parameters, because its weights are read from a file next.
 
-Random fills of parameters by layers, torch.nn.init and libraries are skipped, also those through `parameter.data`.
-Buffers are filled as always, because the file may not hold them.
+Layers, torch.nn.init and libraries fill parameters, or their `data`, with random numbers. These calls are skipped.
+Buffers are filled as always, because the file may not contain them.
 """
 
 from collections.abc import Callable
@@ -16,13 +16,13 @@ _FILLS: Final = frozenset(
         *("kaiming_normal_", "kaiming_uniform_", "xavier_normal_", "xavier_uniform_", "trunc_normal_", "orthogonal_"),
     }
 )
-"""Names of calls that fill a tensor at random: of methods, and of functions of torch.nn.init or a library."""
+"""Names of the methods and functions, in torch or a library, that fill a tensor at random."""
 _DATA: Final = torch.Tensor.data.__get__  # type: ignore[attr-defined]  # torch declares it as a plain tensor
 _OF_A_PARAMETER: Final = "_gpubench_of_a_parameter"
 
 
 class Blank(TorchFunctionMode):
-    """Mode of torch in which random fills of parameters do nothing."""
+    """Context manager (a mode of torch) in which random fills of parameters do nothing."""
 
     def __torch_function__(
         self,

@@ -1,8 +1,9 @@
-"""Trials of a compiled model with changing input sizes: compiled static, dynamic or padded.
+"""Trials of a model with changing input sizes, compiled static, dynamic and padded.
 
     for each way (ShapeWay):  empty caches │ compile │ call with each size _CALLS times, in one random order
 
-A trial holds size, time and `compiled` of each call, or an error. All trials hold the eager model's error, if any.
+A trial ends in a ShapeTrial (protocol/result.py): size and time of each call and whether it compiled, or an error. If
+the eager model fails with one of the sizes, nothing is compiled, and each of the three results has that error.
 """
 
 import random
@@ -23,11 +24,11 @@ from worker.models.base import Batch
 from worker.stage import Stage
 
 _CALLS: Final = 4
-"""Number of calls with each size, the first one included."""
+"""Number of calls with each size. The first of them may compile."""
 
 
 class Trials:
-    """Trials of one launch. batch_of: makes inputs of a given size. forward: calls the model with inputs."""
+    """Trials of one launch. batch_of: makes inputs of a given size. forward: calls `module` with such inputs."""
 
     def __init__(
         self,
@@ -42,7 +43,7 @@ class Trials:
         self._device = torch.device(assign.device.kind)
 
     def run(self, shapes: ChangingShapes) -> tuple[ShapeTrial, ...]:
-        """Return one trial for each ShapeWay: the model compiled static, dynamic, and padded."""
+        """Compile and call the model in each ShapeWay. Returns one ShapeTrial for each, in their order."""
         with self._stage.timed("compile"):
             self._stage.enter(Phase.COMPILE)
             refusal = self._refusal(shapes)
@@ -52,7 +53,7 @@ class Trials:
             return tuple(self._trial(way, shapes) for way in ShapeWay)
 
     def _refusal(self, shapes: ChangingShapes) -> str:
-        """Return the reason why these sizes cannot be tried, from eager calls; "" if they can."""
+        """Return why these sizes cannot be tried, such as "size 8: ValueError: …", from eager calls; "" if they can."""
         found = set()
         for size in shapes.sizes:
             try:

@@ -40,7 +40,10 @@ MOST: Final = 20
 
 
 class Compiler:
-    """Compilation of a launch's model, then entry into Phase.WARM_UP. An eager cell only enters the phase."""
+    """Compiles a launch's model in Phase.COMPILE, then enters Phase.WARM_UP.
+
+    In an eager cell (without torch.compile) it enters Phase.WARM_UP at once.
+    """
 
     def __init__(self, assign: Assign, stage: Stage, device: torch.device) -> None:
         self._assign, self._stage, self._device = assign, stage, device
@@ -51,7 +54,11 @@ class Compiler:
         stage.enter(Phase.COMPILE if self._compiles else Phase.WARM_UP)
 
     def compile(self, module: torch.nn.Module, call: Callable[[], object]) -> None:
-        """Compile the module in place by running `call`. Raises UnsuitableModelError if nothing can be compiled."""
+        """Compile the module in place by running `call`. Does nothing in an eager cell.
+
+        call: runs one iteration with the module and returns outputs or losses. Raises UnsuitableModelError if
+        torch.compile finds nothing to compile, or if compiled and eager outputs differ in size.
+        """
         if not self._compiles:
             return
         with self._stage.timed("compile"):
@@ -78,7 +85,10 @@ class Compiler:
         self._stage.enter(Phase.WARM_UP)
 
     def compilation(self) -> Compilation | None:
-        """Return facts of all compilations so far, None without any. An eager model's own code may compile too."""
+        """Return the facts of all compilations in this process so far; None if there was none.
+
+        In an eager cell, the code of the model itself may have called torch.compile.
+        """
         made = graphs()
         if not self._compiles and not made:
             return None
@@ -93,10 +103,11 @@ class Compiler:
     def compare_random(
         self, found: Compilation | None, module: torch.nn.Module, call: Callable[[], object]
     ) -> Compilation | None:
-        """Return `found`, in the first launch of a cell with the errors of random outputs added.
+        """Add the errors of random outputs to `found` (the result of `compilation`), and return it.
 
-        Compiles again, so that compiled and eager calls draw the same random numbers, unlike the measured code.
-        Returns `found` unchanged if it is None, outputs are not random, or eager calls with equal seeds differ.
+        call: as in `compile`. Compiles once more, in a mode in which compiled and eager calls draw the same random
+        numbers. Returns `found` unchanged if it is None, in later launches of the cell, if outputs are not random, or
+        if eager calls with equal seeds differ.
         """
         if found is None or not self._random or self._assign.round:
             return found
@@ -122,9 +133,10 @@ class Compiler:
 
 
 def use_caches(folder: Path, *, cold: bool) -> bool:
-    """Direct all caches of the compiler to `folder`, emptied first if cold. Returns whether it held caches already.
+    """Direct all caches of the compiler to `folder`. Returns True if the folder existed already.
 
-    Imports Inductor. It compiles kernels in this process, unless use_workers is called.
+    cold: delete the folder first, which makes the result False. Imports Inductor, which then compiles kernels in this
+    process unless use_workers is called.
     """
     if cold:
         shutil.rmtree(folder, ignore_errors=True)
@@ -142,9 +154,10 @@ def redirect_caches(folder: Path) -> None:
 
 
 def _redirect_headers(folder: Path) -> None:
-    """Keep precompiled headers in `folder`; torch would share them. They take 8 s of a cold compilation.
+    """Keep Inductor's precompiled C++ headers in `folder`. By default, all processes of a user share them.
 
-    Disables them if Inductor is not imported yet, because only the imported module can redirect them.
+    Making them takes 8 s of a cold compilation. They are disabled if Inductor is not imported yet, because only
+    variables of the imported module can redirect them.
     """
     codecache = sys.modules.get("torch._inductor.codecache")
     config: Any = sys.modules.get("torch._inductor.config")
@@ -157,7 +170,10 @@ def _redirect_headers(folder: Path) -> None:
 
 
 def use_workers() -> None:
-    """Compile kernels in a pool of processes, one a core, at most 32. For single operators its start takes too long."""
+    """Compile kernels in a pool of processes: one for each core, at most 32.
+
+    Do not use it for a single operator, because the start of the pool takes too long.
+    """
     config: Any = sys.modules["torch._inductor.config"]
     config.compile_threads = config.decide_compile_threads()
 
@@ -176,7 +192,7 @@ def measured_ms() -> float:
 
 
 def _replayed(call: Callable[[], object]) -> torch.Tensor:
-    """Run `call` _REPLAYED times, so that CUDA graphs replay. Returns the last outputs, as _values does."""
+    """Run `call` _REPLAYED times, so that CUDA graphs replay. Returns the last outputs as one vector (see _values)."""
     for _ in range(_REPLAYED - 1):
         call()
     return _values(call())
@@ -191,17 +207,17 @@ def _values(returned: object) -> torch.Tensor:
 def _is_same(one: torch.Tensor, other: torch.Tensor, *, training: bool) -> bool:
     """Whether outputs of two eager calls agree within 1e-2 of the largest value; losses (training) within 1e-4.
 
-    Rounding stays below: in bf16 for outputs, in fp32 for losses. Differences by random numbers are larger.
+    Rounding errors of outputs in bf16 and of losses in fp32 are below these limits. Random numbers differ by more.
     """
     limit = 1e-4 if training else 1e-2
     return one.shape == other.shape and output_errors(one, other).get("relative_error", 0.0) <= limit
 
 
 def output_errors(expected: torch.Tensor, found: torch.Tensor) -> dict[str, float]:
-    """Return the errors of `found` as fields of Compilation. Raises UnsuitableModelError if the sizes differ.
+    """Return the differences of `found` from `expected` as fields of Compilation: name → value.
 
-    Returns {} for empty outputs. Equal infinities are no error, because a model may mask with them. Any other infinity
-    or NaN gives the largest float as absolute error.
+    Returns {} for empty outputs. Raises UnsuitableModelError if the numbers of elements differ. Equal infinities are no
+    error, because a model may mask with them. Any other infinity or NaN gives the largest float as absolute_error.
     """
     if expected.shape != found.shape:
         raise UnsuitableModelError(
@@ -250,7 +266,7 @@ class Log(logging.Handler):
             logger.removeHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Count a graph break or recompilation in one message of the log, and set `limited`."""
+        """Count the graph break or recompilation that a message reports. Sets `limited` if it reports the limit."""
         self.limited = self.limited or "torch._dynamo hit config." in record.getMessage()
         lines = [line.strip() for line in record.getMessage().splitlines() if line.strip()]
         place = _PLACE.search(lines[0]) if lines else None
@@ -265,5 +281,8 @@ def _loggers() -> Iterator[logging.Logger]:
 
 
 def _reason(lines: list[str]) -> str:
-    """Return the reason among the lines after a log message's first: the second, because the first is general."""
+    """Return the reason in a log message. lines: those after its first line.
+
+    The second of them is the reason, because the first of them is general.
+    """
     return (lines[1:] or lines or ["unknown"])[0].removeprefix("- ")[:300]

@@ -24,9 +24,10 @@ HALF: Final = {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
 
 
 def open_device(device: Device, precision: Precision) -> torch.device:
-    """Open the device with its CUDA context, and set torch's switches for `precision`.
+    """Open the device, and set torch's TF32 switches and number of threads.
 
-    Raises DeviceInheritedError if the process inherited an open GPU, DeviceUnavailableError with CUDA's error as cause.
+    A GPU gets a CUDA context. Raises DeviceInheritedError if this process has a GPU open already. Raises
+    DeviceUnavailableError if CUDA cannot open the device, or opens other GPUs than the requested one.
     """
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     set_tf32(wanted=precision is Precision.TF32)
@@ -70,7 +71,7 @@ def _open_cuda(device: Device) -> torch.device:
 
 
 def gpu_descriptors() -> list[str]:
-    """Return the GPU device files that this process has open or inherited, as paths."""
+    """Return the paths of the GPU files that this process has open, such as "/dev/nvidia0"."""
     found = set()
     for descriptor in _DESCRIPTORS.iterdir():
         try:
@@ -89,7 +90,8 @@ def _same_uuid(first: str, second: str) -> bool:
 def set_tf32(*, wanted: bool) -> None:
     """Switch TF32 on or off, both for matrix products and for cuDNN, where it is on by default.
 
-    Uses the older of torch's two interfaces, which updates the newer one. From torch 2.9 on, using both raises.
+    Uses the older of torch's two interfaces, which updates the newer one. From torch 2.9 on, a process that uses both
+    gets a RuntimeError.
     """
     backends: Any = torch.backends  # torch declares only part of the newer interface
     with warnings.catch_warnings():
@@ -102,7 +104,7 @@ def set_tf32(*, wanted: bool) -> None:
 
 
 def tf32_switches() -> dict[str, bool]:
-    """Return the states of torch's TF32 switches, by name. Never raises."""
+    """Return torch's TF32 switches: name, such as "cudnn.allow_tf32" → True if it is on. Never raises."""
     backends: Any = torch.backends
     cuda, cudnn = backends.cuda, backends.cudnn
     if _newer_interface():
@@ -123,12 +125,18 @@ def _newer_interface() -> bool:
 
 
 def weights_type(precision: Precision, *, training: bool) -> torch.dtype:
-    """Return the type of a model's weights: fp32, except in inference with half precision (fp16 or bf16)."""
+    """Return the type of a model's weights.
+
+    It is fp16 or bf16 for inference in that precision, otherwise fp32.
+    """
     return torch.float32 if training else HALF.get(precision, torch.float32)
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
-    """Return the context of a training step's forward pass: autocast in half precision, otherwise none."""
+    """Return the context manager for the forward pass of a training step.
+
+    It is autocast in fp16 and bf16. In other precisions it does nothing.
+    """
     half = HALF.get(precision)
     return nullcontext() if half is None else torch.autocast(device.type, dtype=half)
 
@@ -157,7 +165,7 @@ def training_kernels(device: torch.device, precision: Precision) -> Iterator[Non
 
 
 def environment(device: torch.device, isolation: str) -> Environment:
-    """Return the versions of libraries and the settings of this process. isolation: fork or exec."""
+    """Return the versions of libraries and the settings of this process. isolation: "fork" or "exec"."""
     cudnn = None
     if device.type == "cuda":
         cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]  # torch does not annotate it

@@ -10,7 +10,7 @@ class DeviceUnavailableError(WorkerError):
 
 
 class DeviceInheritedError(WorkerError):
-    """This process inherited open descriptors of a GPU from its parent."""
+    """This process has a GPU open already, perhaps inherited from its parent."""
 
 
 class CommunicationError(WorkerError):
@@ -34,7 +34,10 @@ class UnsupportedError(WorkerError):
 
 
 class ModelCodeError(WorkerError):
-    """The user's own code failed, returned something unusable, or changed the precision. __cause__: its exception."""
+    """The user's own code failed, returned something unusable, or changed the precision.
+
+    __cause__: the exception of that code, if it raised one.
+    """
 
 
 class NotBuiltError(ModelCodeError):

@@ -66,8 +66,8 @@ _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 def failure(error: BaseException, phase: Phase, headroom: Headroom | None = None) -> Failure:
     """Classify and describe an exception as a Failure. Never raises.
 
-    phase: in which `error` was raised. headroom: free memory at that time; by default it is read now, while the error's
-    frames still hold the model's memory.
+    phase: in which `error` was raised. headroom: free memory at that time; None to read it now, while the frames of
+    `error` still keep the model in memory.
     """
     seen = _Seen(tuple(_chain(error)), phase, memory.headroom() if headroom is None else headroom)
     category = next((category for category, applies in RULES if applies(seen)), Category.EXCEPTION)
@@ -185,7 +185,7 @@ def _name(error: BaseException) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """Return the message of the error, or a replacement if its __str__ fails too."""
+    """Return the message of the error, or "<unreadable message: …>" if its __str__ raises."""
     try:
         return str(error)
     except Exception as broken:  # noqa: BLE001 - __str__ of a foreign exception may raise anything
@@ -193,7 +193,7 @@ def message_of(error: BaseException) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the error's type and the first line of its message."""
+    """Return the error's type and its message's first line, such as "ValueError: no such size"."""
     lines = plain(message_of(error)).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 

@@ -1,9 +1,10 @@
 """Number of floating-point operations of an iteration, by torch's FlopCounterMode.
 
-The counter has formulas for some operators only. The number is None, because it would be too low, if an operator
-without a formula is not torch's own or has the name of a matrix product. Multiplications and additions count one each.
-Attention under a causal mask counts in full. A formula of this module replaces torch's for backward convolutions:
-torch's ignores groups, and counts a training step of efficientnet-b0 as forty forward passes.
+The counter has formulas for some operators only. The others count as zero if they are torch's own and no matrix
+products. Any other operator without a formula makes the number None, because it would be too low. Multiplications and
+additions count one each. Attention with a causal mask counts as without the mask. A formula of this module replaces
+torch's for backward convolutions: torch's ignores groups, and counts a training step of efficientnet-b0 as forty
+forward passes.
 """
 
 import math
@@ -54,7 +55,11 @@ _FORMULAS: Final = {torch.ops.aten.convolution_backward: _convolution_backward}
 
 
 def count(step: Callable[[], object], iteration_ms: float) -> float | None:
-    """Run `step` and return its number of operations; None if some cannot be counted or iteration_ms exceeds 2 s."""
+    """Run `step` and return its number of floating-point operations; None if it is unknown (see the module).
+
+    iteration_ms: time of the step. Above COUNTED_WITHIN_MS (2 s), returns None without running it. Returns None as well
+    if the step raises an exception, or if the number is 0.
+    """
     if iteration_ms > COUNTED_WITHIN_MS:
         return None
     watch = _Watch()
@@ -80,7 +85,7 @@ def _attention_in_parts() -> Iterator[None]:
 
 
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not annotate its base
-    """Collects in `unseen` the names of operators that run and that the counter misses."""
+    """Collects in `unseen` the operators without a formula that make the number too low."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch does not annotate it

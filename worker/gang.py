@@ -3,7 +3,8 @@
     a file in a private folder ──▶ torch.distributed: NCCL between GPUs, gloo between CPU devices
     steps: a counter for each process, incremented before each common operation
 
-Sockets are on loopback. Nothing here times out: the orchestrator's deadlines end processes, counters show which hung.
+Sockets are on loopback. Nothing here times out. The orchestrator's deadlines end a launch that hangs, and the counters
+show which of its processes hung.
 """
 
 import os
@@ -58,7 +59,7 @@ class Gang:
 
     @property
     def leads(self) -> bool:
-        """Whether this process is the leader, which decides for all processes."""
+        """Whether this process is the leader (rank 0), which decides the number of iterations."""
         return self.rank == 0
 
     def align(self) -> None:
@@ -90,7 +91,10 @@ class Gang:
         return result
 
     def describe(self) -> str:
-        """Return the library that connects the devices, with its settings, as text for the report."""
+        """Return the library that connects the devices.
+
+        Examples: "gloo through the host's memory", "NCCL 2.27.5, NVLink multicast left to NCCL".
+        """
         if self.backend == "gloo":
             return "gloo through the host's memory"
         version = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]  # torch does not annotate it
@@ -107,6 +111,6 @@ class Gang:
 
 
 def multicast() -> str:
-    """Return the setting of NVLink multicast for NCCL, as text for the report."""
+    """Return NCCL's setting of NVLink multicast, such as "set by NCCL_NVLS_ENABLE=0"."""
     setting = os.environ.get(_MULTICAST)
     return "left to NCCL" if setting is None else f"set by {_MULTICAST}={setting}"

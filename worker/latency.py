@@ -28,9 +28,9 @@ def times_ms(
 ) -> list[float]:
     """Return end-to-end latencies in milliseconds: `inputs` to the device, `forward`, outputs to the host.
 
-    Repeats this for half of `least_s` (the profile's shortest measurement in seconds), at most LONGEST_S, and at least
-    LEAST_ITERATIONS times; each repetition gives one value. passes_ms: times of the forward passes measured before,
-    returned as the latencies on a CPU, where nothing is copied.
+    Each repetition gives one value. They take half of `least_s` (the profile's shortest measurement in seconds), but at
+    most LONGEST_S. There are at least LEAST_ITERATIONS. On a CPU nothing is copied: the result is `passes_ms`, the
+    times of the forward passes that were measured before.
     """
     if device.type == "cpu":
         return passes_ms

@@ -4,7 +4,8 @@
     └──────────────── warm_up ───────────────────────────┘ └──────────────── measured ─────────────────────────┘
 
 block: iterations between two waits of the host for the device; progress is reported between blocks. span: time between
-two marks in a block (worker/timing.py). If a load window is requested, further blocks follow, whose times are not kept.
+two marks in a block (worker/timing.py). If a load window is requested (a period in which power is read), further
+blocks follow, whose times are not kept.
 """
 
 import resource
@@ -37,7 +38,7 @@ class Work:
     passes: number of runs of the steps in an iteration; their times are added up. waits: a step waits for the device,
     so that launch_bound and host_share are unknown. prepare: called before every block, untimed. one_by_one: a block
     has one iteration. retries: returns the number of retries of the device's allocator so far. least: minimum number
-    of iterations in adaptive measuring. grouped: several short iterations may share a span.
+    of iterations, unless the measurement has a fixed number. grouped: several short iterations may share a span.
     """
 
     steps: dict[str, Step]
@@ -129,7 +130,7 @@ def _warm_up_until_steady(
 class _Settled:
     """Decides when warm-up ends: times are steady and, if a GPU limits them, settled (protocol/settling.py).
 
-    state: REACHED if times were steady after any block, because noise may hide it after the last one.
+    state: REACHED if times were steady after any block. After the last one, noise may hide that they are steady.
     """
 
     def __init__(self, clock: Clock, measurement: Measurement) -> None:
@@ -203,10 +204,10 @@ def measured(
 def load_window(
     work: Work, clock: Clock, measurement: Measurement, stage: Stage, measured: MeasuredIterations, *, since_ns: int
 ) -> LoadWindow | None:
-    """Run further blocks until the load window lasts `measurement.load_s` seconds. Returns None if that is 0.
+    """Run further blocks until the load window lasts `measurement.load_s`, and return it.
 
-    since_ns: end of the first iteration, on the monotonic clock. The window starts at least SETTLING_NS after it,
-    possibly in warm-up.
+    Returns None if `load_s` is 0 seconds. measured: the measured blocks, which belong to the window. since_ns: end of
+    the first iteration, on the monotonic clock. The window starts at least SETTLING_NS after that, possibly in warm-up.
     """
     if not measurement.load_s:
         return None

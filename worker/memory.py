@@ -99,7 +99,7 @@ class Headroom:
     available: int | None = None
 
     def as_text(self) -> dict[str, str]:
-        """Return the known fields as text, for the evidence of a failure."""
+        """Return the known fields as text, such as {"device_free_bytes": "1024"}."""
         sizes = {f"{name}_bytes": str(value) for name, value in vars(self).items() if isinstance(value, int)}
         return sizes if self.device_error is None else sizes | {"device_error": str(self.device_error)}
 

@@ -31,7 +31,10 @@ def tensors(outputs: object) -> Iterator[torch.Tensor]:
 
 
 def require_computed(outputs: object, name: str) -> object:
-    """Return `outputs` unchanged. Raises ModelCodeError if all are None or not computed yet. name: of the model."""
+    """Return `outputs` unchanged. name: of the model.
+
+    Raises ModelCodeError if each output is either None or not computed yet, such as a generator.
+    """
     leaves = _pytree.tree_leaves(outputs)
     if all(leaf is None or isinstance(leaf, _NOT_RUN) for leaf in leaves):
         what = (
@@ -45,7 +48,7 @@ def require_computed(outputs: object, name: str) -> object:
 
 
 def require_finite(outputs: object, *, infinite: bool) -> None:
-    """Raise NotFiniteError for NaN or infinity in the output tensors. infinite: infinity is allowed."""
+    """Raise NotFiniteError for NaN or infinity in the output tensors. infinite: True to allow infinity."""
     for number, tensor in enumerate(tensors(outputs), start=1):
         for extreme in _extremes(tensor):
             if math.isnan(extreme) or (math.isinf(extreme) and not infinite):

@@ -27,12 +27,18 @@ COMMON: Final = (
 
 
 def modules(model: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the modules to preload: `model`, and COMMON if torch is imported. Call it after importing the workload."""
+    """Return the modules to preload: `model`, and COMMON if torch is imported.
+
+    model: names of the modules that the cell's model needs. Call it after the import of the workload.
+    """
     return (*model, *COMMON) if "torch" in sys.modules else model
 
 
 def import_all(named: tuple[str, ...]) -> dict[str, str]:
-    """Import the modules `named`, then COMMON if torch is imported. Returns failed module → error as text."""
+    """Import the modules `named`, then COMMON if torch is imported by then.
+
+    Returns failed module → error, such as "ImportError: no module".
+    """
     failed = _import_each(named)
     return failed | _import_each(modules(()))
 

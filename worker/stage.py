@@ -1,4 +1,4 @@
-"""Current phase of a launch, and its ledger: the time of each part in milliseconds."""
+"""Current phase of a launch, and its ledger: milliseconds of building, of warm-up, and so on."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +14,8 @@ class Stage:
     """Reports phases and keeps the ledger (protocol.result.Ledger) of one launch.
 
     announce: called with each new phase. progressed: called with a phase and its progress, 0 to 1. keep: stores a
-    mismatch on disk. requested_ns: monotonic time of the orchestrator's request for the launch. paths: its files.
+    mismatch on disk. requested_ns: monotonic time of the orchestrator's request for the launch. paths: paths of the
+    launch's files.
     """
 
     def __init__(
@@ -51,5 +52,5 @@ class Stage:
             self._spent_ms[entry] = self._spent_ms.get(entry, 0.0) + (time.monotonic_ns() - begin) / 1e6
 
     def ledger(self) -> Ledger:
-        """Return the time spent so far in each part of the launch."""
+        """Return the milliseconds spent so far on each field of Ledger; 0 for those that were not timed."""
         return Ledger(**{field: self._spent_ms.get(field[:-3], 0.0) for field in Ledger.__struct_fields__})

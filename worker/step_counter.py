@@ -7,7 +7,7 @@ from protocol.messages import STEP, Gang
 
 
 class StepCounter:
-    """Counter of one process, in the file `gang.steps` at its rank. number: operations started so far."""
+    """Counter of one process: the entry of its rank in the file `gang.steps`. number: operations started so far."""
 
     def __init__(self, gang: Gang) -> None:
         self.number = 0

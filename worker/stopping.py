@@ -1,8 +1,9 @@
-"""Decision when to stop measuring: the mean is precise enough, or the time is used up.
+"""Decision when to stop measuring: the mean time is precise enough, or the time is used up.
 
-The mean's confidence interval (protocol/intervals.py) is compared with the target each time the data have grown by 30 %
-(docs/method-reference.md, "When to stop"). A profile with `give_up` also stops when the target is out of reach, as
-intervals shrink with the square root of the time.
+It is precise enough if half of its 95 % confidence interval, divided by the mean (protocol/intervals.py), is at most
+the target, `Measurement.relative_half_width`. This is tested each time the number of values has grown by 30 %
+(docs/method-reference.md, "When to stop"). A profile with `give_up` also stops when the target is out of reach: it
+expects that intervals shrink with the square root of the time.
 """
 
 import math
@@ -17,11 +18,14 @@ GROWTH: Final = 1.3
 LEAST_ITERATIONS: Final = 3
 """Minimum number of iterations, even beyond the time cap, because a single time has no spread."""
 FAR: Final = 2.0
-"""Multiple of the target. Measuring gives up if it expects a wider interval at the time cap."""
+"""Measuring gives up if it expects an interval of more than this many times the target at the time cap."""
 
 
 class Stopper:
-    """Decides after each block whether to stop measuring. least: minimum number of iterations."""
+    """Decides after each block to stop if the mean is precise enough or the time is used up.
+
+    least: minimum number of iterations before the time cap stops the measurement.
+    """
 
     def __init__(self, measurement: Measurement, least: int = LEAST_ITERATIONS) -> None:
         self._measurement = measurement
@@ -31,9 +35,13 @@ class Stopper:
     def reason(self, times_ms: Sequence[float], iterations: int, elapsed_s: float) -> StopReason | None:
         """Return the reason to stop now; None to continue.
 
-        times_ms: all values so far, in order, of `iterations` iterations. elapsed_s: since the measurement began. A
-        fixed number of iterations overrides all else. Otherwise measuring stops at the target after `min_s` and 20
-        values, at the cap after `least` iterations, or gives up after `min_s`.
+        times_ms: all times so far, in measured order. iterations: number of iterations so far. elapsed_s: seconds since
+        the measurement began. If `measurement.iterations` is set, only this number counts (FIXED). Otherwise:
+
+            TARGET        after min_s and 20 values, if the mean is precise enough
+            OUT_OF_REACH  after min_s in a profile with give_up, if it will not be precise enough at max_s, or not have
+                          20 values by then
+            TIME_CAP      after max_s and `least` iterations
         """
         limits = self._measurement
         if limits.iterations is not None:

@@ -134,7 +134,7 @@ class CudaClock:
 
 
 def time_block(clock: Clock, steps: Sequence[Step], iterations: int, group: int = 1, passes: int = 1) -> TimedBlock:
-    """Run all `steps` in order, `iterations` times, and time each. Python's garbage collector is off.
+    """Run all `steps` in order, `iterations` times, and time each. Python's garbage collector is off meanwhile.
 
     group: iterations in a span. passes: iterations that TimedBlock.enqueue_ms covers (see measure.Work.passes).
     Raises ValueError if `group` does not divide `iterations`, or is above one for several steps.
@@ -169,16 +169,21 @@ def _collector_off() -> Iterator[None]:
 
 
 def iterations_for(duration_ms: float, iteration_ms: float, group: int = 1) -> int:
-    """Return the least number of iterations that last `duration_ms`, a positive multiple of `group`."""
+    """Return the least number of iterations that lasts `duration_ms`.
+
+    It is a positive multiple of `group`. iteration_ms: expected time of an iteration.
+    """
     if iteration_ms <= 0:
         return group
     return max(math.ceil(duration_ms / iteration_ms / group), 1) * group
 
 
 def group_for(clock: Clock, iteration_ms: float, steps: int, iterations: int | None) -> int:
-    """Return the number of iterations that one span should cover: more than 1 if they are short for the clock.
+    """Return the number of iterations that one span should cover.
 
-    iterations: total, a multiple of the result; None if unknown. steps: timed steps in an iteration; above one gives 1.
+    It is above one if an iteration is too short for the clock. steps: number of timed steps in an iteration; with
+    several, the result is 1. iterations: total number of iterations, which the result must divide; None if it is
+    unknown.
     """
     if steps > 1 or not 0 < iteration_ms < clock.shortest_span_ms / 2:
         return 1

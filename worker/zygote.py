@@ -82,7 +82,10 @@ def _fork(spec: LaunchSpec, control: socket.socket) -> Forked | ForkFailed:
 
 
 def _leave_worker_behind(spec: LaunchSpec, control: socket.socket, reader: int, writer: int) -> NoReturn:
-    """Fork the worker from the middle process, write its PID to the pipe `writer`, and exit. No PID on failure."""
+    """Fork the worker from the middle process, write its PID to the pipe `writer`, and exit.
+
+    Writes no PID if the fork fails.
+    """
     middle = os.getpid()
     try:
         worker = os.fork()

@@ -22,7 +22,7 @@ class Bench:
     burst_s: float
 
     def numbers(self, *shape: int) -> torch.Tensor:
-        """Return normally distributed numbers. With zeros, a bf16 product would run 13 % faster [H200]."""
+        """Return normally distributed random numbers. With zeros, a bf16 product would run 13 % faster [H200]."""
         return torch.randn(shape, generator=self.generator, device=self.device, dtype=self.dtype)
 
     def room(self) -> int:

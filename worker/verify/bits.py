@@ -31,12 +31,12 @@ def width(tensor: torch.Tensor) -> int:
 
 
 def signed(value: int, size: int) -> int:
-    """Return the signed integer of `size` bits with the bits of `value`. value: not negative."""
+    """Return the signed integer whose `size` bits are those of `value`, which is not negative."""
     return value - (1 << size) if value >> (size - 1) else value
 
 
 def differences(output: torch.Tensor, expected: torch.Tensor) -> Differences:
-    """Compare a contiguous output with the expected one of the same shape and type. Waits for the device."""
+    """Return the Differences of a contiguous output from the expected one. Waits for the device."""
     size = width(output)
     flat, right = integers(output).flatten(), integers(expected).flatten()
     elements = changed = 0

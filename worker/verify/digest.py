@@ -34,7 +34,7 @@ Arguments: matrix, weights of its rows, weights of its columns, totals, slot."""
 
 
 class Digester:
-    """Makes digests of outputs shaped as `like`. method: name of the implementation. stock: never use Triton."""
+    """Makes digests of outputs shaped as `like`. method: name of the implementation. stock: True to avoid Triton."""
 
     def __init__(self, like: torch.Tensor, seed: int, *, stock: bool = False) -> None:
         """Draw the weights from `seed`. Raises ValueError if a row of `like` is not a whole number of 32-bit words."""
@@ -79,7 +79,10 @@ class Digester:
 
 
 def words(output: torch.Tensor) -> torch.Tensor:
-    """Return a view of a matrix as signed 32-bit words. Raises ValueError if it is not contiguous or cuts words."""
+    """Return a view of a matrix as signed 32-bit words.
+
+    Raises ValueError if it is not a contiguous matrix, or if its rows are not a multiple of 4 bytes.
+    """
     if output.dim() != 2 or output.shape[1] * output.element_size() % 4 or not output.is_contiguous():
         raise ValueError(
             f"an output of shape {tuple(output.shape)} with {output.element_size()} bytes per element cannot be "

@@ -17,15 +17,16 @@ from worker.verify.products import Products
 REPETITIONS: Final = 10
 
 Strike = Callable[[torch.Tensor], None]
-"""Function that repeats an injected fault in an output if the fault is stuck; else does nothing."""
+"""Function that injects the launch's fault in an output again if the fault is stuck. Otherwise it does nothing."""
 
 
 def examine(
     products: Products, *, number: int, pair: int, output: torch.Tensor, verdict: int, iteration: int, strike: Strike
 ) -> Mismatch:
-    """Examine the wrong output of one product.
+    """Examine the wrong output of one product, and return it as a Mismatch.
 
-    number, pair, verdict: as in Products.judge. iteration: as in Mismatch. strike: called on each repetition's output.
+    number, pair: as in Products.judge, which gave `verdict`. iteration: as in Mismatch. strike: called with the output
+    of each repetition.
     """
     at_ns = time.monotonic_ns()
     again = _verdict(products, number, pair, output)

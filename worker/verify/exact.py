@@ -45,7 +45,10 @@ class Bounds:
 
 
 def bounds(side: int, operands: torch.dtype, output: torch.dtype) -> Bounds:
-    """Return the largest bounds with which products of matrices of this side are exact. fp32 operands also fit tf32."""
+    """Return the largest bounds with which products of matrices of this side are exact.
+
+    operands, output: their types. Operands in fp32 are limited to numbers that tf32 holds exactly.
+    """
     limit = LARGEST[output]
     most = min(max(math.isqrt(limit // side), 1), LARGEST[operands], _TF32_LARGEST)
     terms = min(side, limit // most**2)
@@ -69,9 +72,9 @@ def vectors(seed: int, number: int, side: int, limits: Bounds, device: torch.dev
 
 
 def count_wrong(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
-    """Count rows of `output` that are wrong plus elements that are not whole. Does not wait for the device.
+    """Return the number of wrong rows of `output`, plus that of its elements that are not whole.
 
-    vector: result of `vectors`. Returns int64 of shape ().
+    vector: result of `vectors`. The number is a tensor: int64 of shape (). Does not wait for the device.
     """
     right_side = _times(left, _times(right, vector))
     wrong = torch.zeros((), dtype=torch.int64, device=output.device)

@@ -1,4 +1,4 @@
-"""Injected fault: flipped bits in an output, once in the middle of the measurement or (stuck) from then on."""
+"""Injected fault: flipped bits in one output in the middle of the measurement; if stuck, in all later ones too."""
 
 import random
 from typing import Final
@@ -14,7 +14,10 @@ NO_FAULT: Final = Injection()
 
 
 def places(seed: int, count: int, elements: int, size: int) -> dict[int, int]:
-    """Choose `count` different bits in `elements` elements of `size` bits each. Returns offset of an element → mask."""
+    """Choose `count` different bits at random in `elements` elements of `size` bits each.
+
+    Returns offset of an element → mask in which its chosen bits are 1.
+    """
     masks: dict[int, int] = {}
     for at in random.Random(f"{_STREAM} {seed}").sample(range(elements * size), count):
         masks[at // size] = masks.get(at // size, 0) | 1 << at % size

@@ -1,6 +1,7 @@
 """Losses and gradient digests of a replay, recorded on the device, and a fault to inject.
 
-replay: a fixed number of training steps from equal weights and inputs. part: one loss of a step that has several.
+replay: a fixed number of training steps from equal weights and inputs. part: one loss of a step, with its optimizer
+(training.Part).
 """
 
 import hashlib
@@ -21,7 +22,10 @@ _WORD: int = 1 << 64
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a training step. losses: of each part, hexadecimal. gradients: int64 digests, 0 without a gradient."""
+    """Outcome of a training step. losses: one for each part, as hexadecimal floats.
+
+    gradients: one digest (int64) for each parameter, 0 if it has no gradient.
+    """
 
     losses: tuple[str, ...]
     gradients: tuple[int, ...]
@@ -43,13 +47,16 @@ class Outcome:
         return [number for number, (found, right) in enumerate(pairs) if found != right]
 
     def element(self, number: int, expected: "Outcome") -> Element:
-        """Return a differing gradient as an Element: index `number` as offset, its digests as found and expected."""
+        """Return the differing gradient of parameter `number` as an Element.
+
+        Its offset is `number`. Its `found` and `expected` are the digests of this outcome and of the expected one.
+        """
         right, found = (outcome.gradients[number] % _WORD for outcome in (expected, self))
         return Element(offset=number, expected=f"{right:016x}", found=f"{found:016x}")
 
 
 class Recorder:
-    """Records losses and gradient digests of one replay. steps: number in a replay. parts: number in a step."""
+    """Records losses and gradient digests of a replay. steps: number in a replay. parts: number in a step."""
 
     def __init__(self, module: torch.nn.Module, steps: int, parts: int, seed: int) -> None:
         self._parts = parts
@@ -96,7 +103,10 @@ class Recorder:
 
 
 def matrix(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the tensor as a contiguous matrix to digest. Its rows: the first dimension, 1 for a vector."""
+    """Return the tensor as a contiguous matrix to digest.
+
+    It has one row for each index of the first dimension. A vector becomes a single row.
+    """
     return tensor.contiguous().view(len(tensor) if tensor.dim() > 1 else 1, -1)
 
 
@@ -108,7 +118,7 @@ def _digesters(gradients: Sequence[torch.Tensor], seed: int) -> list[Digester]:
 
 
 class GradientFault:
-    """Injected fault: flipped bits in a gradient of one step, in one replay or (stuck) in all from then on."""
+    """Injected fault: flipped bits in a gradient of one step, in one replay; if stuck, in all later replays too."""
 
     def __init__(self, assign: Assign, steps: int) -> None:
         self._assign = assign
@@ -119,11 +129,14 @@ class GradientFault:
         self._target: tuple[torch.nn.Parameter, Flips] | None = None
 
     def begin(self, *, possible: bool) -> None:
-        """Prepare for a new replay. possible: the replay is compared with another, so that a fault would be found."""
+        """Prepare for a new replay. possible: a fault may be injected, because the replay is compared."""
         self._now = possible and self._injection.flip_bits > 0 and (self._injection.stuck or not self._struck)
 
     def strike(self, step: int, having: list[torch.nn.Parameter]) -> None:
-        """Flip bits of a gradient if the fault is due at `step`. having: parameters with a gradient. Does not wait."""
+        """Flip bits of a gradient if the fault is due at `step`. Does not wait for the device.
+
+        having: parameters with a gradient, one of which is chosen at random.
+        """
         if not self._now or step != self._step:
             return
         if self._target is None:

@@ -19,7 +19,10 @@ class Kept:
         self.count = 0
 
     def seen(self, what: str, iteration: int, *, sender: str | None = None, of_all: bool = False) -> int | None:
-        """Record a mismatch before its examination (see Mismatch). Returns its index, None if it is only counted."""
+        """Record a mismatch before its examination. Arguments: fields of Mismatch.
+
+        Returns its index in the list; None if the list is full (KEPT_MISMATCHES) and the mismatch is only counted.
+        """
         self.count += 1
         at = len(self._kept)
         if at >= KEPT_MISMATCHES:
@@ -51,5 +54,5 @@ class Kept:
 
     @property
     def all(self) -> tuple[Mismatch, ...]:
-        """Return the kept mismatches, in order."""
+        """The kept mismatches, in order."""
         return tuple(self._kept)

@@ -14,10 +14,11 @@ _UNKNOWN: Final = "unknown"
 
 
 def key(device: Device, opened: torch.device) -> tuple[str, ...]:
-    """Return `Verification.key`. Call it after the first product, which loads cuBLAS. opened: torch's device.
+    """Return all that the bits of an output depend on, such as ("NVIDIA H200", "sm_90", …).
 
-    GPU: name, multiprocessors, architecture, driver, torch, CUDA, cuBLAS, cuDNN, whole GPU or MIG slice. CPU: model,
-    instruction set, threads (which set the order of additions) and torch.
+    opened: the device as torch opened it. Call it after the first product, which loads cuBLAS. Elements for a GPU:
+    name, multiprocessors, architecture, driver, torch, CUDA, cuBLAS, cuDNN, and whole GPU or MIG slice. For a CPU:
+    model, instruction set, threads (which set the order of additions) and torch.
     """
     return _gpu(device, opened) if opened.type == "cuda" else _cpu()
 

@@ -93,13 +93,13 @@ def own_address(span: Span, _: Turn, device: torch.device) -> torch.Tensor:
 
 
 def moving_inversions(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
-    """Return words that all hold the same background, which changes from turn to turn."""
+    """Return equal words: the background (see _BACKGROUNDS) of this turn."""
     background = _BACKGROUNDS[turn.number % len(_BACKGROUNDS)]
     return torch.full((span.count,), background, dtype=torch.int64, device=device)
 
 
 def walking_ones_and_zeros(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
-    """Return words with one bit set, in each word one place further. Their complement is the walking zero."""
+    """Return words with one bit set, one place further in each next word. Their complement is the walking zero."""
     places = own_address(span, turn, device).add_(turn.number).remainder_(_WORD_BITS)
     return torch.bitwise_left_shift(1, places)
 

@@ -14,11 +14,12 @@ _MOST_OUTPUTS: Final = 256
 
 
 class Products(Protocol):
-    """Products of square matrices (pairs of operands), each verified by one number, its verdict.
+    """Products of square matrices, each verified by one number, its verdict.
 
-    pairs: number of pairs; an index names each. side: side of the matrices. what, method: names of the products and of
-    their verification. digests, not_tested: as in Verification. odd: (pair, verdict, output) of each output that was
-    already wrong before the first block (watch.py).
+    A verdict is a digest of the output, or a number of errors in it. pairs: number of pairs of operands; `pair` is an
+    index from 0. side: number of rows of a matrix. what, method: names of the products and of their verification.
+    digests, not_tested: as in Verification. odd: (pair, verdict, output) of each output that was already wrong before
+    the first block (watch.py).
     """
 
     pairs: int
@@ -30,19 +31,22 @@ class Products(Protocol):
     odd: tuple[tuple[int, int, torch.Tensor], ...]
 
     def empty(self) -> torch.Tensor:
-        """Return uninitialised memory for one output."""
+        """Return an uninitialised tensor for one output."""
 
     def make(self, pair: int, output: torch.Tensor) -> None:
         """Multiply the operands of `pair` into `output`. Does not wait for the device."""
 
     def judge(self, number: int, pair: int, output: torch.Tensor, verdicts: torch.Tensor, slot: int) -> None:
-        """Add the verdict of `output`, a product of the operands `pair`, to verdicts[slot].
+        """Add the verdict of `output`, a product of `pair`, to verdicts[slot], an int64 that was zero.
 
         number: index of the product in its launch, from 0. Does not wait for a GPU.
         """
 
     def verdict(self, pair: int) -> int:
-        """Return the number (int64) that `judge` adds for a right output of `pair`."""
+        """Return the verdict of a right output of `pair`: its signed 64-bit digest, or 0 errors.
+
+        An output is wrong if `judge` gives another verdict.
+        """
 
     def expected(self, pair: int) -> torch.Tensor:
         """Return the right output of `pair`."""
@@ -51,7 +55,7 @@ class Products(Protocol):
         """Return the two operands of `pair`, left and right."""
 
     def allowed(self, exact: float, magnitude: float) -> float:
-        """Return the largest error of an element of an output by rounding. exact, magnitude: as in rounding.bound."""
+        """Return the largest error of an output's element by rounding. exact, magnitude: as in rounding.bound."""
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
         """Return all tensors on the device except the outputs."""
@@ -70,13 +74,13 @@ def flops(side: int) -> float:
 
 
 def add_in_fp32() -> None:
-    """Have cuBLAS add up products of two-byte types in fp32. By default it may add parts of a sum in two bytes."""
+    """Have cuBLAS add up products of two-byte types in fp32. By default it may add partial sums in two bytes."""
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
 
 
 def can_store_fp32(device: torch.device) -> bool:
-    """Whether products of two-byte types can have an output in fp32: on CUDA, from torch 2.8 on."""
+    """Whether operands in two-byte types can have a product in fp32: on CUDA, from torch 2.8 on."""
     return device.type == "cuda" and hasattr(torch.ops.aten.mm, "dtype_out")
 
 
@@ -91,8 +95,8 @@ def multiply(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor) -> N
 def outputs_for(output_bytes: int, device: torch.device) -> int:
     """Return the number of outputs of `output_bytes` to keep, from 2 to _MOST_OUTPUTS.
 
-    On a GPU they take at most half of the free memory, and 16 GiB: 128 products of 8192 x 8192 in bf16, a fifth of a
-    second of an H200.
+    Together they take at most 64 MiB on a CPU device. On a GPU they take at most half of the free memory and 16 GiB:
+    128 products of 8192 x 8192 in bf16, which an H200 computes in a fifth of a second.
     """
     room = _CPU_BYTES
     if device.type == "cuda":

@@ -31,12 +31,12 @@ def bits(seed: int, stream: int, count: int, device: torch.device, start: int = 
 
 
 def odd(seed: int, stream: int, count: int, device: torch.device) -> torch.Tensor:
-    """Return the first `count` words of a stream with their lowest bit set: int64 of shape (count,)."""
+    """Return the first `count` words of a stream, with the lowest bit set: int64 of shape (count,)."""
     return bits(seed, stream, count, device).bitwise_or_(1)
 
 
 def whole(words: torch.Tensor, most: int) -> torch.Tensor:
-    """Turn random words into whole numbers from -most to most, in place."""
+    """Turn random words into whole numbers from -most to most, in place, and return them."""
     return words.bitwise_right_shift_(1).bitwise_and_(_WORD // 4 - 1).remainder_(2 * most + 1).sub_(most)
 
 

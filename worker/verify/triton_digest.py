@@ -1,6 +1,7 @@
-"""Implementation of digest.py in Triton, in one pass: it reads the output once and writes only a sum.
+"""Digest of an output (formula: digest.py) by a Triton kernel that reads the output once.
 
-Each lane adds up words times the weights of their rows. The weights of columns are applied once, at the end.
+Each program of the kernel has a tile of _ROWS x _COLUMNS words. For each column of the tile, it adds up words times the
+weights of their rows. Then it multiplies each of these sums by its column's weight, and adds all of them to the digest.
 """
 
 from typing import Final
@@ -12,7 +13,7 @@ import triton.language as tl
 _ROWS: Final = 32
 _COLUMNS: Final = 1024
 _STEP: Final = 2
-"""Rows that a program adds up at once. With _ROWS and _COLUMNS, the fastest of about eighty choices on an H200.
+"""Rows of a tile that a program reads at once. With _ROWS and _COLUMNS, the fastest of eighty choices on an H200.
 
 The digest of a product of 8192 x 8192 in bf16 takes 36 µs. Tiles of 8 x 512 words, one at a time, took 69 µs. Reading
 the memory alone takes 31 µs."""
@@ -51,7 +52,7 @@ def _digest(  # noqa: ANN202, PLR0917 - Triton's own language, called by positio
 
 
 def add(matrix: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor, totals: torch.Tensor, slot: int) -> None:
-    """Add a digest to totals[slot], the same as digest.add_stock. Does not wait for the device."""
+    """Implementation of digest.Add by the kernel. Does not wait for the device."""
     grid = (triton.cdiv(len(columns), _COLUMNS), triton.cdiv(len(rows), _ROWS))
     _digest[grid](
         matrix,

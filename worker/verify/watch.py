@@ -1,7 +1,7 @@
 """Verification of every product of a measurement. Within a block, nothing waits for the device.
 
     block:    make 0 → verify 0 → make 1 → verify 1 → …           each product into an output of its own
-    between:  read the verdicts, one number a product; examine wrong ones; next block, same outputs
+    between:  read the verdicts, one number a product; examine wrong products; next block, same outputs
 
 A wrong output is read again where it was written: a copy would cost bandwidth, or hide an error of the memory. The same
 product is never written to an output twice in a row, because a write that did not happen would look right.
@@ -95,7 +95,10 @@ class Watch:
             self.look()
 
     def verification(self, key: tuple[str, ...], method: str) -> Verification:
-        """Return the result of the verification. Its `checks` count all products of the launch. key: from key.key."""
+        """Return the result of the verification. Its `checks` count all products of the launch.
+
+        key: result of verify.key.key. method: text of Verification.method.
+        """
         return Verification(
             key=key,
             digests=self._products.digests,
@@ -108,7 +111,7 @@ class Watch:
         )
 
     def cost(self, clock: Clock) -> float:
-        """Time a few products and return the share of verification, 0 to 1. The device is not warm yet."""
+        """Time a few products. Returns the share of their time that verification takes, 0 to 1."""
         self._timed(clock, 1)  # the first product loads libraries
         spans_ms = self._timed(clock, min(_COSTED, len(self.outputs))).spans_ms
         make_ms, judge_ms = median(spans_ms[::2]), median(spans_ms[1::2])
@@ -169,7 +172,7 @@ class Watch:
 
 @dataclass(frozen=True, kw_only=True)
 class WatchedWork(Work):
-    """Work whose products a Watch verifies. A block has at most as many products as there are outputs."""
+    """Work whose products `watch` verifies. A block has at most as many products as the Watch has outputs."""
 
     watch: Watch
     grouped: bool = False

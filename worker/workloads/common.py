@@ -62,7 +62,7 @@ def family_of(assign: Assign, stage: Stage) -> Family:
 
 
 def opened(family: Family, assign: Assign, stage: Stage, *, training: bool) -> tuple[torch.device, torch.nn.Module]:
-    """Enter the build phase, open the launch's device, and build the cell's model on it. Returns both."""
+    """Enter the build phase, open the launch's device, and build the cell's model on it. Returns device and model."""
     stage.enter(Phase.BUILD)
     device = open_device(assign, stage)
     with stage.timed("build"):
@@ -83,7 +83,10 @@ def open_device(assign: Assign, stage: Stage) -> torch.device:
 
 
 def build(family: Family, assign: Assign, device: torch.device, *, training: bool) -> torch.nn.Module:
-    """Build the cell's model on `device`, in its precision and memory format. training: mode of the model."""
+    """Build the cell's model on `device`, in the cell's precision and memory format.
+
+    training: True for a model in training mode, whose weights are in fp32 in every precision.
+    """
     cell = assign.cell
     dtype = devices.weights_type(cell.precision, training=training)
     make = family.build if training else serving(family)
@@ -93,7 +96,10 @@ def build(family: Family, assign: Assign, device: torch.device, *, training: boo
 
 
 def serving(family: Family) -> Callable[[ModelSpec, torch.device, int | None], torch.nn.Module]:
-    """Return the function that builds the model for load and inference. Some families omit parts for training."""
+    """Return the family's function that builds a model for load and inference.
+
+    Such a model may lack parts that only training needs.
+    """
     build: Callable[[ModelSpec, torch.device, int | None], torch.nn.Module]
     build = getattr(family, "build_for_inference", family.build)
     return build
@@ -106,7 +112,7 @@ def placed(module: torch.nn.Module, cell: Cell, device: torch.device) -> torch.n
 
 
 def holding(tensors: Iterable[torch.Tensor]) -> torch.nn.Module:
-    """Return a module with `tensors` as its buffers. A cell without a model reports its bytes by it."""
+    """Return a module whose buffers are `tensors`. A cell without a model reports their bytes as model_bytes."""
     module = torch.nn.Module()
     for number, tensor in enumerate(tensors):
         module.register_buffer(str(number), tensor)
@@ -114,7 +120,10 @@ def holding(tensors: Iterable[torch.Tensor]) -> torch.nn.Module:
 
 
 def cast(module: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
-    """Cast floating-point weights to `dtype`. Raises UnsuitableModelError for complex weights if it is fp16 or bf16."""
+    """Cast the module's floating-point weights to `dtype`, in place, and return the module.
+
+    Raises UnsuitableModelError if `dtype` is fp16 or bf16 and a weight is complex.
+    """
     if dtype in devices.HALF.values():
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
             if tensor.is_complex():
@@ -126,7 +135,10 @@ def cast(module: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
 
 
 def make_batch(family: Family, assign: Assign, device: torch.device, dtype: torch.dtype) -> Batch:
-    """Make the inputs of an iteration on the device. dtype: of floating-point inputs. Images: in the memory format."""
+    """Make the inputs of an iteration on the device. dtype: of floating-point inputs.
+
+    Images (four-dimensional floating-point inputs) have the memory format of the cell.
+    """
     cell = assign.cell
     feed = Feed(batch_size=cell.batch_size, input_size=cell.input_size, device=device, dtype=dtype, seed=cell.seed)
     batch = family.batch(assign.model, feed)
@@ -150,7 +162,11 @@ def items(family: Family, assign: Assign, batch: Batch) -> int:
 def warm_up_and_measure(
     work: Work, assign: Assign, stage: Stage, device: torch.device, clock: Clock | None = None
 ) -> Measurements:
-    """Run warm-up, measurement and load window of `work`. Raises ModelCodeError if a model's code switched TF32."""
+    """Run warm-up, measurement and load window of `work`. clock: by default that of the device.
+
+    Raises ModelCodeError if TF32 is on or off against the cell's precision at the end, because the model's code
+    switched it.
+    """
     wants_tf32 = assign.cell.precision is Precision.TF32
     devices.set_tf32(wanted=wants_tf32)  # building and feeding may have run code that switches it
     memory.release_cached(device)

@@ -2,8 +2,9 @@
 
 Keys of the model's `config`: `do`: the fault, a key of FAULTS. `above`: only above this batch size. `on`: only on the
 device with this UUID. `once`: path of a file that the first fault creates and that prevents others. `in`: phase of the
-fault (warm-up by default). `after`: seconds in that phase before it. `told`: file for the launch and monotonic time in
-ns just before it. `seconds`: simulated measuring time. Processes of a cell wait for each other in every phase.
+fault (warm-up by default). `after`: seconds in that phase before it. `told`: file to which the number of the launch and
+the monotonic time in ns are appended just before it. `seconds`: simulated measuring time. Processes of a cell wait for
+each other in every phase.
 """
 
 import ctypes
@@ -36,7 +37,7 @@ _ON_A_GPU: Final = frozenset({"out of device memory", "device assert", "endless 
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Cause the requested fault, or return a simulated result with 1 ms a sample in each iteration."""
+    """Cause the requested fault. Without one, return a simulated result: an iteration takes 1 ms for each sample."""
     config = assign.model.config
     where = Phase(str(config.get("in", Phase.WARM_UP))) if _wanted(assign) else None
     others = None

@@ -1,6 +1,6 @@
-"""Inference: forward passes in evaluation mode on the device's inputs, then end-to-end latency (latency.py).
+"""Inference: forward passes with inputs on the device, then end-to-end latency (latency.py).
 
-cuDNN's autotuner stays at torch's default, as in most code.
+The model is in evaluation mode. cuDNN's autotuner stays at torch's default, as in most code.
 """
 
 import torch
@@ -19,7 +19,11 @@ from worker.workloads import common
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell. Raises NotFiniteError for NaN or infinity in outputs, ModelCodeError without outputs."""
+    """Measure the cell. Raises NotFiniteError if outputs contain NaN or infinity.
+
+    Infinity is allowed in outputs of the user's own model. Raises ModelCodeError if the model returns no computed
+    output (outputs.require_computed).
+    """
     family = common.family_of(assign, stage)
     device, module = common.opened(family, assign, stage, training=False)
     compiler = Compiler(assign, stage, device)

@@ -3,10 +3,10 @@
     each iteration:  make what is sent ─▶ all-reduce ─▶ copies to every other device ─▶ to the host and back ─▶ verify
 
 Each device has a process (worker/gang.py). All numbers come from the seed, so that each device makes the numbers it
-must receive and compares every word. Sums are of whole numbers, exact in any order, also if switches do the sums. Each
-device also checks its own numbers after sending. If they are wrong, this device is at fault; otherwise it is the
-sender, the link or the receiver of a wrong copy. The leader (rank 0) decides the number of iterations. After a mismatch
-all processes repeat the iteration with the same bits.
+must receive and compares every word. Sums are of whole numbers, exact in any order, even if NVSwitches do the sums.
+After sending, each device also checks the numbers that it sent. If these are wrong, this device is at fault. If they
+are right and a copy is wrong, the fault is in the sender, the link or the receiver. The leader (rank 0) decides the
+number of iterations. After a mismatch all processes repeat the iteration with the same bits.
 """
 
 from collections import Counter
@@ -39,14 +39,16 @@ _SHIFTS: Final = 4
 _WORD_BYTES: Final = 8
 _MIB: Final = 1 << 20
 _OWN, _ADDED, _KEYS = 0, 1 << 16, 1 << 20
-"""First streams (verify/seeded.py) of the numbers to send and of the terms of sums; stream of the iterations' keys."""
+"""Numbers of streams (verify/seeded.py): rank 0's numbers to send, rank 0's terms of sums, and the iterations' keys.
+
+Other ranks have the streams after that of rank 0. A key changes all numbers to send in an iteration (exclusive or)."""
 _NO_LINKS: Final = {"NVLink and PCIe": "a CPU device has none, because its transfers go through host memory"}
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     """Test the links until the measurement ends. Mismatches are part of the result, not failures.
 
-    Raises ValueError for several devices without a fixed number of warm-up iterations, whose processes would end
+    Raises ValueError for several devices if the number of warm-up iterations is not fixed. Their processes would end
     warm-up at different times.
     """
     if assign.gang is not None and not assign.measurement.fixed(Phase.WARM_UP):
@@ -106,7 +108,7 @@ class LinksTest:
         }
 
     def bytes_moved(self) -> dict[str, int]:
-        """Return the bytes that one device moves in an iteration, by series of transfers."""
+        """Return series of transfer times → bytes that one device moves in an iteration."""
         each = self._outgoing.nbytes
         moved = {"all_reduce": self._sum.nbytes, "copies": each * len(self._incoming), "to_host": each}
         return {name: size for name, size in (moved | {"to_device": each}).items() if name in self.steps()}

@@ -43,7 +43,10 @@ _NOT_OF_WEIGHTS: Final = (NotBuiltError, UnsuitableModelError, MemoryError, torc
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the load time of the cell's model. Raises UnsuitableModelError if its weights cannot be saved."""
+    """Measure the load time of the cell's model.
+
+    Raises UnsuitableModelError if the weights of the user's own model cannot be saved to a file and loaded from it.
+    """
     with stage.timed("import"):
         family = registry.family(assign.model)
     stage.enter(Phase.BUILD)
@@ -78,7 +81,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 @contextmanager
 def _loading_alone(assign: Assign) -> Iterator[None]:
-    """Convert errors of the `with` body, which saves or loads a user's own model, to UnsuitableModelError."""
+    """Convert errors in the `with` body to UnsuitableModelError if the model is the user's own."""
     try:
         yield
     except Exception as error:
@@ -103,7 +106,7 @@ class _Loading:
         self.module: torch.nn.Module = torch.nn.Identity()
 
     def make_file(self) -> None:
-        """Write the file of weights, unless it exists. Launches may do so at once; the last file remains."""
+        """Write the file of weights, unless it exists. If several launches write it at once, the last one remains."""
         if self._file.exists():
             return
         self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -138,7 +141,10 @@ class _Loading:
 
 
 def weights_name(assign: Assign, structure: str) -> str:
-    """Return the weights file's name, with a hash of all that its content depends on. structure: Own.structure()."""
+    """Return the name of the weights file, with a hash of all that its content depends on.
+
+    structure: result of Own.structure for the user's own model, otherwise "".
+    """
     versions = (str(torch.__version__), devices.installed("torchvision"), devices.installed("transformers"))
     code = hashlib.sha256(b"".join(module.read_bytes() for module in sorted(_BUILDERS.glob("*.py")))).hexdigest()
     cell = assign.cell

@@ -6,8 +6,8 @@
 
 An iteration is one visit to one chunk, a write or a check. The device counts wrong words and keeps the index and bits
 of the first. The host reads these results once a group. Offsets are words of 64 bits within the memory under test,
-never physical rows. A wrong chunk is read again, after other memory has replaced it in the caches: a fault of the
-memory is then wrong again, after a fault of reading or of a cache the words are correct.
+never physical rows. A wrong chunk is read again, after other memory has replaced it in the caches. If the memory was at
+fault, the words are wrong again. If a cache or the reading was at fault, they are right.
 """
 
 import math
@@ -110,7 +110,8 @@ def _taken(device: torch.device, cell: Cell) -> tuple[torch.Tensor, int | None]:
 def most_of(size: int, *, less: int, chunk: int, allocate: Callable[[int], torch.Tensor]) -> torch.Tensor:
     """Allocate `size` bytes, rounded up to whole chunks. Retries with `less` bytes fewer until they fit.
 
-    chunk: size of a chunk in bytes. Raises torch.OutOfMemoryError if not even one chunk fits.
+    chunk: size of a chunk in bytes. allocate: returns words with the given total of bytes. Raises
+    torch.OutOfMemoryError if not even one chunk fits.
     """
     while True:
         rounded = math.ceil(size / chunk) * chunk
@@ -133,7 +134,7 @@ def _untested_memory(tested: int, free: int | None) -> dict[str, str]:
 
 
 class _Flipped(Memory):
-    """Memory with an injected fault: bits of one word flip after its first write, if stuck after every write."""
+    """Memory with an injected fault: bits of one word flip after its first write. If stuck, after every write."""
 
     def __init__(self, words: torch.Tensor, injection: Injection, seed: int) -> None:
         super().__init__(words)
@@ -184,7 +185,7 @@ class MemoryTest:
     """Test of a device's memory in visits (verify/patterns.py), and its mismatches. chunk_bytes: bytes of a visit."""
 
     def __init__(self, memory: Memory, seed: int, stage: Stage, first: int = 0) -> None:
-        """Start with march number `first`. memory: has a whole number of chunks. seed: of the random words."""
+        """Start with march number `first` (patterns.py). memory: a whole number of chunks. seed: of random words."""
         self.chunk_bytes = CHUNK[memory.device.type]
         self._memory, self._stage = memory, stage
         self._chunks = memory.words.nbytes // self.chunk_bytes

@@ -8,7 +8,8 @@
 The order of the shapes is random. An error may end the CUDA context, so that all later shapes fail. In the opposite
 order, those shapes come before the error.
 
-The cell's series `iteration` holds all pure rounds. Figures come from `Result.shapes`. real, pure: operators/times.py.
+A real time is that of one call on an idle device. A pure round is many calls back to back (operators/times.py). The
+cell's series `iteration` holds the times of all pure rounds. Reports use `Result.shapes` instead.
 """
 
 import contextlib
@@ -45,7 +46,7 @@ _FATAL: Final = "the process of an earlier launch ended while it measured this s
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> LaunchResult:
-    """Measure the cell. Raises the first error if every shape failed, UnsupportedError if all are unsupported."""
+    """Measure the cell. Raises UnsupportedError if no shape is supported, and the first error if all shapes failed."""
     spec = assign.model.operator
     assert spec is not None
     stage.enter(Phase.BUILD)
@@ -82,7 +83,10 @@ def run(assign: Assign, stage: Stage, isolation: str) -> LaunchResult:
 
 
 def _implementation(assign: Assign, spec: OperatorSpec) -> Implementation:
-    """Return the implementation to measure, for JAX the eager one. Raises NotBuiltError for the user's own code."""
+    """Return the implementation to measure; for JAX, which another process measures, the eager one.
+
+    Raises NotBuiltError if the user's own code cannot be imported or built.
+    """
     if assign.model.own is not None:
         made: Function = Code(assign.model.own).made_by  # type: ignore[assignment]  # verified when it is called
         found = Implementation(made)
@@ -155,7 +159,10 @@ class _Bench:
         self.blocks: list[TimedBlock] = []
 
     def tried(self, shape: OperatorShape) -> ShapeResult:
-        """Measure a shape. Exceptions become text in the result, and those but UnsupportedError join `errors`."""
+        """Measure a shape. An exception becomes text in the result, and is added to `errors`.
+
+        An UnsupportedError is not added, because it is no failure.
+        """
         if self._cell.compiles:  # beyond eight forms, torch would silently call the function in eager
             torch.compiler.reset()
         try:
@@ -224,7 +231,7 @@ class _Bench:
         )
 
     def _times(self, inputs: list[torch.Tensor], *, backward: bool) -> tuple[dict[str, bytes], bool]:
-        """Return series → packed times, and whether all pure rounds ran as CUDA graphs, without the host."""
+        """Return series → packed times, and True if all pure rounds ran as CUDA graphs."""
         series: dict[str, bytes] = {}
         graphed = True
         for one in self._passes(inputs, backward=backward):

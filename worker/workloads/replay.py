@@ -1,19 +1,21 @@
-"""Replay of training steps: the same few steps of a real model again and again, compared bit for bit.
+"""Replay: a launch repeats the same training steps and compares them bit for bit.
 
     restore weights, optimizer, random numbers ──▶ step 0 ──▶ step 1 ──▶ … ──▶ step 7 ──▶ compare      one replay
                                                      └─────────┴─ its loss, and a digest of every gradient
 
-An iteration is a step, a block is a replay. The orchestrator compares GPUs by the first replay's losses and digests
-(64-bit checksums, verify/digest.py). The launch compares later replays with its first. It repeats a first replay whose
-loss is not finite: if both agree, the model diverges, otherwise the first was a mismatch. part: one of several losses
-of a step, with its own optimizer (training.py).
+An iteration is a step, and a block is a replay. What is compared: the losses, and 64-bit digests (verify/digest.py) of
+the gradients. The reference is the first replay. The launch compares its later replays with it, and the orchestrator
+compares the references of different GPUs. A first replay with a loss that is not finite is repeated. If the repetition
+is the same, the model diverges. If not, the first replay was wrong. A part is one loss of a step with its optimizer
+(training.Part). Most models have one.
 
-Steps after a mismatch start with other weights and are not compared. Each element of a Mismatch is a gradient: its
-offset is the index of the parameter, its values are digests. The number of wrong bits is unknown (`bits` is 0), and
-`same_when_read_again` is always true, because gradients cannot be read again. A model with an operator that has no
-deterministic form still runs, as load: its steps are not compared, and it is reported as not tested. torch must raise
-errors for such operators. If it only warns, it keeps a form of attention that is not deterministic
-(aten/native/transformers/cuda/attention_backward.cu).
+After a wrong step, the rest of its replay starts with other weights and is not compared. In a Mismatch, each element is
+a gradient: `offset` is the index of its parameter, and the values are digests. `bits` is 0, because the number of wrong
+bits is unknown. `same_when_read_again` is always True, because gradients cannot be read again.
+
+A model with an operator that has no deterministic implementation still runs as load. Its steps are not compared, and
+the model is reported as not tested. torch is set to raise an error for such operators, because with a mere warning it
+would use a nondeterministic attention (aten/native/transformers/cuda/attention_backward.cu).
 """
 
 import math
@@ -53,7 +55,8 @@ _METHOD: Final = f"loss and 64-bit digests of all gradients of {REPLAY_STEPS} tr
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     """Replay training steps of the cell. Mismatches are part of the result, not failures.
 
-    Raises UnsuitableModelError in fp16 and for a model with its own training step, NotFiniteError if it diverges.
+    Raises UnsuitableModelError in fp16, and for a model that defines its own training step. Raises NotFiniteError if a
+    loss of the reference is NaN or infinite.
     """
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read with the first product: the same bits each time
     os.environ.setdefault("TRITON_CACHE_DIR", str(Path(assign.cache_folder) / "triton"))
@@ -95,7 +98,10 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 @contextmanager
 def deterministic() -> Iterator[None]:
-    """Make torch use only deterministic operators in the `with` body, or raise RuntimeError without one."""
+    """Make torch use only deterministic operators in the `with` body.
+
+    An operator without a deterministic implementation then raises RuntimeError.
+    """
     cudnn, memory = torch.backends.cudnn, cast("Any", torch.utils.deterministic)  # torch declares not all of it
     before = torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark
     fills = memory.fill_uninitialized_memory
@@ -111,7 +117,10 @@ def deterministic() -> Iterator[None]:
 
 
 def _refused(step: SplitStep) -> str | None:
-    """Try `step`. Returns None, or torch's reason if it is not deterministic; such steps are then allowed."""
+    """Run `step` once. Returns torch's message if an operator of it is not deterministic, otherwise None.
+
+    In the first case, nondeterministic operators are allowed from then on. Other errors of the step are raised.
+    """
     try:
         step.gradients()
     except RuntimeError as error:
@@ -124,7 +133,7 @@ def _refused(step: SplitStep) -> str | None:
 
 
 class _Start:
-    """Start state of every replay: a copy of the weights and buffers, new optimizers, the seed."""
+    """Start state of every replay: weights, buffers, optimizers without state, and the seed."""
 
     def __init__(self, module: torch.nn.Module, parts: Sequence[Part], seed: int) -> None:
         tensors = (*module.parameters(), *module.buffers())
@@ -144,7 +153,7 @@ class _Start:
 
 
 class Replays:
-    """Replays of one launch: runs them, compares their losses and digests, and keeps mismatches."""
+    """Runs the replays of a launch, compares their losses and digests, and keeps mismatches."""
 
     def __init__(
         self, module: torch.nn.Module, parts: Sequence[Part], work: Work, assign: Assign, stage: Stage
@@ -161,23 +170,29 @@ class Replays:
         self._kept = Kept(stage)
         phase_s = min(assign.deadlines.warm_up, assign.deadlines.measure)
         self._left_s = min(phase_s / 2, assign.measurement.max_s)
-        """Seconds left to repeat wrong replays: half of what Deadlines adds to a phase, at most `max_s`.
+        """Remaining seconds for repetitions of wrong replays: at most `max_s`, at most half of a phase's extra time.
+
+        Extra time is what Deadlines allows in addition to the planned duration of the phase.
 
         A launch that takes three times as long when the run ends counts as hung (kinds/burn_in/lost_launches.py)."""
 
     def work(self) -> Work:
-        """Return the Work to measure: at least LEAST_REPLAYS replays, because the first has no reference."""
+        """Return the Work to measure: at least LEAST_REPLAYS replays, because the first is the reference."""
         least = LEAST_REPLAYS * REPLAY_STEPS
         return _ReplayedWork(self._steps, passes=len(self._parts), least=least, begin=self.begin, end=self.end)
 
     def begin(self) -> None:
-        """Start a replay: restore the start state of all replays."""
+        """Start a replay: restore weights, optimizers and seed to their start state."""
         self._start.restore()
         self._recorder.begin()
         self._fault.begin(possible=len(self._expected) == REPLAY_STEPS and self._stage.phase is Phase.MEASURE)
 
     def end(self) -> None:
-        """End a replay: compare its steps with the reference, or add them to it. Raises NotFiniteError."""
+        """Compare the steps of the ended replay with the reference.
+
+        Steps that the reference does not have yet are added to it: the first blocks are shorter than a replay. Raises
+        NotFiniteError if a loss of the reference is NaN or infinite.
+        """
         if self._stage.phase is not self._phase:
             self._phase, self._done = self._stage.phase, 0
         outcomes = self._recorder.outcomes()
@@ -198,7 +213,10 @@ class Replays:
         self._done += len(outcomes)
 
     def verification(self, key: tuple[str, ...], operations: float, not_tested: dict[str, str]) -> Verification:
-        """Return the Verification. Its `checks` count compared steps. operations: number in each step."""
+        """Return the Verification. Its `checks` count compared steps.
+
+        operations: number of floating-point operations in a step. key, not_tested: fields of Verification.
+        """
         return Verification(
             key=key,
             digests=tuple(outcome.digest for outcome in self._expected),
@@ -213,11 +231,14 @@ class Replays:
 
     @property
     def loss(self) -> float:
-        """Loss of the reference's last step."""
+        """Loss of the reference's last step, as the sum over its parts."""
         return self._expected[-1].loss
 
     def _first(self, outcomes: list[Outcome]) -> list[Outcome]:
-        """Return `outcomes` as the reference of later replays; those of a repetition if a new loss is not finite."""
+        """Return the outcomes for the reference.
+
+        They are `outcomes`, or those of a repetition if a loss that is new in `outcomes` is not finite.
+        """
         new = outcomes[len(self._expected) :]
         return outcomes if all(math.isfinite(outcome.loss) for outcome in new) else self._made_again(len(outcomes))
 
@@ -252,7 +273,11 @@ class Replays:
         )
 
     def _repeated(self, step: int) -> list[bool]:
-        """Repeat the replay up to `step`, REPETITIONS times or while time is left. Returns which ones were wrong."""
+        """Repeat steps 0 to `step` of the replay REPETITIONS times.
+
+        Stops earlier if `_left_s` is used up, but makes at least one repetition. Returns one bool for each repetition:
+        True if a step differed from the reference.
+        """
         wrong: list[bool] = []
         while len(wrong) < REPETITIONS and (self._left_s > 0 or not wrong):
             begin = time.monotonic()

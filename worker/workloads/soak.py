@@ -1,8 +1,8 @@
 """Burn-in under load: products A·B and B·A of two random matrices, each verified by its digest.
 
-Equal operands give equal bits on every GPU with the same key (worker/verify/key.py). Each product is compared with a
-reference: the first output of its pair (0: A·B, 1: B·A) that came twice. The orchestrator compares the digests (64-bit
-checksums, verify/digest.py) of the launches.
+Equal operands give equal bits on every GPU with the same key (worker/verify/key.py). Each product is compared with the
+reference of its pair (0: A·B, 1: B·A): the first output that came out twice. The orchestrator compares the references'
+digests (64-bit checksums, verify/digest.py) of different launches.
 """
 
 from typing import Final
@@ -35,7 +35,7 @@ class RandomProducts:
     def __init__(self, cell: Cell, device: torch.device) -> None:
         """Make operands and references, and wait for the device.
 
-        Raises ValueError without an input size, and for one whose outputs cannot be digested.
+        Raises ValueError if the cell has no input size, or an odd one in fp16 or bf16 (digest.words).
         """
         self._precision, self.side = cell.precision, products.side_of(cell)
         tf32 = cell.precision is Precision.TF32
@@ -52,7 +52,7 @@ class RandomProducts:
         self.odd = tuple(odd for _, _, odds in made for odd in odds)
 
     def empty(self) -> torch.Tensor:
-        """Return uninitialised memory for an output, of the operands' type."""
+        """Return an uninitialised tensor for one output, of the operands' shape and type."""
         return torch.empty_like(self._left)
 
     def make(self, pair: int, output: torch.Tensor) -> None:
@@ -60,11 +60,11 @@ class RandomProducts:
         torch.mm(*self.operands(pair), out=output)
 
     def judge(self, number: int, pair: int, output: torch.Tensor, verdicts: torch.Tensor, slot: int) -> None:
-        """Add the verdict of `output`, its digest, to verdicts[slot]. Does not wait for the device."""
+        """Add the digest of `output` (its verdict, int64) to verdicts[slot]. Does not wait for the device."""
         self._digester.add(output, verdicts, slot)
 
     def verdict(self, pair: int) -> int:
-        """Return the verdict of a right output of `pair`: the reference's digest as a signed integer."""
+        """Return the digest of the reference of `pair`, as a signed 64-bit integer."""
         return signed(self._digests[pair], _DIGEST_BITS)
 
     def expected(self, pair: int) -> torch.Tensor:
@@ -86,7 +86,8 @@ class RandomProducts:
     def _reference(self, pair: int) -> tuple[torch.Tensor, int, list[tuple[int, int, torch.Tensor]]]:
         """Make products of `pair` until two agree, at most four.
 
-        Returns the reference (the last product), its digest, and (pair, verdict, output) of all that differ from it.
+        Returns the reference (the last product), its digest, and (pair, verdict, output) of each product that differs
+        from it.
         """
         made: dict[int, torch.Tensor] = {}
         for _ in range(_TRIES):

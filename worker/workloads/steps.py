@@ -22,7 +22,10 @@ _SHARP_S: Final = 0.05  # longest block, and so the longest delay of a rest
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell as soak.py does, with load and rest alternating as in `assign.steps`."""
+    """Measure the cell as soak.py does, with load and rest alternating as in `assign.steps`.
+
+    Raises ValueError if `assign.steps` is None.
+    """
     if assign.steps is None:
         raise ValueError(f"{assign.cell.id}: a cell of {assign.cell.workload} needs times to work and to rest")
     measurement = assign.measurement

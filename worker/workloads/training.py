@@ -2,9 +2,10 @@
 
     forward: forward pass and loss │ backward: gradients │ optimizer: step, then gradients to None
 
-Several objectives run through these three phases in turn, each with its own optimizer. The series hold sums over all
-objectives. Half precision is autocast with fp32 weights. fp16 also scales the loss, so that its optimizer waits for the
-device. The loss is read only after the measurement, because reading it waits for the device.
+Some models have several parts: losses, each with an optimizer of its own. The parts run through these three phases in
+turn, and the series hold sums over all parts. fp16 and bf16 are autocast, with weights in fp32. In fp16 the loss is
+scaled, and the optimizer waits for the device. The loss is read only after the measurement, because reading it waits
+for the device.
 """
 
 import itertools
@@ -65,7 +66,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 def parts_of(family: Family, module: torch.nn.Module, assign: Assign, device: torch.device) -> tuple["Part", ...]:
-    """Return one Part for each objective of the family; without any, one for its loss and all parameters."""
+    """Return one Part for each objective of the family. Without objectives, one Part trains all parameters."""
     objectives = getattr(family, "objectives", None)
     if objectives is None:
         return (Part(Objective("model", family.loss, lambda module: module.parameters()), module, assign, device),)
@@ -80,7 +81,11 @@ def optimizer_for(spec: ModelSpec, parameters: Iterable[torch.nn.Parameter]) -> 
 
 
 class Part:
-    """Objective of a training step, with its optimizer and, in fp16, its loss scaler. loss: the last one."""
+    """One loss of a training step with its optimizer.
+
+    objective: function of the loss, and parameters to train. scaler: of the loss, in fp16 only. loss: that of the last
+    forward pass, a scalar on the device.
+    """
 
     def __init__(self, objective: Objective, module: torch.nn.Module, assign: Assign, device: torch.device) -> None:
         parameters = list(objective.parameters(module))
@@ -92,12 +97,12 @@ class Part:
         self.loss = torch.empty(())
 
     def backward(self) -> None:
-        """Compute the gradients of `loss` for the parameters of this objective only."""
+        """Compute the gradients of `loss` for the parameters of this part only."""
         loss = self.loss if self.scaler is None else self.scaler.scale(self.loss)
         loss.backward(inputs=self._into)  # type: ignore[no-untyped-call]  # torch does not annotate it
 
     def optimize(self) -> None:
-        """Update this objective's parameters (in fp16 unless a gradient overflowed), and drop the gradients."""
+        """Update the parameters, then drop the gradients. In fp16 the update is skipped if a gradient overflowed."""
         if self.scaler is None:
             self.optimizer.step()
         else:
@@ -107,7 +112,7 @@ class Part:
 
 
 class SplitStep:
-    """One training step: forward, backward and optimizer of each of its parts in turn."""
+    """One training step: forward, backward and optimizer of each part (Part) in turn."""
 
     def __init__(self, parts: Sequence[Part], module: torch.nn.Module, batch: Batch, autocast: _Autocast) -> None:
         self._parts = parts
@@ -123,7 +128,7 @@ class SplitStep:
         return Work(steps, passes=len(self._parts), waits=any(part.scaler is not None for part in self._parts))
 
     def gradients(self) -> None:
-        """Run forward and backward of every part without its optimizer, and drop the gradients."""
+        """Run forward and backward of every part, then drop its gradients. No optimizer runs."""
         for part in self._parts:
             self._forward()
             self._backward()
@@ -135,7 +140,7 @@ class SplitStep:
         return {part.objective.name: part.loss.item() for part in self._parts}
 
     def losses_of_a_step(self) -> dict[str, torch.Tensor]:
-        """Run a step without optimizers. Returns the loss of each part by name of its objective, on the device."""
+        """Run a step without optimizers. Returns name of the part's objective → loss, a scalar on the device."""
         self.gradients()
         return {part.objective.name: part.loss for part in self._parts}
 
@@ -168,7 +173,7 @@ class _WholeStep:
             self._loss = self._step(self._module, self._batch)
 
     def losses_of_a_step(self) -> dict[str, torch.Tensor]:
-        """Run the user's step. Returns {}, because the step changes weights and its losses cannot be compared."""
+        """Run the user's step. Returns {}: the step changes weights, so that losses cannot be compared."""
         self.gradients()
         return {}
 

@@ -1,7 +1,8 @@
-"""Burn-in without a reference: products of whole numbers, exact in floating point, verified by themselves.
+"""Burn-in without a reference: products of whole numbers, exact in floating point.
 
-Such products also show a GPU that makes the same error every time. Outputs are in fp32 if torch can store them so:
-operands may then be larger, and use more bits of multipliers and accumulators.
+Each product is verified alone. This also finds a GPU that makes the same error every time. Outputs are in fp32 where
+torch can multiply operands of two bytes into fp32. Whole numbers in the operands may then be larger, and use more bits
+of multipliers and accumulators.
 """
 
 from typing import Final
@@ -51,7 +52,10 @@ class WholeProducts:
             self.not_tested |= products.NO_TF32
 
     def empty(self) -> torch.Tensor:
-        """Return uninitialised memory for one output: a square matrix, in fp32 if torch can store it so."""
+        """Return an uninitialised tensor for one output, of shape (side, side).
+
+        Its type is fp32 if products.can_store_fp32 is true, otherwise the operands' type.
+        """
         return torch.empty(self.side, self.side, dtype=self._stored, device=self._device)
 
     def make(self, pair: int, output: torch.Tensor) -> None:
@@ -61,13 +65,13 @@ class WholeProducts:
     def judge(self, number: int, pair: int, output: torch.Tensor, verdicts: torch.Tensor, slot: int) -> None:
         """Add the number of errors in `output`, the product of `pair`, to verdicts[slot].
 
-        number: of the product in its launch, from 0; selects the random vectors of its check.
+        number: index of the product in its launch, from 0. It selects the random vectors of the check.
         """
         vector = exact.vectors(self._seed, number, self.side, self.limits, self._device)
         verdicts[slot].add_(exact.count_wrong(*self.operands(pair), output, vector))
 
     def verdict(self, pair: int) -> int:
-        """Return 0, the number of errors that `judge` adds for a right output."""
+        """Return 0: the number of errors in a right output."""
         return 0
 
     def expected(self, pair: int) -> torch.Tensor:
@@ -79,7 +83,7 @@ class WholeProducts:
         return self._lefts[pair % _LEFTS], self._rights[pair % _RIGHTS]
 
     def allowed(self, exact: float, magnitude: float) -> float:
-        """Return 0, the largest rounding error of an element, because all sums are exact."""
+        """Return 0, the largest rounding error of an element. Products of whole numbers are exact."""
         return 0.0
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
