@@ -193,7 +193,8 @@ def _entries(phase: Workload, by_shape: dict[_Shape, list[Measured]]) -> tuple[s
     in_doubt = "".join(dict.fromkeys(remarks.mark(metric) for metric in top.metrics))
     in_fp32 = top.shape._replace(precision=Precision.FP32)
     base = next((one.rate for one in _rates(phase, by_shape) if one.shape == in_fp32), None)
-    gain = "" if base is None or top.shape.precision == Precision.FP32 else f"{top.rate / base:.1f}"
+    several = any(shape.precision != Precision.FP32 for shape in by_shape)
+    gain = f"{top.rate / base:.1f}" if base is not None and several else ""
     shares = [one.plausibility.gemm_percent for one in top.metrics if isinstance(one, Computed)]
     share, joule = _median(shares), _median([_ENERGY[phase][1].number(one) for one in top.metrics])
     return (

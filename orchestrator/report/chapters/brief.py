@@ -176,7 +176,8 @@ def describe(against: Differences, report: Report) -> str:
         return f"{alike}not comparable: no cell is steady and GPU-bound on all"
     over = plural(against.judging, "GPU-bound cell")
     if against.range_percent <= EQUAL_PERCENT:
-        return f"{alike}equal within {max(0.1, against.range_percent):.1f}% in {over}"
+        count = "cell that is" if against.judging == 1 else f"{against.judging} cells that are"
+        return f"{alike}equal within {max(0.1, against.range_percent):.1f}% in the {count} GPU-bound on all"
     names = {device.gpu_uuid: labels([device]) for device in against.group.devices}
     ordered = sorted(against.percent.items(), key=lambda item: item[1])
     apart = [item for item in ordered if abs(item[1]) > EQUAL_PERCENT] or ordered
