@@ -129,7 +129,7 @@ class Drift:
 
     @property
     def open_course(self) -> Course | None:
-        """Return the course that is TOO_SHORT for a verdict: relative or else raw. None if neither is.
+        """Return the course that is TOO_SHORT for a verdict, the relative one first. None if neither is.
 
         The relative course is ignored unless the siblings were compared for most of the time.
         """

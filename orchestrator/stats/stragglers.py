@@ -98,7 +98,7 @@ class Effect:
 
     @property
     def within(self) -> bool:
-        """Whether the whole interval is above the tolerated slow-down."""
+        """Whether the whole interval is above 1 - margin, the lowest tolerated rate."""
         return self.low > 1 - self.margin
 
 

@@ -24,8 +24,9 @@ def cell_name(cell: Cell) -> str:
 class RateVerdict:
     """Verdict on one kind of rate of a GPU: its speed over time, or compared with siblings.
 
-    text: the evidence. aside: which work was not judged, and why. undecided: the open question in short. courses: what
-    the rates were compared with → their change over time.
+    text: the evidence. why: probable reason why the GPU is slower. aside: which work was not judged, and why; "" if all
+    was. undecided: what is inconclusive, such as "a slow-down of more than 5% is not ruled out". courses: what the
+    rates were compared with (rate_courses.py) → their change over time.
     """
 
     pace: Pace
@@ -38,9 +39,10 @@ class RateVerdict:
 
 @dataclass(frozen=True)
 class Tally:
-    """Sums of one kind of check on one GPU. operations, verified_bytes: only work whose results were compared.
+    """Sums over the launches of one check on one GPU.
 
-    method: how outputs were compared. covered: tested share of the memory; None unless this is the memory test.
+    operations, verified_bytes: floating-point operations and bytes whose results were compared. method: how outputs
+    were compared. covered: tested share of the memory; None unless this is the memory test.
     """
 
     launches: int = 0
@@ -55,7 +57,10 @@ class Tally:
 
 @dataclass(frozen=True)
 class Wrong:
-    """A mismatch that counts against a GPU. at: ISO 8601, UTC. doubt: why another device may be at fault, or ""."""
+    """A mismatch that counts against a GPU. at: its time, ISO 8601 in UTC.
+
+    doubt: why another device may be at fault; "" if this GPU is.
+    """
 
     workload: Workload
     precision: str
@@ -67,9 +72,10 @@ class Wrong:
 
 @dataclass(frozen=True)
 class Planned:
-    """A planned cell of a GPU. checks: number of its checks. why: reason if there are none.
+    """A planned cell of a GPU. checks: number of comparisons that its launches made.
 
-    impossible: the software cannot verify it on this GPU. untried: it only lacked time.
+    why: reason if there are none. impossible: the software cannot verify it on this GPU. untried: it has no result only
+    because time ran out.
     """
 
     workload: Workload
@@ -90,9 +96,10 @@ class Idle:
 
 @dataclass(frozen=True)
 class Ahead:
-    """Means to complete an incomplete burn-in. left_s: seconds that `resume` may use. launch_s: seconds of one launch.
+    """Ways to complete an incomplete burn-in: `resume`, or a new burn-in.
 
-    least: length and level of a new burn-in that is long enough, as options: "2h --level full".
+    left_s: seconds that `resume` may use. launch_s: expected seconds of one launch. least: length and level of a new
+    burn-in that is long enough, as options: "2h --level full".
     """
 
     left_s: float  # remaining time, for `resume`
@@ -104,8 +111,10 @@ class Ahead:
 class Work:
     """All facts of one GPU after a burn-in, for its verdict. Texts are empty if there is nothing to report.
 
-    cell_s: work of its longest cell. beside: processes that contaminated its launches. unclear: number of mismatches
-    without details that may be its own. unread: launches whose mismatches cannot be read.
+    served_s: seconds at work that count. cell_s: expected seconds of work of its longest cell. beside: other processes
+    on the GPU, one text for each launch that they contaminated. unclear: number of mismatches without details that may
+    be its own. unread: launches whose mismatches cannot be read. paces: kind of rate → verdict. not_tested: check →
+    reason.
     """
 
     requested_s: float

@@ -27,10 +27,11 @@ Span = tuple[int, int]  # Begin and end in monotonic nanoseconds of one session
 
 @dataclass(frozen=True)
 class Load:
-    """The work of a device in one session, as spans of monotonic ns. stalls: when a worker was suspended.
+    """The work of a device in one session, as spans of monotonic ns.
 
-    suspensions: when the orchestrator was suspended. since_ns: begin of the start, if it counts as served; else None.
-    cut_off: launches that ended with the run, of which only the last part is among `launches`.
+    launches: when it worked. stalls: when a worker was suspended. suspensions: when the orchestrator was suspended.
+    since_ns: begin of the session, if the time before the first launch counts as served; else None. cut_off: launches
+    that ended with the run. Only their last part is among `launches`.
     """
 
     launches: list[Span] = field(default_factory=list)
@@ -41,7 +42,10 @@ class Load:
 
 
 class Parts(NamedTuple):
-    """Served seconds of a device in a session: in launches, between them, and before the first."""
+    """Served seconds of a device in a session.
+
+    worked_s: in launches. between_s: between them. started_s: before the first.
+    """
 
     worked_s: float
     between_s: float
@@ -73,7 +77,10 @@ def started_s(load: Load) -> float:
 
 
 def ordinary_s(gap: Span, suspensions: Iterable[Span]) -> float:
-    """Return the served seconds of a gap. At most ORDINARY_S, without suspensions of the orchestrator."""
+    """Return the seconds of a gap that count as served: at most ORDINARY_S.
+
+    Times in which the orchestrator was suspended do not count.
+    """
     return min(sum(end - begin for begin, end in without((gap,), suspensions)) / 1e9, ORDINARY_S)
 
 
@@ -97,7 +104,10 @@ def without(work: Iterable[Span], stalls: Iterable[Span]) -> Iterator[Span]:
 
 
 def idle(work: Iterable[Span], explained: Iterable[Span]) -> Iterator[tuple[int, float]]:
-    """Yield (begin in ns, unexplained seconds) of each gap in `work`, if these exceed LONG_S."""
+    """Yield (begin in ns, unexplained seconds) of each gap in `work` with more than LONG_S of them.
+
+    explained: times in which a gap has a reason.
+    """
     explained_spans = joined(explained)
     for begin, end in between(joined(work)):
         if (unexplained_s := (end - begin - overlap_ns((begin, end), explained_spans)) / 1e9) > LONG_S:
