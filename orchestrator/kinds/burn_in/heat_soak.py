@@ -1,6 +1,6 @@
 """The heat soak: a GPU's warm-up at the start of its work. Rates in this time are not judged. Pure.
 
-Times are in windows of ten seconds of the monotonic clock, numbered (stats/windows.py).
+Times are counted in numbered windows: ten seconds of the monotonic clock (stats/windows.py).
 """
 
 from collections import defaultdict

@@ -45,7 +45,7 @@ class Lost(NamedTuple):
 
 
 def pauses(archive: Archive) -> Mapping[Segment, tuple[Span, ...]]:
-    """Return session → times (monotonic ns) in which the orchestrator was suspended. They do not count for deadlines."""
+    """Return session → times (monotonic ns) in which the orchestrator was suspended. Deadlines exclude them."""
     return {
         segment: tuple((one.at_ns - round(one.seconds * 1e9), one.at_ns) for one in suspended)
         for segment, suspended in zip(archive.segments, archive.suspended, strict=True)
