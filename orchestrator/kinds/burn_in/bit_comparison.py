@@ -35,9 +35,9 @@ class Deviation:
     """
 
     sample: Sample
-    at: int  # position of the first digest that differs
-    against: int  # number that gave the expected bits
-    of: int  # number of launches of this GPU, or of compared GPUs
+    at: int
+    against: int
+    of: int
     between_gpus: bool
 
 
@@ -50,9 +50,9 @@ class Comparison:
     """
 
     deviations: tuple[Deviation, ...]  # in order of launches
-    undecided: Mapping[tuple[str, tuple[str, ...]], tuple[str, ...]]  # cell and key → devices that disagree
-    compared: Mapping[str, int]  # device → number of compared launches
-    alone: Mapping[str, tuple[str, ...]]  # device → cells that no other device ran with its key
+    undecided: Mapping[tuple[str, tuple[str, ...]], tuple[str, ...]]
+    compared: Mapping[str, int]
+    alone: Mapping[str, tuple[str, ...]]
 
 
 def compare(samples: Sequence[Sample]) -> Comparison:
@@ -94,9 +94,10 @@ def undecided(device: str, compared: Comparison) -> Iterator[str]:
 
 
 def not_tested(device: str, compared: Comparison, cells: int) -> dict[str, str]:
-    """Return {"bits compared with other devices": reason} if no other device ran some cell, else {}.
+    """Return {"bits compared with other devices": reason} if some cell ran on this device alone.
 
-    A cell counts only with the same key. cells: number of the device's cells that have bits.
+    Else {}. Another device counts only if it ran the cell with the same key. cells: number of the device's cells that
+    have bits.
     """
     alone = dict.fromkeys(compared.alone.get(device, ()))
     if not alone:

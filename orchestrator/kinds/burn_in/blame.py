@@ -35,10 +35,10 @@ class Blamed:
 
     device: str
     mismatch: Mismatch
-    ends: tuple[str, str] | None = None  # sender and receiver of a copy
-    link: bool = False  # either end or the path between is at fault: it counts against both
-    doubtful: bool = False  # it may follow from another device's fault
-    culprit: str | None = None  # device that is probably at fault
+    ends: tuple[str, str] | None = None
+    link: bool = False
+    doubtful: bool = False
+    culprit: str | None = None
 
 
 def culprits(launches: Sequence[Mapping[str, Verification]], proven: Collection[str] = ()) -> dict[str, int]:

@@ -75,7 +75,10 @@ def remaining_of(archive: Archive, at_work: Mapping[str, Work]) -> Remaining:
 
 
 def longest_s(archive: Archive, device: Device) -> float:
-    """Return the expected seconds of work of a device's longest cell. On a CPU a replay may outlast a short cell."""
+    """Return the expected seconds of work of a device's longest cell.
+
+    On a CPU device, the training steps of a replay may take longer than the planned length of a cell.
+    """
     stored = archive.stored
     burn_in, models = requested(stored.configuration), stored.configuration.by_name
     cell_s, scale = burn_in.cell_s[device.kind], estimate.scale(stored.configuration, device, stored.devices)
@@ -121,10 +124,10 @@ def work(
     halted: Mapping[Segment, tuple[Span, ...]],
     cell_s: float,
 ) -> Work:
-    """Return session → times at work of a device, for sessions with work. good: its launches with a result.
+    """Return session → times at work of a device. Sessions without work are missing.
 
-    cut_off: launches that the end of the run cut off. At most the last `cell_s` seconds of each count, the length of a
-    cell. halted: session → times in which the orchestrator was suspended.
+    good: its launches with a result. cut_off: its launches that the end of the run cut off. Of each, at most the last
+    cell_s seconds count. cell_s: length of a cell. halted: session → times in which the orchestrator was suspended.
     """
     first = next(iter(halted), None)
     loads = {

@@ -16,7 +16,7 @@ from protocol.verification import Mismatch
 
 
 def cell_name(cell: Cell) -> str:
-    """Return the name of a cell without its device, so that it is the same on all GPUs."""
+    """Return the name of a cell without its device: "verified products of gemm in bf16"."""
     return f"{WORKLOADS[cell.workload].title} of {cell.model} in {cell.precision}"
 
 
@@ -81,9 +81,9 @@ class Planned:
     workload: Workload
     name: str
     checks: int
-    why: str = ""  # why there are no checks
+    why: str = ""
     impossible: bool = False  # the software cannot verify here: excused if other cells of the check were verified
-    untried: bool = False  # it lacked only time
+    untried: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,9 @@ class Ahead:
     burn-in that is long enough, as options: "2h --level full".
     """
 
-    left_s: float  # remaining time, for `resume`
-    launch_s: float  # length of its launches
-    least: str  # options of a new burn-in
+    left_s: float
+    launch_s: float
+    least: str
 
 
 @dataclass(frozen=True)
@@ -118,16 +118,16 @@ class Work:
     """
 
     requested_s: float
-    served_s: float  # at work
-    cell_s: float  # the longest launch
+    served_s: float
+    cell_s: float
     ahead: Ahead
     tallies: Mapping[Workload, Tally]
     planned: tuple[Planned, ...]
     idle: tuple[Idle, ...] = ()
-    beside: tuple[str, ...] = ()  # other processes on the GPU, one text per contaminated launch
+    beside: tuple[str, ...] = ()
     wrong: tuple[Wrong, ...] = ()
-    unclear: int = 0  # mismatches without details that may be its own
-    unread: tuple[str, ...] = ()  # launches whose mismatches cannot be read
+    unclear: int = 0
+    unread: tuple[str, ...] = ()
     deviations: tuple[Deviation, ...] = ()
     undecided: tuple[str, ...] = ()  # cells in which GPUs disagree
     failures: tuple[str, ...] = ()
@@ -137,7 +137,7 @@ class Work:
     health_reason: str = ""
     health_action: Action = Action.NOTHING
     paces: Mapping[str, RateVerdict] = field(default_factory=dict)
-    not_tested: Mapping[str, str] = field(default_factory=dict)  # check → reason
+    not_tested: Mapping[str, str] = field(default_factory=dict)
     lost_time: str = ""
     goes_on: bool = False
     interrupted: str = ""

@@ -30,7 +30,7 @@ class HeatSoak:
     """
 
     begin: int
-    until: int | None  # first judged window; None without temperatures, which excludes the first round
+    until: int | None
     ending: Ending
     reached_c: float | None = None
 

@@ -37,9 +37,9 @@ class Attributed(NamedTuple):
     fault, or "". unclear: number of mismatches without details that may be this device's.
     """
 
-    verification: Verification | None  # None: nothing
-    doubts: tuple[str, ...] = ()  # for each mismatch why another device may be at fault, or ""
-    unclear: int = 0  # more mismatches, without details
+    verification: Verification | None
+    doubts: tuple[str, ...] = ()
+    unclear: int = 0
 
 
 def seen_by(cell: Cell, evidence: LaunchEvidence) -> dict[str, Verification]:

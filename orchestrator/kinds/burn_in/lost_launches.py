@@ -34,7 +34,7 @@ _AS_OTHERS: Final = 2  # It does not hang within this many times the longest lau
 
 
 class Lost(NamedTuple):
-    """A launch without a result that counts in the verdict (a finding).
+    """A launch without a result that is a finding: the verdict considers it.
 
     attempt: its record in the journal. failure: why it has no result.
     """

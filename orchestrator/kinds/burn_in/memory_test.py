@@ -32,7 +32,7 @@ def not_tested(launches: Sequence[Verification]) -> dict[str, str]:
 
 
 def marched(launches: Sequence[Verification]) -> Mapping[str, int]:
-    """Return name of the pattern → number of its complete passes over the memory of a launch."""
+    """Return name of the pattern → number of its complete passes over the memory in all launches."""
     found: Counter[str] = Counter()
     for launch in launches:
         found.update(launch.patterns)

@@ -1,4 +1,4 @@
-"""Means to complete an incomplete burn-in: `resume`, or a new burn-in and its length. Pure."""
+"""Ways to complete an incomplete burn-in: `resume`, or a new burn-in and its length. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final

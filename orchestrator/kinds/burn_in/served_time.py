@@ -1,10 +1,11 @@
-"""The time a device was at work (served time), and unexplained gaps in it. Pure.
+"""Served time: how long a device of a burn-in did what counts towards the requested time. Pure.
 
     run begins ├─ start ─┤▓▓ launch ▓▓├ gap ┤▓▓ launch ▓▓├──── a long gap ────┤▓▓ launch ▓▓┤  no launch follows
     counted as served: all of ▓▓▓▓, and at most ORDINARY_S of the start and of each gap before a launch,
     but in each session no more seconds of gaps than of ▓▓▓▓, and none while the orchestrator was suspended
 
 A gap takes 1 to 2 s on a GPU, a start up to 20 s. Only the start of the first session counts (state/time_budget.py).
+Long gaps without a known reason are reported (idle).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,9 +37,9 @@ class Load:
 
     launches: list[Span] = field(default_factory=list)
     stalls: list[Span] = field(default_factory=list)
-    suspensions: tuple[Span, ...] = ()  # when the orchestrator was suspended
-    since_ns: int | None = None  # from when on its start counts; None: not at all
-    cut_off: list[Span] = field(default_factory=list)  # ended with the run; only their last part is among `launches`
+    suspensions: tuple[Span, ...] = ()
+    since_ns: int | None = None
+    cut_off: list[Span] = field(default_factory=list)
 
 
 class Parts(NamedTuple):
@@ -85,7 +86,10 @@ def ordinary_s(gap: Span, suspensions: Iterable[Span]) -> float:
 
 
 def is_short(served_s: float, requested_s: float, cell_s: float) -> bool:
-    """Whether a device served too little time. cell_s: its longest launch, which may not have fitted at the end."""
+    """Whether a device served too little of the requested time.
+
+    cell_s: its longest launch, which is subtracted because it may not have fitted at the end.
+    """
     return served_s < SHARE * requested_s - LATE_S - cell_s
 
 
@@ -115,7 +119,7 @@ def idle(work: Iterable[Span], explained: Iterable[Span]) -> Iterator[tuple[int,
 
 
 def overlap_ns(span: Span, others: Iterable[Span]) -> int:
-    """Return the nanoseconds of a span that lie in `others`, which do not overlap each other."""
+    """Return how many nanoseconds of a span lie in `others`, which do not overlap each other."""
     begin, end = span
     return sum(max(min(end, late) - max(begin, early), 0) for early, late in others)
 

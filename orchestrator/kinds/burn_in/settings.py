@@ -118,7 +118,7 @@ def on_devices(
 
 
 def refuse_mistakes(settings: LayeredSettings, table: BurnInTable) -> None:
-    """Raise ConfigError for an invalid duration or level."""
+    """Raise ConfigError if the settings have an invalid duration or level."""
     if (duration := settings.find(DURATION, str)) is not None:
         seconds(duration, settings.origin(DURATION))
     if (level := settings.find(LEVEL, str)) is not None:
