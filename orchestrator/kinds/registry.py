@@ -16,7 +16,7 @@ KINDS: Final[dict[str, Kind]] = {kind.name: kind for kind in (BENCHMARK, TRIAGE,
 
 
 def of(configuration: Configuration) -> Kind:
-    """Return the kind of a run by its configuration. A benchmark if its preset names no other kind."""
+    """Return the kind of a run by its configuration: a benchmark if nothing names another kind."""
     return _of(configuration.preset, burn_in=configuration.burn_in is not None)
 
 

@@ -1,6 +1,6 @@
-"""Median of a GPU's log ratios to a baseline, with a t-interval. Pure.
+"""Speed of a GPU relative to its baseline: median over its cells, with a t-interval. Pure.
 
-The spread is the median absolute deviation, so a single cell that a driver moved by 16 % hardly matters.
+The spread is estimated by the median absolute deviation. One cell that a new driver changed by 16 % hardly matters.
 """
 
 import math
@@ -22,7 +22,11 @@ _OF_A_DEVIATION: Final = 1.4826
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineEffect:
-    """Rate relative to the baseline, with its 90 % interval. p: p-value of a deficit beyond the margin."""
+    """Rate of a GPU relative to its baseline: 0.94 is 6 % slower.
+
+    ratio: median over the cells. low, high: ends of its 90 % interval. p: one-sided p-value. A small one shows that the
+    GPU is slower by more than the margin.
+    """
 
     ratio: float
     low: float
@@ -31,9 +35,10 @@ class BaselineEffect:
 
 
 def effect(ratios: Sequence[float], margin: float) -> BaselineEffect | None:
-    """Return a GPU's rate relative to the baseline; None for fewer than four cells.
+    """Return the median rate of a GPU relative to its baseline. None for fewer than four cells.
 
-    ratios: rate over rate of the baseline, above zero, one for each cell. margin: tolerated deficit, as a share.
+    ratios: for each cell, the rate of the GPU divided by that of the baseline, above zero. margin: tolerated slow-down
+    as a share (0.05).
     """
     if len(ratios) < LEAST_CELLS:
         return None

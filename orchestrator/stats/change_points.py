@@ -1,11 +1,12 @@
 """Lasting changes of a repeatedly measured figure beyond a margin. Pure.
 
-    runs since the last change, at least LEAST ──▶ against the LEAST, 2 x LEAST, 4 x LEAST, ... runs that follow
-       two-sided t against the margin, variance pooled, Bonferroni over every comparison of the series
-       the first that passes ── of the places just behind it the one with the least p ──▶ a change; go on from there
+    the runs since the last change (at least LEAST) are compared with the next LEAST, 2 x LEAST, 4 x LEAST, ... runs
+      ──▶ two-sided t-test against the margin, variance pooled over both sides, Bonferroni over all comparisons
+      ──▶ the first significant comparison shows a change. It begins at the run nearby that gives the least p
+      ──▶ the search goes on from there
 
-The run is the unit: launches of one run agree better than runs of different days. A single run makes no change: the
-smaller of the differences of means and of medians counts.
+The run is the unit: launches of one run agree better than runs of different days. A single unusual run is no change,
+because the smaller of two differences counts: that of the means and that of the medians.
 """
 
 import math
@@ -23,7 +24,11 @@ ALPHA: Final = 0.01
 
 
 class Change(NamedTuple):
-    """A lasting change. at: index of its first run. log_ratio: log of new over old median. p: Bonferroni-corrected."""
+    """A lasting change of a figure.
+
+    at: index of the first run after the change. log_ratio: logarithm of (median after it / median before it). p:
+    p-value after Bonferroni's correction.
+    """
 
     at: int
     log_ratio: float
@@ -31,7 +36,10 @@ class Change(NamedTuple):
 
 
 class _Series(NamedTuple):
-    """A series of logarithms. bound: the margin as a logarithm. tests: number of possible comparisons."""
+    """Logarithms of a figure, one for each run.
+
+    bound: the margin as a logarithm, above zero. tests: number of possible comparisons, for Bonferroni's correction.
+    """
 
     logs: Sequence[float]
     bound: float
@@ -48,7 +56,10 @@ _WITHIN: Final = _Held(0.0, 1.0)
 
 
 def find(logs: Sequence[float], margin: float) -> list[Change]:
-    """Return the changes of a series, in order. logs: one per run, oldest first. margin: a share."""
+    """Return the lasting changes of a figure, oldest first.
+
+    logs: logarithm of the figure in each run, oldest run first. margin: tolerated change as a share (0.05).
+    """
     places = range(LEAST, len(logs) - LEAST + 1)
     series = _Series(logs, -math.log1p(-margin), sum(len(_lengths(len(logs) - at)) for at in places))
     found: list[Change] = []
@@ -69,7 +80,10 @@ def _first(series: _Series, start: int) -> Change | None:
 
 
 def _sharpest(series: _Series, start: int, at: int, length: int) -> Change:
-    """Return the change with the least p of all that begin in the `length` runs from `at` on."""
+    """Return the change with the least p among those that begin at one of `length` runs.
+
+    start: index of the first run since the last change. at: index of the first of the `length` runs.
+    """
     runs = len(series.logs)
     held = {
         (place, shorter): _held(series, start, place, shorter)
@@ -81,12 +95,16 @@ def _sharpest(series: _Series, start: int, at: int, length: int) -> Change:
 
 
 def _lengths(left: int) -> list[int]:
-    """Return the lengths LEAST, 2 x LEAST, 4 x LEAST and so on. left: number of remaining runs, the limit."""
+    """Return LEAST, 2 x LEAST, 4 x LEAST and so on, up to `left`, the number of remaining runs."""
     return [LEAST << double for double in range((left // LEAST).bit_length())]
 
 
 def _held(series: _Series, start: int, at: int, length: int) -> _Held:
-    """Compare the values from `start` to `at` with the next `length` values. Returns the change and its p-value."""
+    """Compare the values from `start` to `at` with the next `length` values.
+
+    Returns the change of the median and the p-value of a change beyond the margin, before Bonferroni's correction. A
+    change within the margin gives _WITHIN.
+    """
     before, after = series.logs[start:at], series.logs[at : at + length]
     middle, level = fmean(before), fmean(after)
     if abs(level - middle) <= series.bound:  # the usual case, which needs no medians

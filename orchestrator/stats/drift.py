@@ -9,10 +9,12 @@
             a t-interval from the residuals of a line or a step, pooled over the GPUs as far as they agree, and widened
             for the autocorrelation of neighbouring blocks ──▶ verdict
 
-A window is ten seconds. A visit is a series of windows of one kind of work without a pause, a level the median of a
-kind. A kind counts only if it ran over most of the time. Without the correction for usual leads, the others' median
-would jump when a slow GPU is quarantined. The raw course includes the effect of the room, so its margin is wider. Only
-this course shows a loss of all GPUs. docs/method-reference.md, "Slowing over the hours".
+A window is ten seconds. A visit is a series of windows of one kind of work without a pause. The level of a kind is its
+median. The lead of another GPU is by how much it is usually faster. Without this correction the median of the others
+would jump when a slow GPU is quarantined. A kind is judged only if it ran over most of the time.
+
+The raw course includes the effect of the room temperature, so its margin is wider. Only the raw course shows that all
+GPUs become slower together. See docs/method-reference.md, "Slowing over the hours".
 """
 
 import enum
@@ -73,7 +75,10 @@ class _Block(NamedTuple):
 
 
 class DriftVerdict(enum.StrEnum):
-    """SLOWING: the loss significantly exceeds the margin. STEADY: it is significantly below it. Else TOO_SHORT."""
+    """Verdict on the change of a rate over time.
+
+    SLOWING: the loss is significantly larger than the margin. STEADY: it is significantly smaller. TOO_SHORT: neither.
+    """
 
     SLOWING = "slowing"
     STEADY = "steady"
@@ -82,10 +87,12 @@ class DriftVerdict(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """Change of a rate over time, in percent with 95 % intervals; negative is slower.
+    """Change of a rate over time, in percent. Negative is slower.
 
-    change: from the first fifth of the time to the last. step_h: hours until a step, if there is one. needed_h: total
-    hours that should give a verdict; None if there is a verdict already, or if no number is known.
+    hours: length of the time. change: from its first fifth to its last, with a 95 % interval (wider for a single kind
+    of work). per_hour: the same per hour. step_h: hours until the rate changed in one step; None without a step.
+    needed_h: total hours that should give a verdict; None if there is a verdict already, or if no number of hours is
+    known.
     """
 
     verdict: DriftVerdict
@@ -98,9 +105,10 @@ class Course:
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """Change of the rates of one GPU over time. raw: by themselves. relative: compared with at least three siblings.
+    """How the rates of one GPU changed over time.
 
-    kinds, raw_kinds: kind of work → course of this kind alone, relative and raw.
+    raw: course of its own rates. relative: course of its rates compared with at least three siblings; None without so
+    many. kinds, raw_kinds: kind of work → course of this kind alone, relative and raw.
     """
 
     gpu: str
@@ -111,33 +119,40 @@ class Drift:
 
     @property
     def verdict(self) -> DriftVerdict:
-        """SLOWING if any course is SLOWING. STEADY if the raw and the relative course are STEADY. Else TOO_SHORT."""
+        """Verdict on the GPU: SLOWING if any of its courses is SLOWING.
+
+        STEADY: the raw course is STEADY, and so is the relative course if the GPU had siblings. Else TOO_SHORT.
+        """
         if self.slows_against_siblings or _slowing(self.raw, self.raw_kinds):
             return DriftVerdict.SLOWING
         return DriftVerdict.STEADY if self.open_course is None else DriftVerdict.TOO_SHORT
 
     @property
     def open_course(self) -> Course | None:
-        """Return the first of relative and raw course that is too short for a verdict, else None."""
+        """Return the course that is TOO_SHORT for a verdict, the relative one first. None if neither is.
+
+        The relative course is ignored unless the siblings were compared for most of the time.
+        """
         courses = [self.relative] if self.relative is not None and self.had_siblings else []
         return next((one for one in (*courses, self.raw) if one.verdict is DriftVerdict.TOO_SHORT), None)
 
     @property
     def slows_against_siblings(self) -> bool:
-        """Whether the GPU slows down relative to its siblings."""
+        """Whether the relative course of the GPU, or that of any kind of work, is SLOWING."""
         return _slowing(self.relative, self.kinds)
 
     @property
     def had_siblings(self) -> bool:
-        """Whether at least three siblings were compared for most of the time."""
+        """Whether the GPU was compared with at least three siblings for most of its time."""
         return self.relative is not None and self.relative.hours >= _LEAST_SPAN * self.raw.hours
 
 
 def judge(rates: Mapping[str, Sequence[Window]], margin: float, alone: float) -> tuple[Drift, ...]:
-    """Judge how the rates of each GPU changed. Sorted by GPU. Raises ValueError unless rates are above zero.
+    """Return how the rates of each GPU changed over time, sorted by GPU.
 
-    rates: by GPU, after the heat soak. margin: allowed loss relative to the siblings (0.02). alone: allowed loss of a
-    GPU's own rates, which includes the effect of the room (0.04).
+    rates: GPU → its windows after the heat soak (warm-up). margin: tolerated loss relative to the siblings, as a share
+    (0.02). alone: tolerated loss of a GPU's own rates, which includes the effect of the room (0.04). Raises ValueError
+    for a rate that is not above zero.
     """
     raw, relative = _logs(rates)
     own_courses, courses = _courses(raw, alone), _courses(relative, margin)
@@ -155,10 +170,11 @@ def judge(rates: Mapping[str, Sequence[Window]], margin: float, alone: float) ->
 
 
 def changes(series: Mapping[str, Sequence[float]], least: int, confidence: float) -> dict[str, Interval]:
-    """Return the change of each GPU from the first fifth of its values to the last.
+    """Return GPU → change of its mean from the first fifth of its values to the last.
 
-    series: in order of time, at least twice `least` values. least: fewest values of each fifth. confidence:
-    probability that the true change is not beyond an end of the interval, for each end.
+    The change has a confidence interval. series: GPU → values in order of time, at least 2 x `least` of them. least:
+    fewest values that form a fifth. confidence: probability that the true change is below the upper end of the
+    interval, and likewise that it is above the lower end.
     """
     rests = {gpu: _rest(values, least) for gpu, values in series.items()}
     variances = pooled.shrunk([_variance(one.values) for one in rests.values()])
@@ -173,9 +189,10 @@ def changes(series: Mapping[str, Sequence[float]], least: int, confidence: float
 
 
 def _rest(values: Sequence[float], least: int) -> _Rest:
-    """Fit a line and a step to the values. Returns the residuals of the better fit, and the index of a step.
+    """Return the residuals of a line or a step fitted to the values, and the index of the step.
 
-    least: fewest values on each side of a step.
+    The step counts if it leaves less than half of the line's sum of squares. The index is None for a line. least:
+    fewest values on each side of a step.
     """
     line = linear_regression(range(len(values)), values)
     by_line = _deviations([value - line.slope * number for number, value in enumerate(values)])
@@ -215,7 +232,10 @@ def _squares(values: Sequence[float]) -> float:
 
 
 def _logs(rates: Mapping[str, Sequence[Window]]) -> tuple[dict[str, list[Window]], dict[str, list[Window]]]:
-    """Return log rates (GPU → windows), raw and relative to the median of three or more others."""
+    """Return two dicts GPU → windows with log rates: raw ones, and those relative to siblings.
+
+    Relative: minus the median of at least three other GPUs in the same window, each corrected for its usual lead.
+    """
     raw: dict[str, list[Window]] = {gpu: [] for gpu in rates}
     relative: dict[str, list[Window]] = {gpu: [] for gpu in rates}
     for key, of_kind in _levels(rates).items():
@@ -255,9 +275,10 @@ def _levels(rates: Mapping[str, Sequence[Window]]) -> dict[str, dict[str, dict[i
 
 
 def _usually_faster(levels: Mapping[str, Mapping[int, float]]) -> dict[str, dict[str, float]]:
-    """Return GPU → other GPU → the other's usual lead as a log ratio. levels: GPU → window → log rate.
+    """Return GPU → sibling → usual lead of the sibling, a log ratio above zero if it is faster.
 
-    A GPU has the siblings that were at work for most of its time, and at least the three that were at work longest.
+    levels: GPU → number of the window → log rate. Siblings of a GPU are the GPUs that were at work for most of its
+    time. If these are fewer than three, they are the three that were at work longest.
     """
     ahead: dict[str, dict[str, float]] = {gpu: {} for gpu in levels}
     lasted: dict[str, dict[str, int]] = {gpu: {} for gpu in levels}
@@ -299,9 +320,9 @@ def _of_kinds(logs: Mapping[str, Sequence[Window]], margin: float) -> dict[str, 
 
 
 def visits(windows: Sequence[Window]) -> list[float]:
-    """Return the median rate of each visit: windows without a gap of _PAUSE or more windows.
+    """Return the median rate of each visit, a series of windows without a pause.
 
-    windows: of one kind of work on one GPU, ordered by time.
+    A pause is at least _PAUSE missing windows. windows: of one kind of work on one GPU, in order of time.
     """
     parted: list[list[Window]] = []
     for window in windows:
@@ -408,7 +429,8 @@ def _expm1(log: float) -> float:
 def _needed(change: Interval, floor: float, hours: float) -> float | None:
     """Return the total hours after which the interval of `change` should exclude `floor`.
 
-    hours: the hours so far. None for more than _LONGEST times these hours.
+    floor: tolerated change as a logarithm, below zero. hours: the hours so far. None if more than _LONGEST times these
+    hours are needed.
     """
     reach = change.high - change.value
     longer = 1.0

@@ -18,11 +18,13 @@ _MOST_REACH: Final = 10.0
 
 
 class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of one launch. means_ms: mean time by series. Rates are per second of the measured blocks.
+    """Figures of one launch. Rates are per second of its measured blocks.
 
-    relative_half_width: of the 95 % interval of the mean iteration time. quickest_block_ms: time of an iteration in the
-    fastest block. lasting_change: change of the times from the end of warm-up to the end of the measurement; None if
-    they had settled. covered: sum of the iteration times, as a share of the measured time.
+    means_ms: name of a series → mean time, {"iteration": 4.2}. items: number of measured samples. quickest_block_ms:
+    time of an iteration in the fastest block. relative_half_width: half of the 95 % interval of the mean iteration
+    time, divided by this mean. lasting_change: relative change of the times from the end of warm-up to the end of the
+    measurement (0.02 is 2 % longer); None if it is not clear. covered: sum of the iteration times, as a share of the
+    measured time.
     """
 
     means_ms: dict[str, float]
@@ -41,9 +43,10 @@ class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of a cell: medians over its launches, but sums of iterations and tokens.
+    """Figures of a cell: medians over its launches. Numbers of iterations and tokens are sums.
 
-    pooled: series → summary of the times of all launches together. drift_percent: largest drift of a launch.
+    pooled: name of a series → summary of the times of all launches together. drift_percent: the drift that is largest
+    in size among the launches.
     """
 
     launches: int
@@ -61,7 +64,7 @@ class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def drifting(self) -> bool | None:
-        """Whether a launch's times drifted beyond the limit; None for too few times."""
+        """Whether the times of any launch drifted beyond the limit. None for too few times."""
         return percentiles.drifting(self.drift_percent)
 
 
@@ -94,7 +97,11 @@ def of_launch(result: Result) -> LaunchFigures:
 
 
 def _lasting_change(result: Result, times_ms: Sequence[float]) -> float | None:
-    """Return the lasting relative change of times. None on a CPU or if host-bound, where host load changes times."""
+    """Return the relative change of the times from warm-up to the last block: 0.02 is 2 % longer.
+
+    None if no change is clear. Also None on a CPU device or for a host-bound launch, where other load on the host
+    changes the times.
+    """
     warm_up = result.warm_up
     if not warm_up.course or result.launch_bound is None or result.host_bound:
         return None
@@ -110,7 +117,10 @@ def block_medians(blocks: Sequence[Block], times_ms: Sequence[float], group: int
 
 
 def of_cell(results: Sequence[Result], launches: Sequence[LaunchFigures]) -> CellFigures:
-    """Return the figures of a cell from its launches, all at one batch size. launches: of_launch of each."""
+    """Return the figures of a cell from its launches, which all have the same batch size.
+
+    launches: the figures of each result, from `of_launch`.
+    """
     names = [name for name in launches[0].means_ms if all(name in launch.means_ms for launch in launches)]
     throughputs = [launch.throughput for launch in launches if launch.throughput is not None]
     pooled = {
@@ -136,12 +146,18 @@ def of_cell(results: Sequence[Result], launches: Sequence[LaunchFigures]) -> Cel
 
 
 def half_width(times_ms: Sequence[float]) -> float | None:
-    """Return the half-width of the 95 % interval of the mean time, as a share. None for fewer than BATCHES times."""
+    """Return half of the 95 % interval of the mean time, divided by the mean.
+
+    None for fewer than BATCHES times, or if all are zero.
+    """
     return relative_half_width(times_ms) if len(times_ms) >= BATCHES and any(times_ms) else None
 
 
 def launch_interval(values: Sequence[float]) -> float | None:
-    """Return the half-width of the 95 % interval of the mean of launches, as a share. None below three launches."""
+    """Return half of the 95 % interval of the mean over launches, divided by the mean.
+
+    values: one figure for each launch. None for fewer than three launches, or for a value that is not above zero.
+    """
     if len(values) < LEAST_FOR_INTERVAL or min(values) <= 0:
         return None
     reach = student.quantile(0.975, len(values) - 1) * stdev(map(math.log, values)) / math.sqrt(len(values))

@@ -20,9 +20,10 @@ _FAR_OUT: Final = 3.0
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """Summary of a series of times. Percentiles are None for too few times. outliers: number of times outside usual_ms.
+    """Summary of a series of times. A percentile is None if there are too few times for it.
 
-    usual_ms: (first quartile - 3 interquartile ranges, third quartile + 3 interquartile ranges), ends included.
+    usual_ms: range of usual times, (first quartile - 3 interquartile ranges, third quartile + 3 interquartile ranges).
+    outliers: number of times outside this range.
     """
 
     count: int
@@ -39,7 +40,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summarise(times_ms: Sequence[float]) -> Summary | None:
-    """Summarise a series of times; None for an empty series."""
+    """Return the summary of a series of times. None for an empty series."""
     if not times_ms:
         return None
     ordered = sorted(times_ms)
@@ -73,7 +74,7 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 def drift_percent(times_ms: Sequence[float]) -> float | None:
     """Return the change of the median time from the first half to the second, in percent.
 
-    None for fewer than MIN_FOR_DRIFT times, or a median of zero.
+    None for fewer than MIN_FOR_DRIFT times, or if the first median is zero.
     """
     if len(times_ms) < MIN_FOR_DRIFT:
         return None
@@ -83,12 +84,15 @@ def drift_percent(times_ms: Sequence[float]) -> float | None:
 
 
 def drifting(drift_percent: float | None) -> bool | None:
-    """Whether the drift exceeds its limit; None if the drift is unknown."""
+    """Whether a drift in either direction exceeds DRIFT_LIMIT_PERCENT. None if the drift is unknown."""
     return None if drift_percent is None else abs(drift_percent) > DRIFT_LIMIT_PERCENT
 
 
 def spread_percent(values: Sequence[float]) -> float | None:
-    """Return (largest - smallest) / median in percent. None for fewer than two values above zero."""
+    """Return (largest - smallest) / median in percent.
+
+    None for fewer than two values, or if one of them is not above zero.
+    """
     if len(values) < 2 or min(values) <= 0:
         return None
     return (max(values) - min(values)) / median(values) * 100

@@ -24,9 +24,9 @@ class Variance:
 
 
 def of_launches(sides: Sequence[Sequence[float]]) -> Variance | None:
-    """Return the variance of a cell's launches within a run or session. None if none has two launches.
+    """Return the variance between a cell's launches within the same run or session.
 
-    sides: one list of launches (logarithms of their rates) for each run or session.
+    sides: one list of launches (logarithms of their rates) for each run or session. None if no list has two launches.
     """
     degrees = sum(len(values) - 1 for values in sides)
     if degrees < 1:
@@ -60,7 +60,10 @@ def common(own: Sequence[Variance]) -> Variance:
 
 
 def _prior(own: Sequence[Variance]) -> tuple[float, float]:
-    """Return the common variance of cells and its degrees of freedom. Differences by chance alone give infinity."""
+    """Return the common variance of the cells and its degrees of freedom.
+
+    The degrees are infinite if the variances of the cells differ no more than by chance.
+    """
     logs = [
         math.log(variance.value) - digamma(variance.degrees / 2) + math.log(variance.degrees / 2) for variance in own
     ]

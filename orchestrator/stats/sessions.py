@@ -14,10 +14,10 @@ _Cell = TypeVar("_Cell")
 
 
 def learned(sessions: Sequence[Mapping[_Cell, Sequence[float]]], prior: float) -> float | None:
-    """Return the standard deviation of log rates between sessions, without variation of launches.
+    """Return the standard deviation of log rates between sessions, less that between launches.
 
-    None for fewer than three sessions with common cells. sessions: rates of the launches by cell, above zero.
-    prior: the assumed deviation, towards which the result is shrunk.
+    sessions: for each session, cell → rates of its launches, above zero. prior: assumed standard deviation, towards
+    which the result is shrunk. None for fewer than three sessions with common cells.
     """
     sessions, cells = _alike(sessions)
     if len(sessions) < LEAST_SESSIONS:
@@ -32,9 +32,9 @@ def learned(sessions: Sequence[Mapping[_Cell, Sequence[float]]], prior: float) -
 def _alike(
     sessions: Sequence[Mapping[_Cell, Sequence[float]]],
 ) -> tuple[list[Mapping[_Cell, Sequence[float]]], set[_Cell]]:
-    """Return the sessions that share at least half of all cells, largest first, and these cells.
+    """Return the sessions that have at least half of all cells in common, and these cells.
 
-    A session that lacks most of its cells, because they were throttled, would leave no common cell.
+    The largest sessions come first. A session that lacks most cells is excluded, because it would leave no common cell.
     """
     cells = set[_Cell]().union(*sessions)
     least, found = len(cells) / 2, list[Mapping[_Cell, Sequence[float]]]()
@@ -46,7 +46,7 @@ def _alike(
 
 
 def _of_mean(sides: Sequence[Sequence[float]]) -> float:
-    """Return the variance of a cell's mean in one session; 0 if no session has two launches.
+    """Return the variance of a cell's mean log rate in one session. 0 if no session has two launches.
 
     sides: log rates of the launches, one list for each session.
     """

@@ -31,7 +31,10 @@ class Work(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Traits:
-    """Known facts about a GPU in one cell. link: PCIe generation and lanes. cores: host cores near it."""
+    """Known facts about a GPU in one cell. None: unknown.
+
+    link: (PCIe generation, lanes). cores: numbers of the host cores near the GPU. launch_bound: it waited for the host.
+    """
 
     reading: Reading
     memory_clock_mhz: float | None = None
@@ -41,7 +44,10 @@ class Traits:
 
 
 def why(work: Work, own: Traits, others: Sequence[Traits]) -> Why:
-    """Return the probable reason why `own` is slower than `others` (at least one)."""
+    """Return the probable reason why `own` is slower than `others` (at least one).
+
+    work: the main limit of the speed of the compared cell.
+    """
     match work:
         case Work.TRANSFER:
             words = "no known difference of its link or cores: check the host, the slot and the board"

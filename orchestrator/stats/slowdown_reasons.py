@@ -1,9 +1,9 @@
 """Probable reason why a GPU slowed down, by its clock, temperature and power limit. Pure.
 
-    the clock fell ─┬─ and it became hotter ────────────▶ heat, at the power limit too: a hotter chip leaks more
+    the clock fell ─┬─ and it became hotter ────────────▶ heat, even at the power limit: a hotter chip leaks more
                     ├─ at the power limit, no hotter ───▶ power
                     └─ neither ─────────────────────────▶ clock alone
-    the clock held ──── less work per cycle ────────────▶ other: memory, corrected errors, links, the host
+    the clock did not fall ──── less work per cycle ────▶ other: memory, corrected errors, links, the host
 
 A reason does not excuse a GPU: heat that lowers its clock is a fault.
 """
@@ -40,7 +40,7 @@ class Reason(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """Rate, clock and climate of one GPU in a window (windows.py), or medians over several.
+    """Rate, clock, temperature and power limit of one GPU in a window (windows.py), or their medians.
 
     rate: of one kind of work, in any unit. capped: share of the time at the power limit, 0 to 1.
     """
@@ -53,7 +53,10 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class Why:
-    """A reason and its text. per_clock_percent: change of the work per clock cycle in percent; None if unknown."""
+    """Probable reason why a GPU slowed down. words: "its clock is 3.0% lower at the power limit".
+
+    per_clock_percent: change of the work per clock cycle in percent; None if unknown.
+    """
 
     reason: Reason
     words: str
@@ -72,7 +75,10 @@ def over_time(readings: Sequence[Reading]) -> Why:
 
 
 def between(early: Reading, late: Reading) -> Why:
-    """Return why `late` is slower than `early`: readings of two times, or of two siblings."""
+    """Return why `late` is slower than `early`. The reason is NOT_SLOWER if it is not.
+
+    Both are readings of one GPU at two times, or of two siblings.
+    """
     loss = -math.log(late.rate / early.rate)
     if loss < LEAST_LOSS:
         return Why(reason=Reason.NOT_SLOWER, words="not slower")

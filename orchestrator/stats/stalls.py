@@ -22,10 +22,10 @@ Span = tuple[int, int]
 
 
 def stalls(result: Result) -> tuple[Span, ...]:
-    """Return the stalls of one launch in order of time.
+    """Return the stalls of one launch in order of time, as (start, end) in monotonic nanoseconds.
 
-    A gap between blocks of more than LEAST_NS is a stall. An iteration of more than LEAST_NS and more than TIMES the
-    fastest iteration is one, too.
+    A gap of more than LEAST_NS between two blocks is a stall. An iteration that takes more than LEAST_NS and more than
+    TIMES the fastest iteration is one, too.
     """
     found = [
         (before.end_ns, after.start_ns)

@@ -1,13 +1,14 @@
 """Verdicts on identical GPUs: is one slower or faster than its siblings by a margin? Pure.
 
-    rates by cell, GPU and launch ── log of each rate against the median of the OTHER GPUs' in the same round
+    rates by cell, GPU and launch ── log of each rate against the median of the OTHER GPUs in the same round
       ── in each round the median over the cells ── over the rounds one t-interval, its variance pooled over the GPUs
       ├─ the cells of one bound ──▶ a p for each GPU ── Holm over the GPUs ──▶ STRAGGLER, SUSPECT or OK
       ├─ each cell alone ── Holm over the GPU's cells, for as many GPUs as there are ──▶ STRAGGLER in these cells
       └─ the same p for being faster ── if a minority is faster ──▶ SPLIT, for the minority and the majority
 
-Margins (configs/margins.yaml) depend on a cell's bound, so a GPU has one effect for each bound. The p of a GPU is the
-smallest p of its effects times their number. A cell alone has a wider margin: of many cells one differs by chance.
+The bound of a cell is the resource that limits its speed. Margins (configs/margins.yaml) depend on it, so a GPU has one
+effect for each bound. The p of a GPU is the smallest p of its effects times their number. A cell that is judged alone
+has a wider margin: of many cells one differs by chance.
 """
 
 import enum
@@ -38,11 +39,11 @@ class Bound(enum.StrEnum):
 
 
 class SiblingVerdict(enum.StrEnum):
-    """Verdict on a GPU by its deficit relative to its siblings.
+    """Verdict on whether a GPU is slower than its siblings by more than a margin.
 
-    OK: deficit within the margin. STRAGGLER: deficit beyond it. SUSPECT: inconclusive. IN_CELLS: beyond it in single
-    cells. SPLIT: a minority is faster: either it is exceptional, or the others are slow. BELOW_BASELINE: slower than
-    the baseline of its board.
+    OK: no. STRAGGLER: yes. SUSPECT: inconclusive. IN_CELLS: only in single cells. SPLIT: a minority of the GPUs is
+    faster. Either this minority is exceptional, or the others are slow. BELOW_BASELINE: it is slower than the baseline
+    of its board. NONE: it could not be compared.
     """
 
     OK = "OK"
@@ -66,9 +67,10 @@ class SiblingVerdict(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class SiblingCell:
-    """A cell on identical GPUs. rates: GPU → rate of each launch; more is faster.
+    """A cell and its rates on identical GPUs. rates: GPU → rate of each launch; higher is faster.
 
-    waited: GPUs that waited for the host and could be faster: they can only prove that others are slow.
+    waited: GPUs that waited for the host. They could be faster than their rates, so these rates can only prove that
+    other GPUs are slow.
     """
 
     name: str
@@ -79,10 +81,10 @@ class SiblingCell:
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
-    """Rate of a GPU relative to the others' median (0.94 is 6 % slower), with its 90 % interval.
+    """Rate of a GPU relative to the others' median: 0.94 is 6 % slower. low, high: its 90 % interval.
 
-    margin: tolerated deficit, a share. p: probability that chance alone gives such a deficit beyond the margin;
-    p_faster: the same for a lead beyond the margin.
+    margin: tolerated slow-down as a share. p: one-sided p-value. A small one shows that the GPU is slower by more than
+    the margin. p_faster: the same for a GPU that is faster by more than the margin.
     """
 
     ratio: float
@@ -96,18 +98,18 @@ class Effect:
 
     @property
     def within(self) -> bool:
-        """Whether the deficit is shown to be within the margin."""
+        """Whether the whole interval is above 1 - margin, the lowest tolerated rate."""
         return self.low > 1 - self.margin
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sibling:
-    """Verdict of one GPU. p: p-value of its deficit, after Holm over the GPUs. why: the reason, as text.
+    """Verdict on one GPU. p: p-value of its slow-down, after Holm over the GPUs. why: the reason, as text.
 
-    effects: effect by bound. alone: effect in each cell. slow_cells: effect in cells that are slow by themselves.
-    ratio, low, high: relative rate over all cells of the GPU, with the 90 % interval. wanted: further launches of each
-    cell that should give a verdict. in_question: cells whose launches would help to settle a SUSPECT. faster: the
-    faster GPUs of a SPLIT node.
+    ratio, low, high: relative rate over all cells of the GPU, with its 90 % interval. effects: bound → effect over the
+    cells of this bound. alone: cell → effect in this cell alone. slow_cells: those of `alone` that are slow. wanted:
+    number of further launches of each cell that should give a verdict; 0 if none would help. in_question: cells whose
+    launches would help to decide about a SUSPECT. faster: the faster GPUs, if the verdict is SPLIT.
     """
 
     gpu: str
@@ -150,10 +152,11 @@ class _Effects(NamedTuple):
 
 
 def judge(cells: Sequence[SiblingCell], margins: Mapping[Bound, float], judgements: int = 1) -> tuple[Sibling, ...]:
-    """Return a verdict for each GPU, sorted by name. Raises ValueError unless rates are above 0.
+    """Return a verdict on each GPU, sorted by name.
 
-    margins: shares (0.05). Cells of fewer than four GPUs, or with a single launch, are excluded. judgements: number of
-    calls that judge the same GPUs, by which each p is multiplied.
+    margins: bound of a cell → tolerated slow-down as a share (0.05). judgements: number of calls that judge the same
+    GPUs; each p is multiplied by it. Excluded are cells of fewer than four GPUs, and cells with one launch per GPU.
+    Raises ValueError for a rate that is not above zero.
     """
     every = [_ratios(cell, margins[cell.bound]) for cell in cells]
     effects = _of_gpus([one for one in every if any(len(own) > 1 for own in one.by_gpu.values())], margins)
@@ -169,7 +172,7 @@ def judge(cells: Sequence[SiblingCell], margins: Mapping[Bound, float], judgemen
 
 
 def holm(chances: Mapping[_Key, float]) -> dict[_Key, float]:
-    """Return the p-value of each key after Holm's correction."""
+    """Return key → p-value after Holm's correction. chances: key → p-value before it."""
     adjusted, least = {}, 0.0
     for done, (name, p) in enumerate(sorted(chances.items(), key=lambda item: item[1])):
         least = adjusted[name] = max(least, min(1.0, p * (len(chances) - done)))
@@ -186,10 +189,10 @@ def _log(cell: SiblingCell, gpu: str, rate: float) -> float:
 
 
 def _ratios(cell: SiblingCell, margin: float) -> _Ratios:
-    """Return, for each GPU in a cell, the log of its rates over the median of the others.
+    """Return GPU → log of its rates divided by the others' median in the same round, for one cell.
 
-    GPUs that waited for the host are excluded. A GPU with too few siblings that did not wait is included
-    only if it is slow.
+    GPUs that waited for the host have none. A GPU with too few siblings that did not wait has them only if it is slower
+    by more than `margin`, a share.
     """
     logs = {gpu: [_log(cell, gpu, rate) for rate in own] for gpu, own in cell.rates.items() if own}
     by_gpu = {}
@@ -207,9 +210,9 @@ def _ratios(cell: SiblingCell, margin: float) -> _Ratios:
 
 
 def _beside(gpu: str, cell: SiblingCell, logs: Mapping[str, Sequence[float]]) -> tuple[Sequence[str], bool]:
-    """Return the GPUs to compare `gpu` with in a cell, and whether they can prove it OK.
+    """Return the GPUs to compare `gpu` with in a cell, and True if they can prove that it is OK.
 
-    GPUs that waited for the host are included only if they do not lower the median rate.
+    GPUs that waited for the host are among them only if they do not lower the median rate. logs: GPU → log rates.
     """
     others = [other for other in logs if other != gpu]
     at_work = [other for other in others if other not in cell.waited]
@@ -234,7 +237,10 @@ def _of_gpus(ratios: Sequence[_Ratios], margins: Mapping[Bound, float]) -> dict[
 
 
 def _margin_alone(margin: float, gpus: int, cells: int) -> float:
-    """Return the wider margin for a cell that is judged alone. By chance, one of many cells differs a lot."""
+    """Return the wider margin for a cell that is judged alone. By chance, one of many cells differs a lot.
+
+    gpus, cells: how many of them are judged.
+    """
     tail = NormalDist()
     return margin * tail.inv_cdf(1 - ALPHA / (gpus * cells)) / tail.inv_cdf(1 - ALPHA / gpus)
 
@@ -276,7 +282,10 @@ def _rounds(cells: Sequence[Sequence[float]]) -> list[float]:
 
 
 def _sibling(gpu: str, own: _Effects, p: float, tests: int) -> Sibling:
-    """Return the verdict of a GPU. p: after Holm over the GPUs. tests: number of GPUs whose cells are judged."""
+    """Return the verdict on a GPU. p: its p-value, after Holm over the GPUs.
+
+    tests: by how much the p-values of its single cells are multiplied: number of GPUs x judgements.
+    """
     chances = holm({name: one.effect.p for name, one in own.alone.items()})
     slow = {name: one.effect for name, one in own.alone.items() if chances[name] * tests <= ALPHA}
     undecided = {bound: effect for bound, effect in own.by_bound.items() if not effect.within}
@@ -304,9 +313,10 @@ def _sibling(gpu: str, own: _Effects, p: float, tests: int) -> Sibling:
 
 
 def _split(found: Mapping[str, Sibling], faster: Collection[str]) -> dict[str, Sibling]:
-    """Return verdicts SPLIT for `faster` GPUs and the others, if the others are more; else {}.
+    """Return GPU → its verdict, changed to SPLIT. Empty unless the faster GPUs are a minority.
 
-    Only the verdicts OK and SUSPECT are replaced.
+    found: verdicts so far. faster: GPUs that are faster than the others by more than a margin. The majority are the
+    other GPUs except STRAGGLER. Only the verdicts OK and SUSPECT, of minority and majority, become SPLIT.
     """
     slower = {gpu for gpu, one in found.items() if gpu not in faster and one.verdict is not SiblingVerdict.STRAGGLER}
     if not faster or len(slower) <= len(faster):
@@ -330,7 +340,10 @@ def _ratio(sibling: Sibling) -> float:
 
 
 def _wanted(effect: Effect) -> int:
-    """Return how many further launches should separate the interval from the margin. 0 if too many are needed."""
+    """Return how many further launches should separate the interval from the margin.
+
+    0 if more than MOST_LAUNCHES launches would be needed.
+    """
     gap = abs(math.log(effect.ratio) - math.log1p(-effect.margin))
     reach = math.log(effect.ratio / effect.low)
     if effect.launches * (reach / (gap + _MAY_BE_OFF * reach)) ** 2 > MOST_LAUNCHES:
@@ -340,7 +353,10 @@ def _wanted(effect: Effect) -> int:
 
 
 def not_ruled_out(effects: Mapping[Bound, Effect]) -> str:
-    """Describe the slow-down that the rates of a SUSPECT GPU do not rule out."""
+    """Return "a slow-down of more than 5% is not ruled out" for a SUSPECT GPU.
+
+    effects: bound → effect. The percentage is the margin of the effect with the least p.
+    """
     _, worst = _worst(effects)
     return f"a slow-down of more than {worst.margin:.0%} is not ruled out"
 

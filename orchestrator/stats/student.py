@@ -14,7 +14,10 @@ _PRECISION: Final = 1e-12
 
 
 def tail(t: float, degrees: float) -> float:
-    """Return the probability of a value above `t`. degrees: of freedom. Raises ValueError if not above zero."""
+    """Return the probability that Student's t is above `t`.
+
+    degrees: degrees of freedom. Raises ValueError unless they are above zero.
+    """
     if not degrees > 0:
         raise ValueError(f"Student's t needs degrees of freedom above zero, got {degrees}")
     whole = degrees + t * t
@@ -24,7 +27,10 @@ def tail(t: float, degrees: float) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def quantile(share: float, degrees: float) -> float:
-    """Return the value below which `share` of all values lie. Raises ValueError unless 0.5 <= share < 1."""
+    """Return the quantile of Student's t: the value below which `share` of all values lie.
+
+    degrees: degrees of freedom. Raises ValueError unless 0.5 <= share < 1.
+    """
     if not 0.5 <= share < 1:
         raise ValueError(f"expected a share from 0.5 to less than 1, got {share}")
     # The tail falls and is convex, and t is never less than the normal value: Newton's steps come from below, and stay.

@@ -42,7 +42,10 @@ _MOST_DEGREES: Final = 1e6
 
 
 class ChangeVerdict(enum.StrEnum):
-    """Verdict of a cell. compare/ adds NOT_COMPARABLE (more than the speed differs) and WRONG (a wrong result)."""
+    """Verdict on a cell in two runs. The module's docstring shows when most of them are given.
+
+    compare/ gives the other two. NOT_COMPARABLE: more than the speed differs. WRONG: a result is wrong.
+    """
 
     WRONG = "WRONG"
     FASTER = "FASTER"
@@ -56,11 +59,12 @@ class ChangeVerdict(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """The same cell in two runs: rates of launches, above zero, more is faster. margin: a share.
+    """The same cell in two runs. before, after: rates of its launches, above zero; higher is faster.
 
-    prior: standard deviation of the logarithm of a launch's rate, used if a run has fewer than three launches; cells
-    with the same prior share their variances (pooled.py). session: standard deviation between sessions. trusted: False
-    if unsteady times hide the spread of launches: then the wider of the prior and the shared variance counts.
+    margin: tolerated change as a share (0.05). prior: assumed standard deviation of the logarithm of a launch's rate,
+    used if a run has fewer than three launches. Cells with the same prior share their variances (pooled.py). session:
+    standard deviation of the logarithm between sessions. trusted: False if unsteady times hide the spread of the
+    launches. Then the wider of the prior and the shared variance counts.
     """
 
     before: Sequence[float]
@@ -77,7 +81,7 @@ class Pair:
 
     @functools.cached_property
     def log_ratio(self) -> float:
-        """Logarithm of the ratio of the geometric means, after over before. Raises ValueError as `logs`."""
+        """Logarithm of the ratio of the geometric means, after over before. Raises ValueError like `logs`."""
         before, after = self.logs
         return fmean(after) - fmean(before)
 
@@ -94,10 +98,11 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """Verdict of a pair. ratio: rate after over rate before, with its 95 % and 90 % interval.
+    """Verdict on a pair. ratio: rate after divided by rate before.
 
-    p: p-value of a change beyond the margin, after Holm over the cells. wanted: launches per run that should give a
-    verdict; 0 if there is a verdict already, or no number helps; None if MOST_LAUNCHES would not suffice.
+    low, high: its 95 % interval. low_90, high_90: its 90 % interval. p: p-value of a change beyond the margin, after
+    Holm over the cells. wanted: launches per run that should give a verdict. It is 0 if there is a verdict already or
+    if no number helps, and None if MOST_LAUNCHES would not suffice.
     """
 
     verdict: ChangeVerdict
@@ -114,7 +119,7 @@ class Judged:
 class GroupMean:
     """Geometric mean of the ratios of several cells, with its 95 % interval if known.
 
-    verdict: FASTER or SLOWER beyond the mean margin, else None; also None for a single cell.
+    verdict: FASTER or SLOWER if the change is beyond the mean of the margins, else None. A single cell has None.
     """
 
     ratio: float
@@ -125,7 +130,10 @@ class GroupMean:
 
 
 class _Estimate(NamedTuple):
-    """Estimated log ratio. of_launches, of_sessions: variances of a launch and of two sessions. variance: total."""
+    """Estimated log ratio of a pair. variance, degrees: its variance and degrees of freedom.
+
+    of_launches: variance of a launch. of_sessions: variance of the difference of two sessions.
+    """
 
     log_ratio: float
     of_launches: float
@@ -134,11 +142,11 @@ class _Estimate(NamedTuple):
     degrees: float
 
     def reach(self, share: float) -> float:
-        """Return the half-width of the interval with a probability of 1 - `share` on each side."""
+        """Return half the width of an interval. share: probability on one side, 0.975 for a 95 % interval."""
         return student.quantile(share, self.degrees) * math.sqrt(self.variance)
 
     def chance(self, bound: float) -> float:
-        """Return the two-sided p of a difference beyond `bound`."""
+        """Return the two-sided p-value of a log ratio beyond `bound`, in either direction."""
         beyond = abs(self.log_ratio) - bound
         return min(1.0, 2 * student.tail(beyond / math.sqrt(self.variance), self.degrees))
 
@@ -163,12 +171,18 @@ def _beyond(pair: Pair, variances: Sequence[Variance]) -> float:
 
 
 def without_verdict(pair: Pair, wanted: int) -> Judged:
-    """Judge a pair INCONCLUSIVE, with its ratio but no interval. wanted: as in Judged. Raises ValueError for rate 0."""
+    """Return the verdict INCONCLUSIVE on a pair, with its ratio but without an interval.
+
+    wanted: as in Judged. Raises ValueError for a rate that is not above zero.
+    """
     return Judged(verdict=ChangeVerdict.INCONCLUSIVE, ratio=math.exp(pair.log_ratio), wanted=wanted)
 
 
 def group_means(groups: Sequence[Sequence[Pair]]) -> list[GroupMean]:
-    """Return the geometric mean of each group of cells, equally weighted. Verdicts after Holm over groups."""
+    """Return the geometric mean of the ratios in each group of cells. Every cell has the same weight.
+
+    The verdicts are those after Holm's correction over the groups.
+    """
     variances = [_of_mean(pairs) for pairs in groups]
     bounds = [fmean([_bound(pair.margin) for pair in pairs]) for pairs in groups]
     tests = {
@@ -251,7 +265,10 @@ def _own(pair: Pair) -> Variance | None:
 
 
 def _of_launches(pairs: Sequence[Pair]) -> list[tuple[Variance, ...]]:
-    """Return the variances of a launch for each pair. () if unknown, two if neither prior nor launches suffice."""
+    """Return, for each pair, the variances of a launch. A change must be shown with each of them.
+
+    () if unknown. Two variances if neither the prior nor the launches suffice alone.
+    """
     found: dict[int, tuple[Variance, ...]] = {}
     for prior in dict.fromkeys(pair.prior for pair in pairs):
         found |= _of_one_prior({index: pair for index, pair in enumerate(pairs) if pair.prior == prior}, prior)
@@ -261,9 +278,12 @@ def _of_launches(pairs: Sequence[Pair]) -> list[tuple[Variance, ...]]:
 def _of_one_prior(pairs: Mapping[int, Pair], prior: float | None) -> dict[int, tuple[Variance, ...]]:
     """Return index of a pair → its variances of a launch, () if unknown. All pairs have this prior.
 
-    An own variance is that of the pair's launches, shrunk as in pooled.py. Without a prior, or with enough launches:
-    the own variance. With few launches: the common variance of pairs with enough launches (else the prior), and the
-    own variance. Untrusted, with a prior: the prior, and the own variance, shrunk among untrusted pairs only.
+    An own variance is that of the pair's launches, shrunk as in pooled.py. Which variances a pair gets:
+
+        no prior, or enough launches   its own variance
+        few launches                   its own variance, and the common variance of the pairs with enough launches; if
+                                       no pair has enough, the prior instead
+        not trusted, with a prior      the prior, and its own variance, shrunk only among pairs that are not trusted
     """
     own = {index: one for index, pair in pairs.items() if (one := _own(pair)) is not None}
     steady = {index: one for index, one in own.items() if pairs[index].trusted and pairs[index].launches > 1}
@@ -330,9 +350,10 @@ def _most_unseen(pair: Pair) -> float:
 
 
 def _verdict(pair: Pair, log_ratio: float, narrow: float, p: float, *, unseen: bool) -> ChangeVerdict:
-    """Return the verdict of a pair.
+    """Return the verdict on a pair.
 
-    narrow: half the width of the 90 % interval. unseen: no difference was found, and a large one is excluded.
+    narrow: half the width of the 90 % interval of `log_ratio`. p: p-value of a change beyond the margin, after Holm.
+    unseen: no change is significant, and the interval excludes a large one.
     """
     bound = _bound(pair.margin)
     if p <= _ALPHA_CELLS and pair.trusted:
@@ -348,9 +369,9 @@ def _verdict(pair: Pair, log_ratio: float, narrow: float, p: float, *, unseen: b
 
 
 def _wanted(estimate: _Estimate, tests: int, pair: Pair) -> int | None:
-    """Return the launches per run that should give a verdict, with 80 % power. None: too many. 0: no number helps.
+    """Return the launches per run that should give a verdict, with 80 % power.
 
-    tests: number of cells over which Holm's correction goes.
+    None: more than MOST_LAUNCHES. 0: no number helps. tests: number of cells over which Holm's correction goes.
     """
     if not pair.trusted:
         return 0

@@ -1,9 +1,9 @@
-"""Rates in windows of ten seconds, on one grid for all GPUs of a host, from blocks. Pure.
+"""Rates in windows of ten seconds, from blocks. All GPUs of a host have the same windows. Pure.
 
     blocks   ├────────┤├────────┤├────────┤   ├────────┤      a block's work is spread evenly over its time
     windows  │    0    │    1    │    2    │    3    │        a window less than half covered is dropped
 
-The grid lies on the monotonic clock, which restarts with each boot: shift the windows of a second boot.
+Window 0 begins at zero of the monotonic clock. It restarts with each boot, so shift the windows of a second boot.
 """
 
 from collections import defaultdict
@@ -17,9 +17,10 @@ LEAST_COVERED: Final = 0.5
 
 
 class Window(msgspec.Struct, frozen=True):
-    """Rate of one GPU in ten seconds (a window) of the monotonic clock. number: index of the window, 0 at clock zero.
+    """Rate of one GPU in one window, a period of ten seconds.
 
-    key: kind of work. rate: work per second of run time.
+    number: index of the window; window 0 begins at zero of the monotonic clock. key: kind of work, such as "soak gemm
+    bf16". rate: work per second, in any unit, of the time that blocks cover.
     """
 
     number: int
@@ -28,10 +29,11 @@ class Window(msgspec.Struct, frozen=True):
 
 
 def windows(blocks: Iterable[tuple[int, int, int]], *, work: float, key: str) -> tuple[Window, ...]:
-    """Return the windows of one GPU and kind of work, in order.
+    """Return the windows of one GPU and one kind of work, in order of time.
 
-    blocks: (start_ns, end_ns, iterations), without overlap. work: of one iteration, in any unit. A rate is work over
-    the covered time. Raises ValueError for a block that ends no later than it starts.
+    blocks: (start_ns, end_ns, iterations), without overlap. work: work of one iteration, in any unit. key: the kind of
+    work. Windows of which blocks cover less than half are dropped. Raises ValueError for a block that ends no later
+    than it starts.
     """
     covered: dict[int, int] = defaultdict(int)
     done: dict[int, float] = defaultdict(float)

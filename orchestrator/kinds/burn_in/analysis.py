@@ -158,7 +158,10 @@ def _samples(good: Sequence[_Good], uncounted: Sequence[Uncounted]) -> Iterator[
 
 
 def _work(facts: _Facts, device: Device, mine: Sequence[_Good], beside: Sequence[Share]) -> Work:
-    """Collect the facts of one GPU. mine: its launches with a result. beside: findings of launches without one."""
+    """Collect the facts of one GPU. mine: its launches with a result.
+
+    beside: mismatches of launches without a valid result that count against it.
+    """
     archive, evidence, compared = facts.archive, facts.evidence, facts.compared
     health, why, action = _health(device, facts.health)
     verified = [(one, one.evidence.result.verification) for one in mine if one.evidence.result.verification is not None]
@@ -199,7 +202,10 @@ def _work(facts: _Facts, device: Device, mine: Sequence[_Good], beside: Sequence
 
 
 def _explained(facts: _Facts, device: Device) -> Mapping[Segment, Sequence[Span]]:
-    """Return session → explained idle times of a device. It waited for others, or a result file was lost."""
+    """Return session → times in which idleness of a device is explained.
+
+    It waited for other devices, the worker of another device was suspended, or the result file of its launch was lost.
+    """
     waits = {segment: [*spans] for segment, spans in facts.waits.items()}
     for attempt, cell, _ in facts.lost:
         if attempt.failure is None and device.uuid in cell.devices:

@@ -30,33 +30,36 @@ class Sample:
 class Deviation:
     """A launch with unexpected bits. Expected are the right bits or, if unknown, the usual bits of its device.
 
-    at: index of the first digest that differs. against, of: number of the device's launches (of devices if
-    between_gpus) that gave the expected bits, and number of all that were compared.
+    at: index of the first digest that differs. between_gpus: whether devices were compared, or only the launches of
+    this device. against: number of these devices or launches that gave the expected bits. of: number of all of them.
     """
 
     sample: Sample
-    at: int  # position of the first digest that differs
-    against: int  # number that gave the expected bits
-    of: int  # number of launches of this GPU, or of compared GPUs
+    at: int
+    against: int
+    of: int
     between_gpus: bool
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Result of a comparison of all launches: deviations, undecided cells, and lone devices.
+    """Result of a comparison of all launches.
 
-    undecided: (cell, key) without a majority → its devices. compared: device → number of compared launches. alone:
-    device → cells that no other device ran with the same key.
+    undecided: (cell, key) whose right bits are unknown, because no majority agrees → its devices. compared: device →
+    number of compared launches. alone: device → cells that no other device ran with the same key.
     """
 
     deviations: tuple[Deviation, ...]  # in order of launches
-    undecided: Mapping[tuple[str, tuple[str, ...]], tuple[str, ...]]  # cell and key → devices that disagree
-    compared: Mapping[str, int]  # device → number of compared launches
-    alone: Mapping[str, tuple[str, ...]]  # device → cells that no other device ran with its key
+    undecided: Mapping[tuple[str, tuple[str, ...]], tuple[str, ...]]
+    compared: Mapping[str, int]
+    alone: Mapping[str, tuple[str, ...]]
 
 
 def compare(samples: Sequence[Sample]) -> Comparison:
-    """Compare every launch with the others of its cell and key. Samples without digests are ignored."""
+    """Return the comparison of every launch with the others of its cell and key.
+
+    Samples without digests are ignored.
+    """
     groups: dict[tuple[str, tuple[str, ...]], list[Sample]] = defaultdict(list)
     for sample in samples:
         if sample.digests:
@@ -82,7 +85,7 @@ def compare(samples: Sequence[Sample]) -> Comparison:
 
 
 def undecided(device: str, compared: Comparison) -> Iterator[str]:
-    """Yield a text for each cell of a device whose right bits are unknown, without a majority."""
+    """Yield a text for each cell of a device whose right bits are unknown, because no majority agrees."""
     for (cell, _), devices in compared.undecided.items():
         if devices == (device,):
             yield f"{cell}: the bits of its rounds differ, without a majority that shows which are right"
@@ -91,9 +94,10 @@ def undecided(device: str, compared: Comparison) -> Iterator[str]:
 
 
 def not_tested(device: str, compared: Comparison, cells: int) -> dict[str, str]:
-    """Return {"bits compared with other devices": reason} if a cell ran on this device alone, else {}.
+    """Return {"bits compared with other devices": reason} if some cell ran on this device alone.
 
-    cells: number of the device's cells that have bits.
+    Else {}. Another device counts only if it ran the cell with the same key. cells: number of the device's cells that
+    have bits.
     """
     alone = dict.fromkeys(compared.alone.get(device, ()))
     if not alone:

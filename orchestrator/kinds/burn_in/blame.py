@@ -26,26 +26,28 @@ _Pairs = frozenset[frozenset[str]]  # Pairs of devices with a wrong copy, in eit
 
 @dataclass(frozen=True)
 class Blamed:
-    """A mismatch that counts against `device`. ends: sender and receiver of a wrong copy.
+    """A mismatch that counts against `device`.
 
-    link: either end or the path between is at fault, so it counts against both. doubtful: it may follow from another
-    device's fault. culprit: the device that is probably at fault, if any.
+    ends: (sender, receiver) of a wrong copy; None if it is no copy. link: either end or the path between is at fault,
+    so the mismatch counts against both. doubtful: it may follow from another device's fault. culprit: the device that
+    is probably at fault; None if unknown.
     """
 
     device: str
     mismatch: Mismatch
-    ends: tuple[str, str] | None = None  # sender and receiver of a copy
-    link: bool = False  # either end or the path between is at fault: it counts against both
-    doubtful: bool = False  # it may follow from another device's fault
-    culprit: str | None = None  # device that is probably at fault
+    ends: tuple[str, str] | None = None
+    link: bool = False
+    doubtful: bool = False
+    culprit: str | None = None
 
 
 def culprits(launches: Sequence[Mapping[str, Verification]], proven: Collection[str] = ()) -> dict[str, int]:
-    """Return device that explains wrong copies → number of its partners in wrong copies.
+    """Return each device that explains wrong copies → number of devices with which its copies were wrong.
 
-    The number is 0 for a device that its own wrong numbers or another check proved faulty. All other wrong copies are
-    explained by the smallest set of devices that has the sender or receiver of each, if there is only one such set.
-    launches: device → what it found, for each check of links. proven: devices that other checks proved faulty.
+    The number is 0 for a device proven faulty by its own wrong numbers or by another check. Such a device explains all
+    its wrong copies. The remaining wrong copies are explained by the smallest set of devices that has the sender or
+    receiver of each, if there is only one such set. launches: for each check of links, device → what it verified.
+    proven: devices that other checks proved faulty.
     """
     own = {device for seen in launches for device, one in seen.items() if any(_own(device, one))} | {*proven}
     wrong = frozenset(frozenset(pair) for seen in launches for pair in _copies(seen))
@@ -54,9 +56,10 @@ def culprits(launches: Sequence[Mapping[str, Verification]], proven: Collection[
 
 
 def blamed(seen: Mapping[str, Verification], culprits: Collection[str], *, cut_off: bool = False) -> list[Blamed]:
-    """Return the mismatches of a launch on several devices, each with the device to blame.
+    """Return the mismatches of a launch on several devices, each with the device against which it counts.
 
-    seen: device → what it found. culprits: devices that explain wrong copies. cut_off: the launch ended early.
+    A wrong copy gives two of them if it counts against both ends. seen: device → what it verified. culprits: devices
+    that explain wrong copies. cut_off: the launch ended before its result.
     """
     found = [Blamed(device, one) for device, verification in seen.items() for one in _own(device, verification)]
     for ends, wrong in _copies(seen).items():
@@ -94,9 +97,10 @@ def _copies(seen: Mapping[str, Verification]) -> dict[tuple[str, str], list[Mism
 
 
 def _was_wrong_before(sent: Verification, copy: Mismatch) -> bool:
-    """Whether the numbers of a wrong copy were wrong before they were sent. sent: what their sender found.
+    """Whether the numbers of a wrong copy were wrong before they were sent.
 
-    A sender keeps details of only its first mismatches. If it had more, all its later numbers count as wrong.
+    sent: what their sender verified. It keeps details of only its first mismatches. If it had more, all its later
+    numbers count as wrong.
     """
     wrong = [_when(one) for one in sent.kept if one.what.startswith(BEFORE_SENT)]
     more = bool(wrong) and sent.mismatches > len(sent.kept)
@@ -127,7 +131,10 @@ def _connected(wrong: _Pairs) -> Iterator[_Pairs]:
 
 
 def _beside(known: Collection[str], together: _Pairs) -> Iterator[str]:
-    """Yield the fewest devices that, with the known ones, explain all wrong copies. together: their pairs."""
+    """Yield the fewest devices that, with the known ones, explain all wrong copies.
+
+    known: devices that are faulty for certain. together: pairs of devices with a wrong copy.
+    """
     left = frozenset(pair for pair in together if pair.isdisjoint(known))
     for part in _connected(left):
         yield from _explaining(part) or _explaining(together) & frozenset[str]().union(*part)

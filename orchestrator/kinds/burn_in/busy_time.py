@@ -1,4 +1,4 @@
-"""Times in which devices of a burn-in were at work, and the requested time that they served. Pure."""
+"""When the devices of a burn-in were at work, and how much of it counts (served time). Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
@@ -24,7 +24,10 @@ Work = Mapping[Segment, Load]
 
 
 def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mapping[str, Work]:
-    """Return UUID → work of the device. lost: launches without a result that are findings (lost_launches.py)."""
+    """Return UUID → work of the device: session → times at work.
+
+    lost: launches without a result that are findings (lost_launches.py).
+    """
     burn_in = requested(archive.stored.configuration)
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     good = [
@@ -45,13 +48,16 @@ def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mappi
 
 
 def remaining(archive: Archive, evidence: Evidence) -> Remaining:
-    """Return served and remaining seconds of the device that served least. Quarantined devices do not count."""
+    """Return the served and remaining seconds of the device with the least served time.
+
+    Quarantined devices are excluded.
+    """
     burn_in = requested(archive.stored.configuration)
     return remaining_of(archive, at_work(archive, evidence, lost_launches.lost(archive, burn_in)))
 
 
 def remaining_of(archive: Archive, at_work: Mapping[str, Work]) -> Remaining:
-    """Return the same as `remaining`, from the work of the devices. at_work: UUID → work of the device."""
+    """Return the same as `remaining`. at_work: UUID → work of the device, as `at_work` returns it."""
     burn_in = requested(archive.stored.configuration)
     out = staying_out(at_work, archive.quarantined)
     waited_for = [device for device in archive.stored.devices if device.uuid not in out]
@@ -69,7 +75,10 @@ def remaining_of(archive: Archive, at_work: Mapping[str, Work]) -> Remaining:
 
 
 def longest_s(archive: Archive, device: Device) -> float:
-    """Return the expected seconds of work of a device's longest cell. On a CPU a replay may outlast a short cell."""
+    """Return the expected seconds of work of a device's longest cell.
+
+    On a CPU device, the training steps of a replay may take longer than the planned length of a cell.
+    """
     stored = archive.stored
     burn_in, models = requested(stored.configuration), stored.configuration.by_name
     cell_s, scale = burn_in.cell_s[device.kind], estimate.scale(stored.configuration, device, stored.devices)
@@ -81,7 +90,8 @@ def longest_s(archive: Archive, device: Device) -> float:
 def launch_s(archive: Archive, device: Device) -> float:
     """Return the expected seconds of another launch of a device: the median of its launches.
 
-    At least the estimate that `resume` uses (time_budget.py), and the longest launch that the end of the run cut off.
+    It is at least the smallest estimate for its cells, which `resume` uses (time_budget.py). It is also at least the
+    longest launch that the end of the run cut off, of a cell without a result.
     """
     stored = archive.stored
     cells = {cell.id: cell for cell in stored.plan.cells}
@@ -114,10 +124,10 @@ def work(
     halted: Mapping[Segment, tuple[Span, ...]],
     cell_s: float,
 ) -> Work:
-    """Return session → work of a device. good: its launches with a result.
+    """Return session → times at work of a device. Sessions without work are missing.
 
-    cut_off: launches that the end of the run cut off; at most the last cell_s seconds of each count. halted: when the
-    orchestrator was suspended.
+    good: its launches with a result. cut_off: its launches that the end of the run cut off. Of each, at most the last
+    cell_s seconds count. cell_s: length of a cell. halted: session → times in which the orchestrator was suspended.
     """
     first = next(iter(halted), None)
     loads = {
@@ -137,12 +147,15 @@ def work(
 
 
 def served_s(work: Work) -> float:
-    """Return the served seconds of a device, ordinary gaps between launches included."""
+    """Return the served seconds of a device: those in its launches, and short gaps between them."""
     return served_time.seconds(work.values())
 
 
 def idle(work: Work, waits: Mapping[Segment, Sequence[Span]]) -> Iterator[Idle]:
-    """Yield the long unexplained gaps in a device's work. waits: when it may have waited for another (gpu_waits.py)."""
+    """Yield the long unexplained gaps in a device's work.
+
+    waits: session → times in which it may have waited for another device (gpu_waits.py).
+    """
     for segment, load in work.items():
         first_ns, last_ns = min(begin for begin, _ in load.launches), max(end for _, end in load.launches)
         edges = ((first_ns, first_ns), (last_ns, last_ns))  # a launch may end with a stall

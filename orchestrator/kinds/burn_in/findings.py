@@ -16,7 +16,7 @@ from protocol.verification import Mismatch
 
 
 def cell_name(cell: Cell) -> str:
-    """Return the name of a cell without its device, so that it is the same on all GPUs."""
+    """Return the name of a cell without its device: "verified products of gemm in bf16"."""
     return f"{WORKLOADS[cell.workload].title} of {cell.model} in {cell.precision}"
 
 
@@ -24,8 +24,9 @@ def cell_name(cell: Cell) -> str:
 class RateVerdict:
     """Verdict on one kind of rate of a GPU: its speed over time, or compared with siblings.
 
-    text: the evidence. aside: which work was not judged, and why. undecided: the open question in short. courses: what
-    the rates were compared with → their change over time.
+    text: the evidence. why: probable reason why the GPU is slower. aside: which work was not judged, and why; "" if all
+    was. undecided: what is inconclusive, such as "a slow-down of more than 5% is not ruled out". courses: what the
+    rates were compared with (rate_courses.py) → their change over time.
     """
 
     pace: Pace
@@ -38,9 +39,10 @@ class RateVerdict:
 
 @dataclass(frozen=True)
 class Tally:
-    """Sums of one kind of check on one GPU. operations, verified_bytes: only work whose results were compared.
+    """Sums over the launches of one check on one GPU.
 
-    method: how outputs were compared. covered: tested share of the memory; None unless this is the memory test.
+    operations, verified_bytes: floating-point operations and bytes whose results were compared. method: how outputs
+    were compared. covered: tested share of the memory; None unless this is the memory test.
     """
 
     launches: int = 0
@@ -55,7 +57,10 @@ class Tally:
 
 @dataclass(frozen=True)
 class Wrong:
-    """A mismatch that counts against a GPU. at: ISO 8601, UTC. doubt: why another device may be at fault, or ""."""
+    """A mismatch that counts against a GPU. at: its time, ISO 8601 in UTC.
+
+    doubt: why another device may be at fault; "" if this GPU is.
+    """
 
     workload: Workload
     precision: str
@@ -67,17 +72,18 @@ class Wrong:
 
 @dataclass(frozen=True)
 class Planned:
-    """A planned cell of a GPU. checks: number of its checks. why: reason if there are none.
+    """A planned cell of a GPU. checks: number of comparisons that its launches made.
 
-    impossible: the software cannot verify it on this GPU. untried: it only lacked time.
+    why: reason if there are none. impossible: the software cannot verify it on this GPU. untried: it has no result only
+    because time ran out.
     """
 
     workload: Workload
     name: str
     checks: int
-    why: str = ""  # why there are no checks
+    why: str = ""
     impossible: bool = False  # the software cannot verify here: excused if other cells of the check were verified
-    untried: bool = False  # it lacked only time
+    untried: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,35 +96,38 @@ class Idle:
 
 @dataclass(frozen=True)
 class Ahead:
-    """Means to complete an incomplete burn-in. left_s: seconds that `resume` may use. launch_s: seconds of one launch.
+    """Ways to complete an incomplete burn-in: `resume`, or a new burn-in.
 
-    least: length and level of a new burn-in that is long enough, as options: "2h --level full".
+    left_s: seconds that `resume` may use. launch_s: expected seconds of one launch. least: length and level of a new
+    burn-in that is long enough, as options: "2h --level full".
     """
 
-    left_s: float  # remaining time, for `resume`
-    launch_s: float  # length of its launches
-    least: str  # options of a new burn-in
+    left_s: float
+    launch_s: float
+    least: str
 
 
 @dataclass(frozen=True)
 class Work:
     """All facts of one GPU after a burn-in, for its verdict. Texts are empty if there is nothing to report.
 
-    cell_s: work of its longest cell. beside: processes that contaminated its launches. unclear: number of mismatches
-    without details that may be its own. unread: launches whose mismatches cannot be read.
+    served_s: seconds at work that count. cell_s: expected seconds of work of its longest cell. beside: other processes
+    on the GPU, one text for each launch that they contaminated. unclear: number of mismatches without details that may
+    be its own. unread: launches whose mismatches cannot be read. paces: kind of rate → verdict. not_tested: check →
+    reason.
     """
 
     requested_s: float
-    served_s: float  # at work
-    cell_s: float  # the longest launch
+    served_s: float
+    cell_s: float
     ahead: Ahead
     tallies: Mapping[Workload, Tally]
     planned: tuple[Planned, ...]
     idle: tuple[Idle, ...] = ()
-    beside: tuple[str, ...] = ()  # other processes on the GPU, one text per contaminated launch
+    beside: tuple[str, ...] = ()
     wrong: tuple[Wrong, ...] = ()
-    unclear: int = 0  # mismatches without details that may be its own
-    unread: tuple[str, ...] = ()  # launches whose mismatches cannot be read
+    unclear: int = 0
+    unread: tuple[str, ...] = ()
     deviations: tuple[Deviation, ...] = ()
     undecided: tuple[str, ...] = ()  # cells in which GPUs disagree
     failures: tuple[str, ...] = ()
@@ -128,7 +137,7 @@ class Work:
     health_reason: str = ""
     health_action: Action = Action.NOTHING
     paces: Mapping[str, RateVerdict] = field(default_factory=dict)
-    not_tested: Mapping[str, str] = field(default_factory=dict)  # check → reason
+    not_tested: Mapping[str, str] = field(default_factory=dict)
     lost_time: str = ""
     goes_on: bool = False
     interrupted: str = ""

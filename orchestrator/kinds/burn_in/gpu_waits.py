@@ -25,7 +25,10 @@ _LONGEST_NS: Final = round((PATIENCE_S + TIMEOUT_S) * 1e9)
 
 
 def waits_by_segment(archive: Archive, lost: Iterable[Lost]) -> Mapping[Segment, Sequence[Span]]:
-    """Return session → times in which a device may have waited for another. lost: the failed launches of the run."""
+    """Return session → times in which a device may have waited for another, in monotonic ns.
+
+    lost: the failed launches of the run.
+    """
     waits: dict[Segment, list[Span]] = defaultdict(list)
     again = {(attempt.start.cell, attempt.start.round) for attempt, _, _ in lost}
     for attempt in archive.attempts:
@@ -63,7 +66,10 @@ def for_links(archive: Archive, uuid: str) -> Iterator[tuple[Segment, Span]]:
 
 
 def over_ns(attempt: Attempt) -> int:
-    """Return the end of a launch in monotonic ns. If it is unknown or on the clock of a later session: the start."""
+    """Return the end of a launch in monotonic ns.
+
+    Returns its start if the end is unknown, or if it was recorded on the clock of a later session.
+    """
     return attempt.start.at_ns + round((attempt.lasted_ms or 0.0) * 1e6)
 
 

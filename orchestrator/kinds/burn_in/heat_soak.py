@@ -1,6 +1,6 @@
 """The heat soak: a GPU's warm-up at the start of its work. Rates in this time are not judged. Pure.
 
-Times are in windows of ten seconds of the monotonic clock, numbered (stats/windows.py).
+Times are counted in numbered windows: ten seconds of the monotonic clock (stats/windows.py).
 """
 
 from collections import defaultdict
@@ -25,29 +25,33 @@ from protocol.cell import Device, DeviceKind
 class HeatSoak:
     """The heat soak of a GPU in one session. begin: number of its first window. ending: reason for its end.
 
-    until: number of the first judged window; None without temperatures, which excludes the whole first round.
-    reached_c: temperature of the hottest window in degrees Celsius.
+    until: number of the first window after it, whose rate is judged. It is None without temperature readings: then the
+    heat soak is the whole first round. reached_c: temperature of the hottest window in degrees Celsius.
     """
 
     begin: int
-    until: int | None  # first judged window; None without temperatures, which excludes the first round
+    until: int | None
     ending: Ending
     reached_c: float | None = None
 
     def leaves_out(self, round_: int, at_ns: int) -> bool:
-        """Whether the heat soak excludes work of a launch. round_: its round. at_ns: monotonic time of the work."""
+        """Whether work is in the heat soak, so that its rate does not count.
+
+        round_: round of its launch. at_ns: monotonic time of the work.
+        """
         return round_ == 0 if self.until is None else at_ns < self.until * WINDOW_NS
 
     @property
     def seconds(self) -> float | None:
-        """Duration in seconds, a multiple of the ten seconds of a window; None without temperatures."""
+        """Duration in seconds, a multiple of the length of a window (10 s). None without temperature readings."""
         return None if self.until is None else (self.until - self.begin) * WINDOW_NS / 1e9
 
 
 def heat_soak(work: Sequence[Climate], begin: int, end: int, requested_s: float, rule: HeatSoakRule) -> HeatSoak:
-    """Return the heat soak of a GPU. work: its temperatures, by window. begin, end: its first and last window at work.
+    """Return the heat soak of a GPU in one session.
 
-    requested_s: requested duration of the burn-in in seconds. rule: when a GPU counts as warm.
+    work: its temperature in each window. begin, end: numbers of the first and last window of its launches. requested_s:
+    requested duration of the burn-in in seconds. rule: when a GPU counts as warm.
     """
     readings = [
         (climate.number, climate.temperature_c)
@@ -72,7 +76,10 @@ Soaks = Mapping[tuple[str, Segment], HeatSoak]  # Heat soaks by device and sessi
 
 
 def heat_soaks(archive: Archive, evidence: Evidence, terms: BurnIn) -> Soaks:
-    """Return (UUID, session) → heat soak, for each session in which the device had a launch."""
+    """Return (UUID of a device, session) → its heat soak in this session.
+
+    Sessions in which the device had no launch are missing. terms: settings of the burn-in.
+    """
     attempts: dict[tuple[str, Segment], list[Attempt]] = defaultdict(list)
     for attempt in archive.attempts:
         attempts[attempt.start.device, attempt.segment].append(attempt)
@@ -93,7 +100,10 @@ def not_tested(device: Device, evidence: Evidence) -> dict[str, str]:
 
 
 def reported(device: Device, soaks: Soaks) -> HeatSoakReport | None:
-    """Return the heat soak of a device for the report. None for a CPU device and for a GPU without a launch."""
+    """Return the heat soak of a device for the report, added up over its sessions.
+
+    None for a CPU device and for a GPU without a launch. soaks: from `heat_soaks`.
+    """
     own = [soak for (uuid, _), soak in soaks.items() if uuid == device.uuid]
     if device.kind is not DeviceKind.CUDA or not own:
         return None

@@ -22,10 +22,10 @@ def injected(
     paces: Mapping[str, Mapping[str, RateVerdict]],
     too_hot: Collection[str],
 ) -> Iterator[InjectedReport]:
-    """Yield the outcome of each fault. good: launches with a result.
+    """Yield, for each injected fault, whether it was found and how. good: launches with a result.
 
-    uncounted: launches without a valid result, which count only if they found the fault. paces: verdicts on the speed
-    of each GPU (rate_checks.paces). too_hot: UUIDs of GPUs that reached their temperature limit.
+    uncounted: launches without a valid result. They count only if they found the fault. paces: verdicts on the speed of
+    each GPU (rate_checks.paces). too_hot: UUIDs of GPUs that reached their temperature limit.
     """
     by_uuid = {device.uuid: device for device in devices}
     for request in faults:
@@ -62,7 +62,7 @@ def _flipped(mine: Sequence[Launched], more: int, device: str) -> tuple[Fate, st
 def _shows(seen: Mapping[str, Verification], device: str) -> bool:
     """Whether a launch shows a fault of `device`: wrong results, or wrong copies of its numbers.
 
-    Mismatches without details count as its own. seen: device → what it found.
+    Mismatches without details count as its own. seen: device → what it verified.
     """
     if device in seen and seen[device].mismatches > len(seen[device].kept):
         return True  # mismatches without details

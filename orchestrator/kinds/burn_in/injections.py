@@ -23,7 +23,10 @@ HOTTEST_READ_C = 200  # Beyond the limit of any board, so that every board can b
 
 
 def parse(text: str, devices: Sequence[Device], origin: str = "--inject") -> InjectedFault:
-    """Parse the text of one fault. Its <gpu> is the number or UUID of a device of the run. Raises ConfigError."""
+    """Return the fault that `text` describes. Its <gpu> is the number or UUID of a device of the run.
+
+    origin: option or file that contains the text, for messages. Raises ConfigError for an invalid text.
+    """
     kind, *words = text.split(":")
     if kind not in FAULTS:
         raise ConfigError(f"{origin} {text}: there is no fault '{kind}'.{did_you_mean(kind, FAULTS)} Use {FORMS}")
@@ -47,7 +50,10 @@ def parse(text: str, devices: Sequence[Device], origin: str = "--inject") -> Inj
 
 
 def require_one_of_each(faults: Sequence[InjectedFault], device: Device, origin: str = "--inject") -> None:
-    """Raise ConfigError if `device` has two faults of a kind (flips: in the same round). Only one would take effect."""
+    """Raise ConfigError if `device` has two faults of the same kind. Only one of them would take effect.
+
+    Flips in different rounds are allowed.
+    """
     mine = [fault for fault in faults if fault.device == device.uuid]
     for kind, count in (
         ("slow", sum(fault.slow_percent > 0 for fault in mine)),
@@ -65,7 +71,10 @@ def require_one_of_each(faults: Sequence[InjectedFault], device: Device, origin:
 
 
 def describe(fault: InjectedFault, device: Device) -> str:
-    """Describe the effect of a fault on `device`, its target."""
+    """Return the effect of a fault as text: "GPU 0 flips 1 bit of one output in every check of round 2".
+
+    device: the target of the fault.
+    """
     if fault.hot_c is not None:
         return f"the temperature of {device.label} reads as {fault.hot_c} °C all the time"
     if fault.slow_percent:
@@ -75,7 +84,10 @@ def describe(fault: InjectedFault, device: Device) -> str:
 
 
 def for_launch(faults: Sequence[InjectedFault], device: str, round_: int, workload: Workload) -> Injection | None:
-    """Return the fault to inject into a launch, if any. Checks of links are not slowed: all GPUs would slow down."""
+    """Return the fault to inject into a launch on `device` (UUID), if any.
+
+    Checks of links are not slowed, because all GPUs would slow down.
+    """
     mine = [fault for fault in faults if fault.device == device and fault.round in (None, round_)]
     bits = max((fault.flip_bits for fault in mine), default=0)
     slow = max((fault.slow_percent for fault in mine if workload is not Workload.LINKS), default=0.0)
@@ -88,7 +100,11 @@ def hot(faults: Sequence[InjectedFault]) -> dict[str, int]:
 
 
 def _device(words: Sequence[str], devices: Sequence[Device]) -> tuple[str | None, list[str]]:
-    """Split the words of a fault into the UUID of its device (None if unknown) and the rest. "cpu:0" is two words."""
+    """Return the UUID of the device that the first words name, and the remaining words.
+
+    words: parts of the text between colons, without the first: ["0", "2"] for "flip:0:2". The name "cpu:0" takes two
+    words. Without such a device: None and no words.
+    """
     for taken in (2, 1):
         name = ":".join(words[:taken])
         for device in devices:

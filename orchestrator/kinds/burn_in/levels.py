@@ -26,10 +26,11 @@ def requested(configuration: Configuration) -> BurnIn:
 
 
 class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The checks of a burn-in round at one level, such as "quick". truth, soak: precisions of their products.
+    """The checks of a burn-in round at one level, such as "quick".
 
-    links: precisions of the sums. replay: kind of device → model → precision. up_to_s: longest duration in seconds for
-    which this level is the default; None for the longest level.
+    truth, soak: precisions of the matrix products of these checks. links: precisions of the sums over devices. replay:
+    kind of device → model → precision of its training steps. up_to_s: longest duration in seconds for which this level
+    is the default; None for the longest level.
     """
 
     truth: tuple[Precision, ...]
@@ -39,15 +40,19 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     up_to_s: float | None = None
 
     def cells(self, kind: DeviceKind, *, steps: bool) -> int:
-        """Return the number of cells of a round, links included, on a device of this kind. steps: with --steps."""
+        """Return the number of cells in a round on a device of this kind. Checks of links count.
+
+        steps: whether --steps adds a cell.
+        """
         return len(self.soak) + len(self.truth) + steps + len(self.replay[kind]) + len(self.links) + 1
 
 
 class OnDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Sizes and lengths of cells on one kind of device. side: of the square matrices. batch: of the training steps.
+    """Sizes and lengths of cells on one kind of device.
 
-    links_mib: MiB that each device sends to each other device. share: length of a cell as a share of the duration,
-    between least_s and most_s.
+    side: rows of the square matrices. links_mib: MiB that each device sends to each other device. batch: batch size of
+    training steps. share: length of a cell as a share of the duration of the burn-in, but at least least_s and at most
+    most_s seconds.
     """
 
     side: int
@@ -59,9 +64,10 @@ class OnDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HeatSoakRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Rule for a warm GPU: its hottest window rose by at most rise_c °C over `windows` windows.
+    """A GPU is warm if its highest temperature so far rose by at most rise_c °C over `windows` windows.
 
-    At the latest after most_s seconds or most_share of the duration, whichever is shorter. A window is ten seconds.
+    It also counts as warm after most_s seconds or most_share of the duration of the burn-in, whichever is shorter. A
+    window is ten seconds.
     """
 
     rise_c: float
@@ -70,7 +76,10 @@ class HeatSoakRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     most_share: float
 
     def most_windows(self, requested_s: float) -> int:
-        """Return the number of windows after which a GPU counts as warm in any case. requested_s: duration, seconds."""
+        """Return the number of windows after which a GPU counts as warm in any case.
+
+        requested_s: duration of the burn-in in seconds.
+        """
         return math.ceil(min(self.most_s, self.most_share * requested_s) * 1e9 / WINDOW_NS)
 
 
@@ -82,7 +91,10 @@ class StepsRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Contents of configs/burn_in.yaml. least_rounds: rounds that should fit into the duration less starting_s."""
+    """Contents of configs/burn_in.yaml. starting_s: seconds of the duration for starting.
+
+    least_rounds: number of rounds that should fit into the rest of the duration.
+    """
 
     levels: dict[str, Level]
     devices: dict[DeviceKind, OnDevice]
@@ -99,7 +111,7 @@ class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return fitting[0] if fitting else LONGEST
 
     def cell_s(self, duration_s: float, kind: DeviceKind, level: str, *, steps: bool = False) -> float:
-        """Return the seconds of one cell. A whole round of this level fits into the duration."""
+        """Return the length of one cell in seconds. A whole round of `level` fits into the duration."""
         bounds = self.devices[kind]
         wanted_s = min(max(duration_s * bounds.share, bounds.least_s), bounds.most_s)
         round_s = max((duration_s - self.starting_s) / self.least_rounds, duration_s * _SHORTEST_ROUND)

@@ -31,15 +31,15 @@ class Accused(NamedTuple):
 
 
 class Attributed(NamedTuple):
-    """Verification of one device in a launch, with mismatches that count against this device.
+    """What one device verified in a launch, with only those mismatches that count against it.
 
     verification: None if it verified nothing. doubts: for each mismatch with details, why another device may be at
     fault, or "". unclear: number of mismatches without details that may be this device's.
     """
 
-    verification: Verification | None  # None: nothing
-    doubts: tuple[str, ...] = ()  # for each mismatch why another device may be at fault, or ""
-    unclear: int = 0  # more mismatches, without details
+    verification: Verification | None
+    doubts: tuple[str, ...] = ()
+    unclear: int = 0
 
 
 def seen_by(cell: Cell, evidence: LaunchEvidence) -> dict[str, Verification]:
@@ -54,9 +54,10 @@ def accused(
     deviations: Iterable[Deviation],
     devices: Iterable[Device],
 ) -> Accused:
-    """Return the devices that explain wrong copies. launches: (cell, device → what it verified).
+    """Return the devices that explain wrong copies. launches: (cell, device → what it verified) of each.
 
-    A device with wrong results when it works alone, or with deviating bits, is proven faulty.
+    A device is proven faulty if it had wrong results when it worked alone, or if it is in `deviations`, the launches
+    with unexpected bits.
     """
     transfers = [seen for cell, seen in launches if cell.workload is Workload.LINKS]
     proven = {one.sample.device for one in deviations}
@@ -75,9 +76,10 @@ def _is_proof(verification: Verification) -> bool:
 def attributed(
     seen: Mapping[str, Verification], cell: Cell, device: str, accused: Accused, *, cut_off: bool = False
 ) -> Attributed:
-    """Return the verification of one device in a launch. seen: device → what it verified.
+    """Return what one device verified in a launch, with the mismatches that count against it.
 
-    accused: devices that explain wrong copies. cut_off: the launch ended before all devices had a result.
+    seen: device → what it verified. device: UUID. accused: devices that explain wrong copies. cut_off: the launch ended
+    before all devices had a result.
     """
     own = seen.get(device)
     if own is None or len(cell.devices) == 1:
@@ -91,9 +93,9 @@ def attributed(
 
 
 def count_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> int:
-    """Count the mismatches in checks of links. Each counts once, even if two devices are accused of it.
+    """Return the number of mismatches in checks of links.
 
-    launches: (cell, device → what it verified).
+    Each counts once, even if two devices are accused of it. launches: (cell, device → what it verified) of each.
     """
     return sum(
         verification.mismatches
@@ -104,7 +106,10 @@ def count_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> 
 
 
 def not_tested(device: Device, run: StoredRun, quarantined: Collection[str]) -> dict[str, str]:
-    """Return check of links → why a device was not tested, or not until the end. quarantined: UUIDs of devices."""
+    """Return name of a check of links → reason, for checks that a device did not do until the end.
+
+    quarantined: UUIDs of devices.
+    """
     if not linked(device, run.devices):
         return {Workload.LINKS: _NONE if device.slice_of is None else _SLICE}
     labels = {other.uuid: other.label for other in run.devices}

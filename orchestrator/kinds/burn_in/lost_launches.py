@@ -34,7 +34,10 @@ _AS_OTHERS: Final = 2  # It does not hang within this many times the longest lau
 
 
 class Lost(NamedTuple):
-    """A launch without a result that is a finding, with its failure. attempt: the record of the launch."""
+    """A launch without a result that is a finding: the verdict considers it.
+
+    attempt: its record in the journal. failure: why it has no result.
+    """
 
     attempt: Attempt
     cell: Cell
@@ -42,7 +45,7 @@ class Lost(NamedTuple):
 
 
 def pauses(archive: Archive) -> Mapping[Segment, tuple[Span, ...]]:
-    """Return session → times (monotonic ns) in which the orchestrator was suspended. Deadlines paused, too."""
+    """Return session → times (monotonic ns) in which the orchestrator was suspended. Deadlines exclude them."""
     return {
         segment: tuple((one.at_ns - round(one.seconds * 1e9), one.at_ns) for one in suspended)
         for segment, suspended in zip(archive.segments, archive.suspended, strict=True)
@@ -50,7 +53,10 @@ def pauses(archive: Archive) -> Mapping[Segment, tuple[Span, ...]]:
 
 
 def lost(archive: Archive, burn_in: BurnIn, damaged: Mapping[int, str] = MappingProxyType({})) -> tuple[Lost, ...]:
-    """Return the launches without a result that are findings. damaged: launch → what is wrong with its result file."""
+    """Return the launches without a result that are findings.
+
+    damaged: number of a launch → what is wrong with its result file.
+    """
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     kinds = {device.uuid: device.kind for device in archive.stored.devices}
     longest_s, halted = _longest_s(archive.attempts, cells), pauses(archive)
@@ -83,16 +89,19 @@ def cut_off(archive: Archive, launches: Sequence[Lost], device: Device) -> Itera
 
 
 def failures(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
-    """Yield a text for each failed launch of a device that was not repeated. done: (cell, round) with a result."""
+    """Yield cell, time and failure, as text, of each failed launch of a device that was not repeated.
+
+    done: (cell id, round) of the launches with a result.
+    """
     for launch in _not_repeated(launches, done, device):
         if launch.failure.category is not Category.RESULT_LOST:
             yield _describe(*launch)
 
 
 def lost_results(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
-    """Yield a text for each launch of a device with a lost result file, unless it was repeated.
+    """Yield cell, time and failure, as text, of each launch of a device with a lost result file.
 
-    done: (cell, round) with a result.
+    Launches that were repeated are excluded. done: (cell id, round) of the launches with a result.
     """
     for launch in _not_repeated(launches, done, device):
         if launch.failure.category is Category.RESULT_LOST:
@@ -100,9 +109,10 @@ def lost_results(launches: Sequence[Lost], done: Collection[tuple[str, int]], de
 
 
 def repeated(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
-    """Yield a text for each failed launch of a device that was repeated. done: (cell, round) with a result.
+    """Yield cell, time and failure, as text, of each failed launch of a device that was repeated.
 
-    Launches that failed because of another device, or of something outside the run, are excluded.
+    Launches that failed because of another device, or because of something outside the run, are excluded. done: (cell
+    id, round) of the launches with a result.
     """
     for launch in launches:
         ours = device.uuid in launch.cell.devices and (launch.failure.device or device.uuid) == device.uuid

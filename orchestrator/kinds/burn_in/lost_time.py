@@ -1,4 +1,8 @@
-"""Explain why some time of a burn-in did not count as served: a device was not at work then. Pure."""
+"""Find the longest time of a burn-in in which a device did no work, and explain it. Pure.
+
+Such lost time does not count towards the requested time. Examples: a launch began late, a worker was suspended, no
+launch followed. Short gaps between launches are not lost: they count as served time (served_time.py).
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +26,7 @@ _CUT_OFF: Final = "a launch was cut off, which counts only for the length of a c
 
 @dataclass(frozen=True)
 class Missing:
-    """Seconds without work that do not count as served. at: their start in seconds since the epoch. why: the reason."""
+    """A lost time. at: its start in seconds since the epoch. why: the reason, as text."""
 
     at: float
     seconds: float
@@ -36,10 +40,11 @@ def describe(
     lost: Sequence[Lost],
     waits: Mapping[Segment, Sequence[Span]],
 ) -> str:
-    """Describe the longest time that did not count as served, and the number of such times. "" without any.
+    """Return the reason and length of the longest lost time: "no launch followed, 340 s from <time>".
 
-    work: session → work. stalled: launches whose worker was suspended, and when. lost: launches without a result.
-    waits: session → times in which the device may have waited.
+    With several lost times, the text ends with their number and the start of the first. "" if no time was lost. work:
+    session → times at work of the device. stalled: launches whose worker was suspended, and when. lost: launches
+    without a result. waits: session → times in which the device may have waited.
     """
     losses = [
         Missing(attempt.segment.at(begin_ns), (end_ns - begin_ns) / 1e9, f"a worker was paused in {cell_name(cell)}")

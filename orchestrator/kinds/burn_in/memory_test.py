@@ -20,7 +20,10 @@ _WHOLE: Final = {
 
 
 def not_tested(launches: Sequence[Verification]) -> dict[str, str]:
-    """Return untested part of the memory test → reason. The speed is never tested, and patterns may not complete."""
+    """Return part of the memory test that was not tested → reason.
+
+    The speed is never tested. A pattern is not tested if no launch completed it.
+    """
     times_by_pattern = marched(launches)
     speed = {f"{Workload.MEMORY}: speed": SPEED} if times_by_pattern else {}
     return speed | {
@@ -29,7 +32,7 @@ def not_tested(launches: Sequence[Verification]) -> dict[str, str]:
 
 
 def marched(launches: Sequence[Verification]) -> Mapping[str, int]:
-    """Return name of the pattern → number of its complete passes over the memory of a launch."""
+    """Return name of the pattern → number of its complete passes over the memory in all launches."""
     found: Counter[str] = Counter()
     for launch in launches:
         found.update(launch.patterns)
@@ -38,7 +41,10 @@ def marched(launches: Sequence[Verification]) -> Mapping[str, int]:
 
 @dataclass(frozen=True)
 class Covered:
-    """The share (0 to 1) of a device's memory that was checked, as number and text. why: reason if it is too small."""
+    """The share (0 to 1) of a device's memory that was checked. text: the same in words.
+
+    why: why the share is not larger.
+    """
 
     share: float
     text: str
@@ -58,7 +64,10 @@ def covered(launches: Sequence[Verification], kind: DeviceKind) -> Covered | Non
 
 
 def lacking(best: Covered | None) -> str:
-    """Return why the checked share of the memory is too small for a PASS. "" if it is large enough."""
+    """Return why the checked share of the memory is too small for a PASS. "" if it is large enough.
+
+    best: the largest share, from `covered`.
+    """
     if best is None:
         return "the memory test reports no coverage"
     if best.share >= LEAST:

@@ -14,7 +14,10 @@ from protocol.cell import Cell
 
 
 def more(state: RunState, seed: int, fits: Callable[[Cell], bool]) -> tuple[Slot, ...]:
-    """Return the launches to add, for devices with nothing left to do. fits: whether a cell fits into the time left."""
+    """Return the launches to add, for devices with nothing left to do.
+
+    seed: for the order of the cells. fits: whether a cell fits into the remaining time.
+    """
     found: list[Slot] = []
     looked_at: set[str] = set()
     for uuid in state.devices:

@@ -18,7 +18,7 @@ class BurnInNeed(enum.StrEnum):
 
 
 def level_names() -> Iterable[str]:
-    """Return the names of the levels. Raises ConfigError for an invalid table."""
+    """Return the names of the levels. Raises ConfigError if configs/burn_in.yaml is invalid."""
     from orchestrator.kinds.burn_in import levels
 
     return levels.load().levels

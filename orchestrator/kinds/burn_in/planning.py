@@ -1,8 +1,8 @@
 """Plan the rounds of a burn-in. Pure.
 
 Round 0 begins with the soak, which warms the devices up. Every round launches every cell once, in the same order on all
-devices, so that they reach a check of links, a launch on several devices, at the same time. Rounds without time are
-dropped (ADR 12).
+devices. So they reach a check of links (a launch on several devices) at the same time. Rounds for which no time remains
+are dropped (ADR 12).
 """
 
 import math
@@ -49,7 +49,10 @@ def _round_s(mine: Sequence[Cell], configuration: Configuration, device: Device,
 
 
 def linked(device: Device, devices: Sequence[Device]) -> tuple[str, ...]:
-    """Return the UUIDs of all devices in the check of links of `device`, itself included. Empty without links."""
+    """Return the UUIDs of `device` and of the devices in the same check of links. () if it has none.
+
+    devices: all devices of the run.
+    """
     alike = tuple(other.uuid for other in devices if other.kind is device.kind and other.slice_of is None)
     # NCCL takes one process per GPU, so slices have no links. A single GPU is linked to the host.
     enough = 1 if device.kind is DeviceKind.CUDA else 2

@@ -49,7 +49,7 @@ def paces(
 ) -> dict[str, dict[str, RateVerdict]]:
     """Return UUID → kind of rate → verdict. Kinds: OVER_TIME, and one for each check that is compared with siblings.
 
-    good: launches with a result. seen: UUID → telemetry. soaks: heat soaks, whose rates do not count.
+    good: launches with a result. seen: UUID → telemetry. soaks: the heat soaks. Rates in them do not count.
     """
     found: dict[str, dict[str, RateVerdict]] = defaultdict(dict)
     kinds: dict[str, list[str]] = defaultdict(list)
@@ -183,9 +183,9 @@ def _drift(judged: Drift, rates: Rates, begin: float, own: Sequence[Launched]) -
 
 
 def _why_it_slowed(judged: Drift, rates: Rates) -> Why | None:
-    """Explain why a GPU slowed down over time, by the kind of work that slowed most. None without a reason.
+    """Explain why a GPU slowed down over time, by the kind of work that slowed most.
 
-    rates: its windows with the readings of clock, temperature and power cap.
+    None if this work did not slow down. rates: windows of the GPU with readings of clock, temperature and power limit.
     """
     kinds = judged.kinds if judged.slows_against_siblings else judged.raw_kinds
     slowing = {key: course for key, course in kinds.items() if course.verdict is drift.DriftVerdict.SLOWING}

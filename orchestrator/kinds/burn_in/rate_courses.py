@@ -14,7 +14,10 @@ _ROOM: Final = "Check the room temperature during the burn-in, then measure agai
 
 
 def by_reference(drift: Drift) -> dict[str, Course]:
-    """Return reference → change of a GPU's rates over time. References: SIBLINGS, if it has any, and ITSELF."""
+    """Return what a GPU's rates were compared with → their change over time.
+
+    Keys: SIBLINGS, if the GPU has any, and ITSELF.
+    """
     relative = {} if drift.relative is None else {SIBLINGS: drift.relative}
     return {**relative, ITSELF: drift.raw}
 
@@ -36,7 +39,10 @@ def course_reports(courses: Mapping[str, Course]) -> Iterator[CourseReport]:
 
 
 def describe(drift: Drift, begin: float) -> str:
-    """Describe how a GPU's rates changed, and what follows. begin: time of the first rate, seconds since the epoch."""
+    """Return how a GPU's rates changed over time, and what to do, as text.
+
+    begin: time of the first rate in seconds since the epoch.
+    """
     if drift.verdict is DriftVerdict.TOO_SHORT:
         return _open(drift)
     texts = [_course(against, course) for against, course in by_reference(drift).items() if course.change is not None]

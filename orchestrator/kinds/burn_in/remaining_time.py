@@ -1,4 +1,4 @@
-"""Means to complete an incomplete burn-in: `resume`, or a new burn-in and its length. Pure."""
+"""Ways to complete an incomplete burn-in: `resume`, or a new burn-in and its length. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
@@ -16,9 +16,10 @@ LONGER: Final = 2
 
 
 def ahead(archive: Archive, at_work: Mapping[str, busy_time.Work]) -> Mapping[str, Ahead]:
-    """Return UUID → means to complete the burn-in: time for `resume`, and options of a new one.
+    """Return UUID → ways to complete the burn-in: time for `resume`, and options of a new one.
 
-    at_work: UUID → work of the device. No time is left if the burn-in ended with its time served.
+    The time for `resume` is 0 if the burn-in ended normally after enough time at work. at_work: UUID → work of the
+    device.
     """
     stored, finished = archive.stored, archive.finished
     burn_in = requested(stored.configuration)
@@ -42,9 +43,10 @@ def _least(archive: Archive, burn_in: BurnIn) -> str:
 
 
 def untried(archive: Archive, lost: Iterable[Lost], done: Collection[tuple[str, int]]) -> frozenset[str]:
-    """Return the ids of cells that only lacked time. They have no result, finding or quarantined device.
+    """Return the ids of cells that were not measured only because time ran out.
 
-    lost: launches without a result that are findings. done: (cell, round) of launches with a result.
+    They have no result, no finding, and no quarantined device. lost: launches without a result that are findings. done:
+    (cell id, round) of launches with a result.
     """
     tried = {cell_id for cell_id, _ in done} | {launch.cell.id for launch in lost}
     return frozenset(

@@ -16,7 +16,10 @@ _WHOLE_ROUNDS: Final = 10  # From here on rounds are shown without tenths
 
 
 class Rounds(NamedTuple):
-    """Estimate for a device: seconds of each launch of round 0 and of the round. possible: rounds that fit."""
+    """Estimated round of a device. launches_s: seconds of each launch of round 0. round_s: their sum.
+
+    possible: number of rounds that fit into the burn-in, such as 4.7.
+    """
 
     launches_s: tuple[float, ...]
     round_s: float

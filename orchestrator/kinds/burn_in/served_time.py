@@ -1,10 +1,11 @@
-"""The time a device was at work (served time), and unexplained gaps in it. Pure.
+"""Served time: how long a device of a burn-in did what counts towards the requested time. Pure.
 
     run begins ├─ start ─┤▓▓ launch ▓▓├ gap ┤▓▓ launch ▓▓├──── a long gap ────┤▓▓ launch ▓▓┤  no launch follows
     counted as served: all of ▓▓▓▓, and at most ORDINARY_S of the start and of each gap before a launch,
     but in each session no more seconds of gaps than of ▓▓▓▓, and none while the orchestrator was suspended
 
 A gap takes 1 to 2 s on a GPU, a start up to 20 s. Only the start of the first session counts (state/time_budget.py).
+Long gaps without a known reason are reported (idle).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,21 +28,25 @@ Span = tuple[int, int]  # Begin and end in monotonic nanoseconds of one session
 
 @dataclass(frozen=True)
 class Load:
-    """The work of a device in one session, as spans of monotonic ns. stalls: when a worker was suspended.
+    """The work of a device in one session, as spans of monotonic ns.
 
-    suspensions: when the orchestrator was suspended. since_ns: begin of the start, if it counts as served; else None.
-    cut_off: launches that ended with the run, of which only the last part is among `launches`.
+    launches: when it worked. stalls: when a worker was suspended. suspensions: when the orchestrator was suspended.
+    since_ns: begin of the session, if the time before the first launch counts as served; else None. cut_off: launches
+    that ended with the run. Only their last part is among `launches`.
     """
 
     launches: list[Span] = field(default_factory=list)
     stalls: list[Span] = field(default_factory=list)
-    suspensions: tuple[Span, ...] = ()  # when the orchestrator was suspended
-    since_ns: int | None = None  # from when on its start counts; None: not at all
-    cut_off: list[Span] = field(default_factory=list)  # ended with the run; only their last part is among `launches`
+    suspensions: tuple[Span, ...] = ()
+    since_ns: int | None = None
+    cut_off: list[Span] = field(default_factory=list)
 
 
 class Parts(NamedTuple):
-    """Served seconds of a device in a session: in launches, between them, and before the first."""
+    """Served seconds of a device in a session.
+
+    worked_s: in launches. between_s: between them. started_s: before the first.
+    """
 
     worked_s: float
     between_s: float
@@ -73,12 +78,18 @@ def started_s(load: Load) -> float:
 
 
 def ordinary_s(gap: Span, suspensions: Iterable[Span]) -> float:
-    """Return the served seconds of a gap. At most ORDINARY_S, without suspensions of the orchestrator."""
+    """Return the seconds of a gap that count as served: at most ORDINARY_S.
+
+    Times in which the orchestrator was suspended do not count.
+    """
     return min(sum(end - begin for begin, end in without((gap,), suspensions)) / 1e9, ORDINARY_S)
 
 
 def is_short(served_s: float, requested_s: float, cell_s: float) -> bool:
-    """Whether a device served too little time. cell_s: its longest launch, which may not have fitted at the end."""
+    """Whether a device served too little of the requested time.
+
+    cell_s: its longest launch, which is subtracted because it may not have fitted at the end.
+    """
     return served_s < SHARE * requested_s - LATE_S - cell_s
 
 
@@ -97,7 +108,10 @@ def without(work: Iterable[Span], stalls: Iterable[Span]) -> Iterator[Span]:
 
 
 def idle(work: Iterable[Span], explained: Iterable[Span]) -> Iterator[tuple[int, float]]:
-    """Yield (begin in ns, unexplained seconds) of each gap in `work`, if these exceed LONG_S."""
+    """Yield (begin in ns, unexplained seconds) of each gap in `work` with more than LONG_S of them.
+
+    explained: times in which a gap has a reason.
+    """
     explained_spans = joined(explained)
     for begin, end in between(joined(work)):
         if (unexplained_s := (end - begin - overlap_ns((begin, end), explained_spans)) / 1e9) > LONG_S:
@@ -105,7 +119,7 @@ def idle(work: Iterable[Span], explained: Iterable[Span]) -> Iterator[tuple[int,
 
 
 def overlap_ns(span: Span, others: Iterable[Span]) -> int:
-    """Return the nanoseconds of a span that lie in `others`, which do not overlap each other."""
+    """Return how many nanoseconds of a span lie in `others`, which do not overlap each other."""
     begin, end = span
     return sum(max(min(end, late) - max(begin, early), 0) for early, late in others)
 

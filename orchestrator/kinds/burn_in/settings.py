@@ -52,7 +52,11 @@ IN_PHASE: Final = "burn_in.in_phase"
 
 
 def seconds(text: str, origin: str = "--burn-in") -> float:
-    """Parse a duration such as "8h", "30m", "90s" or "1h30m" into seconds. Raises ConfigError."""
+    """Return the seconds of a duration such as "8h", "30m", "90s" or "1h30m".
+
+    origin: option or file that contains it, for messages. Raises ConfigError for another text, or for a duration below
+    SHORTEST_S or above LONGEST_S.
+    """
     span = f"from {SHORTEST_S:g}s to {LONGEST_S / 86_400:g}d"
     if _DURATION.fullmatch(text) is None:
         meant = "".join(text.lower().split())
@@ -77,7 +81,10 @@ def written(duration_s: float) -> str:
 def of_settings(
     settings: LayeredSettings, configuration: Configuration, catalogue: Catalogue, table: BurnInTable
 ) -> Configuration:
-    """Return the configuration of a burn-in if the settings request one, else `configuration`. Raises ConfigError."""
+    """Return the configuration of a burn-in if the settings request one, else `configuration`.
+
+    Raises ConfigError for an invalid setting, or for one that only a burn-in has.
+    """
     duration = settings.find(DURATION, str)
     if duration is None:
         for key in (LEVEL, INJECT, MAX_TEMPERATURE, STEPS, IN_PHASE):
@@ -97,7 +104,10 @@ def of_settings(
 def on_devices(
     settings: LayeredSettings, configuration: Configuration, devices: Sequence[Device], table: BurnInTable
 ) -> Configuration:
-    """Add the settings that depend on the devices: injected faults and load steps. Raises ConfigError."""
+    """Return the configuration with the settings that depend on the devices: injected faults and load steps.
+
+    Raises ConfigError for an invalid fault.
+    """
     if settings.values.get(INJECT):
         faults = [word for word, _ in settings.items(INJECT)]
         configuration = with_injections(configuration, faults, devices, settings.origin(INJECT))
@@ -108,7 +118,7 @@ def on_devices(
 
 
 def refuse_mistakes(settings: LayeredSettings, table: BurnInTable) -> None:
-    """Raise ConfigError for an invalid duration or level."""
+    """Raise ConfigError if the settings have an invalid duration or level."""
     if (duration := settings.find(DURATION, str)) is not None:
         seconds(duration, settings.origin(DURATION))
     if (level := settings.find(LEVEL, str)) is not None:
@@ -126,7 +136,8 @@ def configured(
 ) -> Configuration:
     """Return the configuration of a burn-in. duration: such as "8h". level: None for the default of the duration.
 
-    origin: names the source of the duration in messages. Raises ConfigError.
+    origin: option or file that has the duration, for messages. Raises ConfigError for an invalid duration or with
+    --solo.
     """
     duration_s = seconds(duration, origin)
     name = level or table.level_for(duration_s)
@@ -179,7 +190,7 @@ def with_injections(
 ) -> Configuration:
     """Return the configuration with injected faults, marked as tainted. texts: one for each fault (injections.py).
 
-    Raises ConfigError for a fault that is invalid or that this run could not find.
+    Raises ConfigError for a fault that is invalid or that this run cannot find.
     """
     assert configuration.burn_in is not None
     parsed = tuple(injections.parse(text, devices, origin) for text in texts)

@@ -21,7 +21,7 @@ def tallies(
 ) -> dict[Workload, Tally]:
     """Return check → sums over its launches on one device. good: launches with a result.
 
-    beside: mismatches of launches without a valid result.
+    beside: mismatches of launches without a valid result that count against the device.
     """
     groups: dict[Workload, list[LaunchEvidence]] = defaultdict(list)
     for cell, evidence in good:
@@ -49,7 +49,7 @@ def _tally(group: Sequence[LaunchEvidence], more: int, kind: DeviceKind) -> Tall
 
 
 def check(workload: Workload, tally: Tally) -> CheckReport:
-    """Return the sums of a check for the report. Without mismatches they have bounds on the error rate."""
+    """Return the sums of a check for the report. Without mismatches they include bounds on the error rate."""
     return CheckReport(
         check=workload,
         launches=tally.launches,
@@ -67,7 +67,10 @@ def check(workload: Workload, tally: Tally) -> CheckReport:
 
 
 def method(launches: Sequence[Verification]) -> str:
-    """Describe how launches of one check compared their outputs. A memory test also lists complete passes."""
+    """Return how the launches of one check compared their outputs, as text.
+
+    For a memory test it also lists the complete passes of each pattern.
+    """
     ways: dict[str, str] = {}
     for verification in launches:
         ways.setdefault(_way(verification), verification.method)
@@ -77,9 +80,9 @@ def method(launches: Sequence[Verification]) -> str:
 
 
 def not_tested(cells: Mapping[str, Sequence[Verification]]) -> dict[str, str]:
-    """Return untested part → reason, for cells whose launches compared outputs differently.
+    """Return {"<cell> with one method throughout": reason}, for cells whose launches used several methods.
 
-    cells: name of the cell → its launches.
+    A method is how outputs were compared. cells: name of the cell → its launches.
     """
     found = {}
     for name, launches in cells.items():

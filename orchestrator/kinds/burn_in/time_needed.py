@@ -24,7 +24,7 @@ _SHOWN: Final = 3
 
 
 def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> Iterator[str]:
-    """Yield a warning that names cells that may not complete, if time is too short for a round."""
+    """Yield a warning if time is too short for one round. It names the cells that may not complete."""
     burn_in = configuration.burn_in
     if burn_in is None:
         return
@@ -40,7 +40,10 @@ def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device], t
 
 
 def least_s(plan: Plan, configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> float:
-    """Return the shortest duration that fits a whole round of its level: seconds, in steps of ten."""
+    """Return the shortest duration in seconds into which a whole round of its level fits.
+
+    It is found in steps of ten seconds.
+    """
     burn_in = requested(configuration)
 
     def needed_s(device: Device, duration_s: float) -> float:

@@ -38,8 +38,8 @@ class Share:
     """
 
     workload: Workload
-    mismatches: int  # all
-    wrong: tuple[Wrong, ...]  # those with details
+    mismatches: int
+    wrong: tuple[Wrong, ...]
     unclear: int
 
 

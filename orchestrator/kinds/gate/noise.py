@@ -40,9 +40,10 @@ def advise(stored: StoredRun, launches_ms: Mapping[str, Sequence[float]]) -> str
 
 
 def spread(pairs: Iterable[Sequence[Sequence[float]]]) -> float | None:
-    """Return the median over pairs of cells of the standard deviation within a side, as a share.
+    """Return the standard deviation between launches within a side, as a share: 0.03 is 3 %.
 
-    pairs: for each pair, the times or rates of each side's launches. None while no pair has LEAST_DEGREES of freedom.
+    It is the median over the pairs of cells. pairs: for each pair, the times or rates of each side's launches. None
+    while no pair has enough launches (LEAST_DEGREES of freedom).
     """
     logs = ([[math.log(value) for value in launches] for launches in pair if launches] for pair in pairs)
     variances = [one for pair in logs if (one := pooled.of_launches(pair)) and one.degrees >= LEAST_DEGREES]
@@ -50,7 +51,7 @@ def spread(pairs: Iterable[Sequence[Sequence[float]]]) -> float | None:
 
 
 def variation(*measured: Side) -> float | None:
-    """Return the standard deviation of launches within a side, as `spread`, for measured sides. None if unknown."""
+    """Return the same as `spread`, for the cells of one or two measured sides. None if unknown."""
     rates: dict[tuple[str, CellKey], list[Sequence[float]]] = defaultdict(list)
     for cell in (cell for side in measured for cell in side.cells):
         rates[cell.gpu_uuid, cell.key].append(cell.rates)
@@ -58,7 +59,10 @@ def variation(*measured: Side) -> float | None:
 
 
 def advice(gate: Gate, varies: float | None) -> str:
-    """Describe how much the machine varies, and what helps against it. varies: result of `spread`; None if unknown."""
+    """Return how much the machine varies and what helps against it, as text.
+
+    varies: result of `spread`, with which the text begins. If it is None, the text has only the advice.
+    """
     variation_text = "" if varies is None else f"this machine varies by {varies:.1%} from launch to launch. "
     more = _LESS_NOISE if gate.sides else f"a new baseline with more launches (--launches), {_LESS_NOISE}"
     return f"{variation_text}{HELP}, {more}"

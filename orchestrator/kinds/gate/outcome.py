@@ -31,7 +31,10 @@ _Figures = Mapping[str, Mapping[str, tuple[float | None, float | None]]]
 
 @dataclass(frozen=True)
 class Answer(Outcome):
-    """A gate's comparison and verdict. figures: cell → figure → its value on the first side and on the second."""
+    """A gate's comparison and verdict.
+
+    figures: name of a cell → name of a figure → (value on the first side, value on the second); None if unknown.
+    """
 
     verdict: RunVerdict
     comparison: Comparison
@@ -54,7 +57,10 @@ class Answer(Outcome):
 
 
 def answer(archive: Archive, evidence: Evidence, report: Report) -> Answer:
-    """Return the comparison and verdict of a finished gate, with advice on undecided cells. Raises UserError."""
+    """Return the comparison and verdict of a finished gate, with advice on undecided cells.
+
+    Raises UserError if the stored baseline is damaged.
+    """
     before, after, comparison = sides.compared(archive, evidence, report)
     gate = planning.requested(archive.stored.configuration)
     advice = noise.advice(gate, noise.variation(before, after))

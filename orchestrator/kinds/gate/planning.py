@@ -1,8 +1,8 @@
 """Plan a gate: the cells of a baseline, or both sides of each cell, one after the other. Pure.
 
-a and b are the two sides of a cell. Launches of three cells: first a2 b2, b2 a2, a2 b2; then round 0: a1 b1, a3 b3;
-round 1: b3 a3, b1 a1. So a drift of the machine affects both sides alike. All rounds of cell 2 come first, because only
-repeated launches show the noise of a machine (noise.py).
+Example: cells 1, 2 and 3, each with the sides a and b. First come the launches a2 b2, b2 a2, a2 b2. Round 0 is then a1
+b1, a3 b3, and round 1 is b3 a3, b1 a1. So a drift of the machine affects both sides alike. All rounds of cell 2 come
+first, because only repeated launches show the noise of a machine (noise.py).
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,7 +44,10 @@ def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
 
 
 def shows_noise(cell: Cell) -> bool:
-    """Whether launches of a cell differ only by noise. Loading a model also depends on the page cache."""
+    """Whether launches of a cell differ only by noise.
+
+    False for loading a model, whose time also depends on the page cache.
+    """
     return WORKLOADS[cell.workload].sibling_verdict
 
 
@@ -110,7 +113,11 @@ def _of_sides(sides: Sequence[GateSide], devices: Sequence[Device]) -> Plan:
 
 
 def _noise_first(plan: Plan, gate: Gate, configuration: Configuration, device: Device) -> tuple[Slot, ...]:
-    """Return the launches of a device, reordered. Cells that show the noise come first, if they fit into NOISE_S."""
+    """Return the launches of a device, with those that show the noise first.
+
+    They are of a cell and its partner, or of two cells without partners. Cells that do not fit into NOISE_S keep their
+    place.
+    """
     queue, cells = plan.order[device.uuid], {cell.id: cell for cell in plan.cells}
     pairs = {cell: pair for pair in compared(gate, plan) for cell in pair}
     first: list[Slot] = []

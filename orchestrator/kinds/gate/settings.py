@@ -100,9 +100,9 @@ def gated(configuration: Configuration, gate: Gate | None, launches: int | None)
 def with_cells(
     configuration: Configuration, baseline: Side, launches: int | None, percent: float | None
 ) -> Configuration:
-    """Return the configuration of a gate that measures all cells of a baseline with values.
+    """Return the configuration of a gate that measures all cells of a baseline that have values.
 
-    launches: planned rounds; None: FIRST_ROUNDS. percent: tolerated slow-down; None: the margins of margins.yaml.
+    launches: number of planned rounds; None for FIRST_ROUNDS. percent: tolerated slow-down; None for margins.yaml.
     """
     keys = tuple(dict.fromkeys(planning.stored(cell.key) for cell in baseline.cells if cell.values))
     return gated(configuration, Gate(keys=keys, percent=percent), launches)
@@ -111,7 +111,11 @@ def with_cells(
 def sides(
     models: tuple[str, str] | None, settings: Sequence[Sequence[str]], pythons: Sequence[str | None]
 ) -> list[RequestedSide]:
-    """Return the two sides that --ab, --set-a and so on request; empty without these options. Raises ConfigError."""
+    """Return the two sides that --ab, --set-a and so on request. Empty without these options.
+
+    models: those of --ab. settings: words NAME=VALUE of each side. pythons: interpreter of each side, if any. Raises
+    ConfigError for an invalid setting or interpreter, or if both sides are the same.
+    """
     if models is None and not any(settings) and not any(pythons):
         return []
     requested = []
@@ -130,9 +134,10 @@ def sides(
 def with_sides(
     words: Sequence[RequestedSide], configurations: Sequence[Configuration], launches: int | None, percent: float | None
 ) -> Configuration:
-    """Return the configuration of a gate of two sides. words: the sides. configurations: one for each side.
+    """Return the configuration of a gate of two sides. words: the two sides.
 
-    Models on both sides get distinct names. percent: tolerated slow-down of a cell; None for the default.
+    configurations: the configuration of each side. A model that is on both sides gets another name on each. launches:
+    number of planned rounds; None for FIRST_ROUNDS. percent: tolerated slow-down of a cell; None for margins.yaml.
     """
     first, second = ({model.name for model in one.models} for one in configurations)
     gate_sides: list[GateSide] = []
@@ -147,7 +152,10 @@ def with_sides(
 
 
 def parse(words: Iterable[str], origin: str) -> dict[str, str]:
-    """Return option name → value from the words NAME=VALUE of --set-a or --set-b. Raises ConfigError."""
+    """Return option name → value from the words NAME=VALUE of --set-a or --set-b.
+
+    Raises ConfigError for another form, or for a name that is not in SETTABLE.
+    """
     changed: dict[str, str] = {}
     for word in words:
         name, sign, value = word.partition("=")

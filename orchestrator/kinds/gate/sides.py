@@ -39,9 +39,10 @@ SIDE: Final = "side"  # The fact of the stack that names a side
 
 
 def compared(archive: Archive, evidence: Evidence, report: Report | None = None) -> tuple[Side, Side, Comparison]:
-    """Return both sides of a gate and their comparison. report: that of the finished run; None while it runs.
+    """Return (first side, second side, their comparison). The second side is this run, or its side b.
 
-    Raises UserError for a damaged baseline.
+    The first side is the baseline, or side a of this run. report: that of the finished run; None while it runs. Raises
+    UserError if the stored baseline is damaged.
     """
     report = report or report_builder.merge(archive, evidence, ReportTerms())
     gate = planning.requested(archive.stored.configuration)
@@ -57,7 +58,10 @@ def compared(archive: Archive, evidence: Evidence, report: Report | None = None)
 
 
 def common(gate: Gate, cell: Cell) -> CellKey:
-    """Return the key of a cell with the original name of its model, without the label of a side."""
+    """Return the key of a cell with the original name of its model.
+
+    In the plan of a gate, the name may end with the label of a side: "resnet50 (precision=bf16)".
+    """
     named = {
         own: model.name
         for side in gate.sides
@@ -67,7 +71,10 @@ def common(gate: Gate, cell: Cell) -> CellKey:
 
 
 def names(archive: Archive) -> dict[CellKey, str]:
-    """Return key → name of the compared cells. A name shows how the sides differ. Empty for a gate with a baseline."""
+    """Return key → name of the compared cells: "lstm inference fp32 -> bf16 b8" shows how the sides differ.
+
+    The key is that of the cell on the first side. Empty for a gate with a baseline.
+    """
     gate, cells = planning.requested(archive.stored.configuration), archive.cells
     pairs = planning.partners(gate, archive.stored.plan) if gate.sides else {}
     both = {common(gate, cells[one]): common(gate, cells[other]) for one, other in pairs.items()}

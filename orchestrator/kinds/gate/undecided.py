@@ -23,7 +23,10 @@ UNSEEN_PERCENT: Final = 100 * two_runs.LARGEST_UNSEEN
 
 
 def look(archive: Archive, evidence: Evidence) -> Look:
-    """Return the cells that need another round, and a warning if time will not suffice. Raises UserError."""
+    """Return the cells that need another round, and a warning if time will not suffice.
+
+    Raises UserError if the stored baseline is damaged.
+    """
     before, after, comparison = sides.compared(archive, evidence)
     open_ = [cell for cell in comparison.cells if needs_launches(cell)]
     if not open_:

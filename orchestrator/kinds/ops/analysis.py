@@ -49,9 +49,9 @@ _FAR_FROM_ROOF: Final = 20.0
 
 
 class Roofs(NamedTuple):
-    """The limits (roofs) of a device as probes measured them. tb_per_second: of its memory; None if unknown.
+    """The limits (roofs) of a device as probes measured them.
 
-    tflops: precision → TFLOP/s of matrix products.
+    tb_per_second: bandwidth of its memory in TB/s; None if unknown. tflops: precision → TFLOP/s of matrix products.
     """
 
     tb_per_second: float | None
@@ -83,12 +83,12 @@ def judge(archive: Archive, evidence: Evidence, report: Report) -> Iterator[Caus
 
 
 def title(row: OperatorRow) -> str:
-    """Return the name of a row without its shape: operator, implementation and precision."""
+    """Return the name of a row without its shape: "softmax, eager, bf16"."""
     return f"{row.operator}, {row.implementation}, {row.precision}"
 
 
 def place(row: OperatorRow, report: Report) -> str:
-    """Return the name of a row without its shape, and with its device if the run has several."""
+    """Return the title of a row, and its device if the run has several: "softmax, eager, bf16, GPU 0"."""
     return f"{title(row)}, {label_of(row.gpu_uuid, report)}" if len(report.gpu_info) > 1 else title(row)
 
 
@@ -101,7 +101,7 @@ def roofs(measured: Iterable[ProbeMetrics], gpu_uuid: str) -> Roofs:
 
 
 def grade(percent: float) -> Grade:
-    """Return the grade of a speed. percent: the speed relative to the eager implementation."""
+    """Return the grade of a speed. percent: the speed in percent of that of eager."""
     return next(one for least, one in GRADES if percent >= least)
 
 
@@ -125,7 +125,7 @@ def graded(rows: Iterable[OperatorRow]) -> Iterator[OperatorRow]:
 
 
 def advice(row: OperatorRow) -> str:
-    """Return the most important advice on a row; "" without any."""
+    """Return the most important advice on a row, such as "use the eager implementation". "" without any."""
     if row.status is OperatorStatus.WRONG:
         return "fix the wrong result, which has no speed"
     pure_ms, real_ms = row.ms(TimeName.PURE), row.ms(TimeName.REAL)

@@ -51,7 +51,10 @@ def operators(report: Report) -> Section | None:
 
 
 def briefly(report: Report) -> Section | None:
-    """Return the short chapter for a terminal; None without rows. The verdict above it shows wrong results."""
+    """Return the short chapter for a terminal; None without rows.
+
+    It has no wrong results, because the verdict above it shows them.
+    """
     rows = _rows(report)
     if not rows:
         return None
@@ -67,7 +70,7 @@ def briefly(report: Report) -> Section | None:
 
 
 def answer(report: Report) -> Answer | None:
-    """Return the verdict "WRONG: " with the first wrong implementation and the number of others. None without any."""
+    """Return the verdict "WRONG: softmax, compiled, bf16 and 2 more". None if no result is wrong."""
     rows = _rows(report)
     wrong = dict.fromkeys(place(row, report) for row in rows if row.status is OperatorStatus.WRONG)
     return Answer(Badge(f"WRONG: {' '.join(_first(wrong, 1))}", Tone.BAD), _success(rows)) if wrong else None
@@ -96,7 +99,7 @@ def _success(rows: Sequence[OperatorRow]) -> str:
 
 
 def _to_do(rows: Sequence[OperatorRow]) -> Iterator[str]:
-    """Yield each advice with the number of its rows, most frequent first."""
+    """Yield each advice with the number of its rows, most frequent first: "3 measurements: <advice>"."""
     for advice, count in Counter(row.advice for row in rows if row.advice).most_common():
         yield f"{plural(count, 'measurement')}: {advice}"
 
@@ -170,7 +173,7 @@ def _interval(row: OperatorRow, name: TimeName) -> str:
 
 
 def _every(rows: Sequence[OperatorRow], report: Report) -> Table:
-    """Return a table of all rows, without shapes that were never measured."""
+    """Return a table of all rows, except shapes that were never measured."""
     several = len(report.gpu_info) > 1
     entries = [
         (

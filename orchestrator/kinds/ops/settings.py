@@ -20,7 +20,10 @@ IMPLEMENTATIONS: Final = (EAGER, COMPILED)
 
 
 def chosen(categories: Sequence[str], names: Sequence[str]) -> tuple[OperatorSpec, ...]:
-    """Return the operators with one of these categories and names (empty: any). Raises ConfigError."""
+    """Return the operators that are in one of the categories and have one of the names.
+
+    Without categories or without names, any will do. Raises ConfigError for an unknown word, or if no operator matches.
+    """
     known = catalogue.load()
     for category in categories:
         require_known(category, "--category", {one.category for one in known.values()}, "category")
@@ -39,7 +42,7 @@ def chosen(categories: Sequence[str], names: Sequence[str]) -> tuple[OperatorSpe
 def own(words: Sequence[str], search: Search) -> tuple[ModelSpec, ...]:
     """Return the user's implementations. words: such as "kernels.py:my_softmax=softmax" (--against).
 
-    search: finds the file. Raises ConfigError.
+    search: finds the file. Raises ConfigError for an invalid word, an unknown operator, or a word given twice.
     """
     known, found = catalogue.load(), []
     for word in words:

@@ -33,7 +33,7 @@ def analyse(archive: Archive, evidence: Evidence, health: HealthReport) -> KindA
 
 
 def judge(archive: Archive, evidence: Evidence, report: Report) -> Iterator[Cause]:
-    """Yield a cause of exit code 1 for each operation, implementation and precision found wrong."""
+    """Yield a cause of exit code 1 for each operation, implementation and precision with a wrong result."""
     wrong: dict[str, StudyRow] = {}
     for row in report.study.rows if report.study else ():
         if row.status is OperatorStatus.WRONG:
@@ -43,7 +43,7 @@ def judge(archive: Archive, evidence: Evidence, report: Report) -> Iterator[Caus
 
 
 def title(row: StudyRow) -> str:
-    """Return the name of a row without its sizes: operation, implementation and precision."""
+    """Return the name of a row without its sizes: "conv2d, im2col, fp32"."""
     return f"{row.operation}, {row.implementation}, {row.precision}"
 
 

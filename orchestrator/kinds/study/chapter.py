@@ -49,7 +49,10 @@ def study(report: Report) -> Section | None:
 
 
 def answer(report: Report) -> Answer | None:
-    """Return the verdict "WRONG: " with the wrong implementations. None without any, for the usual verdict."""
+    """Return the verdict "WRONG: softmax, compiled, bf16; ..." with all wrong implementations.
+
+    None if no result is wrong. The report then has the usual verdict.
+    """
     rows = report.study.rows if report.study else ()
     wrong = dict.fromkeys(title(row) for row in rows if row.status is OperatorStatus.WRONG)
     return Answer(Badge(f"WRONG: {'; '.join(wrong)}", Tone.BAD), _success(rows)) if wrong else None
@@ -131,9 +134,9 @@ def _findings(rows: Sequence[StudyRow], varied: Sequence[str]) -> Iterator[Findi
 
 
 def _by_reason(rows: Sequence[StudyRow], status: OperatorStatus, varied: Sequence[str]) -> Iterator[str]:
-    """Yield a line for each reason of a status, with its implementations and sizes. Sizes only if some are unaffected.
+    """Yield a line for each reason of a status, with the implementations and sizes that have it.
 
-    varied: dimensions whose sizes to show.
+    An implementation has no sizes if all its sizes have the status. varied: dimensions whose sizes to show.
     """
     planned = Counter(map(title, rows))
     found: dict[str, dict[str, list[str]]] = {}
@@ -163,7 +166,10 @@ def _fastest(rows: Sequence[StudyRow], varied: Sequence[str]) -> Iterator[str]:
 
 
 def _marks(rows: Sequence[StudyRow]) -> Callable[[StudyRow], str]:
-    """Return a function that marks the speed of a row. "" unless the host limits the row or its reference."""
+    """Return a function from a row to the mark of its speed: HOST_MARK if the host limits it, else "".
+
+    The host also limits a speed if it limits the row with which the speed is compared.
+    """
     bound = {point(row) for row in rows if row.host_bound and row.implementation == rows[0].implementation}
     return lambda row: HOST_MARK if row.device_ms and (row.host_bound or point(row) in bound) else ""
 

@@ -60,7 +60,10 @@ def names() -> list[str]:
 
 
 def read(word: str, current: Path) -> Grid:
-    """Read a study. word: name of one that ships with gpubench, or a path relative to `current`. Raises ConfigError."""
+    """Return the study that `word` names: one that ships with gpubench, or a path relative to `current`.
+
+    Raises ConfigError for an unknown name or an invalid file.
+    """
     own = "/" in word or word.endswith((".yaml", ".yml"))
     name = word if own else require_known(word, "study", names(), "study")
     path = current / Path(word).expanduser() if own else configs_folder() / "studies" / f"{name}.yaml"
@@ -89,7 +92,7 @@ def read(word: str, current: Path) -> Grid:
 def narrowed(grid: Grid, implementations: Collection[str], sizes: Sequence[str]) -> Grid:
     """Return the grid with only these implementations (empty: all). sizes: new sizes such as "h=32,64".
 
-    Raises ConfigError.
+    Raises ConfigError for an implementation or a dimension that the grid does not have, or for an invalid size.
     """
     for one in implementations:
         require_known(one, "--implementations", grid.implementations, "implementation")
@@ -108,7 +111,7 @@ def narrowed(grid: Grid, implementations: Collection[str], sizes: Sequence[str])
 def entries(grid: Grid, search: Search) -> tuple[ModelSpec, ...]:
     """Return an entry for each combination of operation, sizes and implementation. search: finds the user's code.
 
-    Raises ConfigError.
+    Raises ConfigError for more than 5,000 cells, or for an unknown implementation.
     """
     axes = (*grid.sizes.values(), grid.operations, grid.implementations, grid.precisions)
     number = math.prod(map(len, axes))
