@@ -22,7 +22,12 @@ BatchKey = Annotated[str, msgspec.Meta(pattern="^batch_size_[1-9][0-9]*$")]
 
 
 class Status(enum.StrEnum):
-    """Final state of a planned cell. analysis/outcomes.py decides it."""
+    """Final state of a planned cell. analysis/outcomes.py decides it.
+
+    DEGRADED: the requested batch size ran out of memory, and a smaller one was measured. REFERRED: the same, but the
+    smaller one belongs to another planned cell, which has the figures. UNSUPPORTED: the cell needs something that this
+    machine lacks. DROPPED: a time limit left no time for it. MISSING: it has no result, for another reason.
+    """
 
     OK = "ok"
     DEGRADED = "degraded"
@@ -37,8 +42,8 @@ class Status(enum.StrEnum):
 class CellReport(Part, frozen=True, kw_only=True):
     """Final state of a planned cell.
 
-    degraded: measured at a smaller batch than requested. refers_to: the planned cell that has the result, if status is
-    referred. reason: empty if ok. launches: number of launches; the figures are medians over them.
+    degraded: measured at a smaller batch than requested. refers_to: id of the planned cell that has the figures, if
+    status is referred. reason: empty if ok. launches: number of launches; the figures are medians over them.
     """
 
     cell: str
@@ -297,7 +302,10 @@ class ProbeMetrics(Measured, frozen=True, kw_only=True):
 
 
 class BatchPoint(Part, frozen=True, kw_only=True):
-    """One batch size that `-b auto` tried, with figures as in Measured. works: it ran. why_not: failure category."""
+    """One batch size that `-b auto` tried, with figures as in Measured.
+
+    works: whether the launch has a result. why_not: category of its failure, else empty.
+    """
 
     batch_size: int
     launch: int
@@ -316,9 +324,10 @@ class BatchPoint(Part, frozen=True, kw_only=True):
 class BatchScan(Part, frozen=True, kw_only=True):
     """Batch sizes that `-b auto` tried for one cell, smallest first.
 
-    largest_batch_size: exact to 1/32; bounded_by: its limit. best_batch_size: size with the highest throughput; the
-    model's metrics have its figures. points: their peak_memory_mb is allocated on a GPU, resident set on a CPU device.
-    finished: false if the run ended before the scan did.
+    largest_batch_size: largest size that works, exact to 1/32. bounded_by: what prevents a larger one, such as
+    "memory". best_batch_size: size with the highest throughput. Its figures are in the metrics of the model. points:
+    their peak_memory_mb is allocated memory on a GPU, and the resident set on a CPU device. finished: false if the run
+    ended before the scan did.
     """
 
     cell: str
@@ -345,9 +354,9 @@ class BatchScan(Part, frozen=True, kw_only=True):
 class ModelResult(Part, frozen=True, kw_only=True):
     """Metrics of one (GPU, model, precision, mode, input size, memory format, new tokens).
 
-    Metrics have the requested batch size as key, or the best one of a scan. input_size: in generation, that of the
-    prompt. statistics: times of the largest batch with figures, of inference if it was measured, otherwise of training;
-    statistics_of names the cell.
+    Metrics have the requested batch size as key, or the best one of a scan. input_size: for generation, length of the
+    prompt. statistics: distribution of the times at the largest batch size that has figures, in inference, or in
+    training if inference was not measured. statistics_of: id of that cell.
     """
 
     gpu_uuid: str

@@ -40,7 +40,7 @@ class DeviceHealth(Part, frozen=True, kw_only=True):
     """Health of one GPU.
 
     applicable, readable: number of signals. lacking: required signals that are unreadable. looks: number of readings
-    over watched_seconds. note: why readings are missing. earlier: findings of earlier runs.
+    over watched_seconds. note: why readings are missing. earlier: faults that earlier runs found, as text.
     """
 
     gpu_uuid: str
