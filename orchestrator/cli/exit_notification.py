@@ -51,7 +51,7 @@ class Ending:
             self.metrics.judged(report)
 
     def line(self) -> str:
-        """Describe the run in one line, for standard output and --on-finish; empty without a report."""
+        """Return how the run ended, in one line for standard output and --on-finish. Empty without a report."""
         if self.paths is None or self.report is None:
             return ""
         from orchestrator.report.device_labels import label_of
@@ -63,7 +63,7 @@ class Ending:
         return in_one_line(name, verdict, cells, code, self.report_path, burn_in=judged, why=self.why)
 
     def environment(self, error: BaseException | None) -> dict[str, str]:
-        """Return the variables GPUBENCH_* for the user's command. error: what ended gpubench, None with a report."""
+        """Return the variables GPUBENCH_* for the user's commands. error: what ended gpubench, None if nothing did."""
         return {
             "GPUBENCH_EXIT_CODE": str(int(self.code if error is None else exit_code_of(error))),
             "GPUBENCH_VERDICT": "" if self.report is None else self.report.verdict.word,
@@ -117,7 +117,11 @@ def _judged(burn_in: Mapping[str, str]) -> Iterator[str]:
 
 @contextmanager
 def announced(params: SessionParams, *, rehearsal: bool = False) -> Iterator[Ending]:
-    """Catch signals, then run the user's commands, except in a rehearsal (--dry-run). Raises ConfigError."""
+    """Catch stop signals within `with`, then run the commands of --on-failure and --on-finish.
+
+    Yields the Ending that the body fills in. rehearsal: for --dry-run, which does not run the commands. Raises
+    ConfigError for a command that cannot be run, or a wrong option of metrics.
+    """
     from orchestrator.cli import hooks
 
     on_finish = hooks.parse(params["on_finish"], "--on-finish")
@@ -181,7 +185,7 @@ def _notify(option: str, words: tuple[str, ...], environment: Mapping[str, str],
 
 
 def exit_code_of(error: BaseException) -> ExitCode:
-    """Return the exit code of this error, the same as in program.py."""
+    """Return the exit code of gpubench if `error` ends it, as in program.py."""
     match error:
         case UserError():
             return ExitCode.USAGE

@@ -198,7 +198,10 @@ def _require_time(plan: Plan, configuration: Configuration, devices: tuple[Devic
 
 
 def _require_free(configuration: Configuration, devices: tuple[Device, ...], look: Look) -> tuple[Device, ...]:
-    """Return the devices, with busy ones marked. Raises DeviceError for busy ones without --allow-busy."""
+    """Return the devices. busy_with of a device names another process that computes on it.
+
+    Raises DeviceError if there is such a process and --allow-busy is not given.
+    """
     busy = gpu_users.busy(devices, look)
     reason = gpu_users.refusal(devices, busy)
     if reason is not None and not configuration.allow_busy:

@@ -69,7 +69,10 @@ class Command(click.Command):
     hears_signals = False
 
     def invoke(self, ctx: click.Context) -> object:
-        """Restore the usual signal handlers (unless it hears signals or is the program), then run the command."""
+        """Run the command. Before that, let signals act again as they did when the process started.
+
+        Signals stay as they are for the program itself, and for a command that handles them (hears_signals).
+        """
         if ctx.parent is not None and not self.hears_signals:
             stop_signals.settle()
         return super().invoke(ctx)
@@ -231,7 +234,10 @@ def _usage(error: click.UsageError, program: str, hint: str = "") -> str:
 
 
 def _offered(argument: click.Parameter, context: click.Context | None) -> str:
-    """Return a sentence on the valid values if they are few, or on @last for a run, after a space; else ""."""
+    """Return the valid values of an argument as a sentence after a space: " Valid: bash and zsh.".
+
+    For a run the sentence names @last. Returns "" if there are too many values or none.
+    """
     if argument.human_readable_name in ("RUN", "RUN..."):
         return " The last run is @last."
     words = [] if context is None else [one.value for one in argument.shell_complete(context, "") if one.value]

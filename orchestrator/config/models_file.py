@@ -87,9 +87,10 @@ KNOWN_INPUTS: Final = {
 def read(
     path: Path, pythonpath: tuple[str, ...], *, allowed: bool, chosen: Collection[str] | None = None
 ) -> tuple[tuple[ModelSpec, ...], dict[str, ConfigError]]:
-    """Return the models, and the errors of unusable models by name. Raises ConfigError.
+    """Read the file of --models-file. Return its usable models, and name → error of its unusable models.
 
-    chosen: names of the models to read, None for all. allowed: whether --allow-code permits the user's own code.
+    chosen: models that must be usable, None for all. allowed: whether --allow-code permits the user's own code. Raises
+    ConfigError if the file is wrong, or such a model is unusable.
     """
     document = yaml_file.read(path)
     entries = document.convert(_File).models
@@ -156,7 +157,10 @@ def spec(
 
 
 def require_inputs(model: ModelSpec, origin: str) -> None:
-    """Refuse a library's model without inputs. Raises ConfigError. Other code may define get_example_inputs."""
+    """Raise ConfigError if a model of a library has no inputs. Other code may define get_example_inputs.
+
+    origin: where the user named the model, for the error.
+    """
     if model.preload and not model.inputs:
         raise ConfigError(
             f"{origin}: the inputs of {model.name} are unknown. Describe the model in a file of --models-file, with "

@@ -70,7 +70,10 @@ class LayeredSettings:
         return key in self.origins and key not in self.defaults
 
     def origin(self, key: str, option: str | None = None) -> str:
-        """Return the origin of `key` in words. option: returned instead if only a default sets it."""
+        """Return where `key` was set: "-b/--batch-sizes" or "config.yaml, line 7".
+
+        option: returned instead if only a default sets it.
+        """
         return option if option is not None and not self.chosen(key) else self.origins[key]
 
 

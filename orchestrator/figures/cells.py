@@ -355,8 +355,8 @@ class ModelResult(Part, frozen=True, kw_only=True):
     """Metrics of one (GPU, model, precision, mode, input size, memory format, new tokens).
 
     Metrics have the requested batch size as key, or the best one of a scan. input_size: for generation, length of the
-    prompt. statistics: distribution of the times at the largest batch size that has figures, in inference, or in
-    training if inference was not measured. statistics_of: id of that cell.
+    prompt. statistics: distribution of the times at the largest batch size that has figures, in inference, else in
+    training, else in generation. statistics_of: workload and batch size of these times, "inference batch_size_8".
     """
 
     gpu_uuid: str
