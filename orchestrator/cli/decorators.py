@@ -211,6 +211,6 @@ def which_run(command: Command) -> Command:
 
 
 def require_one_volume(params: SessionParams) -> None:
-    """Refuse --verbose together with --quiet. Raises ConfigError."""
+    """Raise ConfigError if both --verbose and --quiet are given."""
     if params["verbose"] and params["quiet"]:
         raise ConfigError("-v/--verbose and --quiet contradict each other. Remove one of them")

@@ -41,7 +41,10 @@ class Ending:
         self.metrics: Exporters | None = None
 
     def followed(self, stored: "StoredRun", display: "Display") -> "Display":
-        """Return the display for a starting run: `display`, which also updates requested Prometheus metrics."""
+        """Return the display for a starting run. It shows all that `display` shows.
+
+        It also updates the Prometheus metrics if they are requested.
+        """
         return display if self.metrics is None else self.metrics.follow(stored, display)
 
     def reported(self, report: "Report", path: Path | None, code: ExitCode, why: str) -> None:

@@ -47,7 +47,10 @@ def chosen(kind: str | None, output: str | None, formats: Sequence[str]) -> str:
 
 
 def deliver(rendered: str | bytes, output: str | None) -> None:
-    """Write to standard output, or to the file `output`, whose name is then printed. Raises StorageError."""
+    """Write to standard output, or to the file `output`, whose name is then printed.
+
+    Raises StorageError if that fails.
+    """
     if output is None:
         say(rendered)
         return
@@ -56,7 +59,7 @@ def deliver(rendered: str | bytes, output: str | None) -> None:
 
 
 def write(rendered: str | bytes, output: str) -> None:
-    """Write to the file `output`. An older file is kept under another name. Raises StorageError."""
+    """Write to the file `output`. An older file is kept under another name. Raises StorageError if that fails."""
     from orchestrator.report.files import beside_the_old
     from orchestrator.store.journal import write_durably
 

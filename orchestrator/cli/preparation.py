@@ -137,7 +137,10 @@ def execute(
 
 
 def configure(params: RunParams, preset: Preset | None) -> tuple[LayeredSettings, Configuration, Catalogue]:
-    """Return the settings, the configuration made of them, and the models that options may name. Raises UserError."""
+    """Return the settings, the configuration made of them, and the models that options may name.
+
+    Raises UserError for a mistake in the options or in the file of --config.
+    """
     defaults = catalogue.configs_folder() / "default.yaml"
     if params["config"] == "":
         raise ConfigError("--config: expected a file, got an empty string")
@@ -166,7 +169,10 @@ def configure(params: RunParams, preset: Preset | None) -> tuple[LayeredSettings
 
 
 def read_references(settings: LayeredSettings, configuration: Configuration, models: Iterable[ModelSpec]) -> Against:
-    """Read the baseline and thresholds for the run. models: models that thresholds may name. Raises UserError."""
+    """Return the baseline and thresholds for the run. models: models that thresholds may name.
+
+    Raises UserError if one is unusable, or the run is a burn-in.
+    """
     against = comparison_options.read(
         settings.find("compare.baseline", str),
         settings.find("compare.thresholds", str),

@@ -97,7 +97,10 @@ class Command(click.Command):
             raise click.exceptions.Exit from error
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the command line. A program without arguments prints its help instead. Raises click.UsageError."""
+        """Parse the command line. Raises click.UsageError if it is wrong.
+
+        A program without arguments prints its help instead, and exits.
+        """
         if not ctx.resilient_parsing:
             if self.no_args_is_help and not args:
                 complain(ctx.get_help())
@@ -201,7 +204,7 @@ class Program(RunCommand, click.Group):
 
 
 def _require_text(words: Sequence[str]) -> None:
-    """Check that words of the command line and variables that may name files are UTF-8. Raises ConfigError."""
+    """Raise ConfigError if a word of the command line, or a variable that may name a file, is not UTF-8."""
     for word in words:
         if not plain_text.is_utf_8(word):
             raise ConfigError(f"{plain_text.escaped(word)} on the command line: {plain_text.NO_TEXT}")
@@ -303,7 +306,7 @@ def _with_arguments(program: click.Context, name: str, command: click.Command) -
 
 
 def refuse_misplaced(context: click.Context) -> None:
-    """Refuse options that precede the name of a command, where they have no effect. Raises ConfigError."""
+    """Raise ConfigError if an option precedes the name of the command, where it has no effect."""
     for parameter in context.command.params:
         if context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE:
             option, command = parameter.opts[-1], context.invoked_subcommand

@@ -74,7 +74,10 @@ def load(folder: Path | None = None) -> Catalogue:
 
 @functools.cache
 def configs_folder() -> Path:
-    """Find configs/ by path, because importlib.resources fails in editable installs. Raises ConfigError."""
+    """Return the folder configs/. Raises ConfigError if it is missing.
+
+    It is found by path, because importlib.resources fails in editable installs.
+    """
     here = Path(__file__).resolve().parents[1]
     for folder in (here / "configs", here.parent / "configs"):
         if (folder / "models.yaml").is_file():

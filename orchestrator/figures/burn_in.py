@@ -165,7 +165,7 @@ class Fate(enum.StrEnum):
 class InjectedReport(Part, frozen=True, kw_only=True):
     """An injected fault. fault: what it did to its GPU. outcome: whether and where it was found, in words.
 
-    fate: null in reports of earlier versions.
+    fate: the outcome in a word; null in reports of earlier versions.
     """
 
     gpu_uuid: str

@@ -69,7 +69,7 @@ class NodeHealth(Part, frozen=True, kw_only=True):
 
 
 class HealthReport(Part, frozen=True, kw_only=True):
-    """Health of all GPUs and of the machine. verdict: the gravest of them.
+    """Health of all GPUs and of the machine. verdict: the gravest one among them.
 
     level: name of a level in configs/health.yaml, which lists the requirements of PASS.
     """

@@ -30,7 +30,10 @@ class Grade(enum.StrEnum):
 
 
 class TimeName(enum.StrEnum):
-    """Times of an operator's call. PURE: on the device. REAL: with the host. *_BACKWARD: both passes together."""
+    """Times of an operator's call. PURE: on the device. REAL: with the work of the host.
+
+    *_BACKWARD: time of the forward and the backward pass together.
+    """
 
     PURE = "pure"
     REAL = "real"

@@ -45,7 +45,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """Outcome of a self-test. folder: of the run, None if removed.
 
-    interrupted: whether a person stopped it. Then rows are wrong, too, if their fault was not yet handled.
+    interrupted: whether a person stopped it. A row may then be wrong only because its fault was not handled yet.
     """
 
     rows: tuple[Row, ...]

@@ -49,7 +49,7 @@ def prepare(
 
 
 def _turned(faults: Sequence[Fault], place: int) -> Sequence[Fault]:
-    """Rotate the faults by a device's place, so that not all devices inject endless output at once."""
+    """Rotate the faults by a device's index (`place`), so that not all devices inject endless output at once."""
     start = place % len(faults)
     return (*faults[start:], *faults[:start])
 

@@ -175,9 +175,10 @@ def _start(
     control: int | None = None,
     python: str = "",
 ) -> int:
-    """Start `python -P -m module`, killed by the kernel when our main thread ends. Return the PID. Raises OSError.
+    """Start `python -P -m module`. Return its PID. Raises OSError if it cannot be started.
 
-    The kernel is told before Python starts: a process stopped in between would outlive us.
+    The kernel kills it when our main thread ends. The kernel is told before Python starts: a process stopped in between
+    would outlive us.
     """
     parent = os.getpid()
 
