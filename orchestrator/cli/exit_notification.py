@@ -86,9 +86,9 @@ def in_one_line(
     burn_in: Mapping[str, str] = MappingProxyType({}),
     why: str = "",
 ) -> str:
-    """Describe how a run ended, in one line.
+    """Return how a run ended, in one line: "NAME: complete, 8 of 8 cells ok, exit code 0; report: PATH".
 
-    run: name of its folder. report: its file. burn_in: verdict by label of the device. why: reason for the exit code.
+    run: name of its folder. report: its file. burn_in: label of a device → verdict. why: reason for the exit code.
     """
     missed = {
         **{"failed": cells.failed, "missing": cells.missing},

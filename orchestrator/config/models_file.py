@@ -157,9 +157,9 @@ def spec(
 
 
 def require_inputs(model: ModelSpec, origin: str) -> None:
-    """Raise ConfigError if a model of a library has no inputs. Other code may define get_example_inputs.
+    """Raise ConfigError if a model of a library has no inputs. origin: where the user named it, for the error.
 
-    origin: where the user named the model, for the error.
+    A model in the user's own code needs none here, because it may define get_example_inputs.
     """
     if model.preload and not model.inputs:
         raise ConfigError(

@@ -43,7 +43,10 @@ ALWAYS: Final = tuple(kind for kind in ReportFormat if kind.always)
 
 
 def target(output_path: Path, kind: ReportFormat) -> Path:
-    """Return the path for this format. Replaces the suffix of another format, else appends the format's suffix."""
+    """Return the path of the report in the format `kind`. output_path: path of -o.
+
+    The suffix of `kind` replaces the suffix of another format. Without one, it is appended.
+    """
     own = ReportFormat.of_name(output_path.name)
     if own is kind:
         return output_path

@@ -14,7 +14,7 @@ Slot = tuple[str, int]
 
 
 class Isolation(enum.StrEnum):
-    """Way to start a launch: a fork of the zygote, which has imported torch, or a new interpreter."""
+    """Way to start a launch. FORK: a fork of the zygote, which has imported torch. EXEC: a new interpreter."""
 
     FORK = "fork"
     EXEC = "exec"
