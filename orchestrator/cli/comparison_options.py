@@ -29,9 +29,10 @@ def read(
     models: Iterable[ModelSpec],
     origins: Mapping[str, str] = MappingProxyType(OPTION),
 ) -> Against:
-    """Read baseline and thresholds to compare a run with. price: for one device and hour. Raises UserError.
+    """Return the baseline and the thresholds that a run is compared with. price: for one device and hour.
 
-    models: models that thresholds may name. origins: key of an option → name of the option in messages.
+    models: models that thresholds may name. origins: key of an option → name of the option in messages. Raises
+    UserError for a wrong price, and for an unusable baseline or file of thresholds.
     """
     if price is not None and not 0 < price <= MOST_PRICE:
         origin = origins["compare.price"]

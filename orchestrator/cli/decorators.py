@@ -49,7 +49,10 @@ RUNS_FOLDER: Final = click.option(
 
 
 class SessionParams(TypedDict):
-    """Values of the options in table SESSION, None if not given. quiet: number of -q. full: absent in a gate."""
+    """Values of the options in the table SESSION of config/options.py, None if not given.
+
+    quiet: how often -q is given. full: whether to print the whole report; `gate` has no such option.
+    """
 
     full: NotRequired[bool]
     verbose: bool | None
@@ -63,7 +66,7 @@ class SessionParams(TypedDict):
 
 
 class HistoryParams(TypedDict):
-    """Values of the options in table HISTORY, None if not given."""
+    """Values of the options in the table HISTORY of config/options.py, None if not given."""
 
     history: bool | None
     history_db: str | None
@@ -83,9 +86,10 @@ class RunParams(SessionParams):
 
 
 def sections(names: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield (title, parameters) of each section of --help: own options, most used ones, SECTIONS.
+    """Yield (title, parameters) of each section of --help.
 
-    names: parameters of the command. Each one is in the first section that has it.
+    First come the options that only this command has, then the most used ones, then the tables in SECTIONS. names:
+    parameters of the command. Each one is in the first section that has it.
     """
     left = list(names)
     tables = {title: [option.name for option in options] for title, options in SECTIONS.items()}
@@ -97,7 +101,7 @@ def sections(names: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def require_report_file(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
-    """Return the value of -o. Raises BadParameter for "-", because a report needs a file."""
+    """Return `value`, the value of -o. Raises BadParameter for "-", because a report needs a file."""
     if value == "-":
         raise click.BadParameter(
             "reports are written to files, not to standard output ('-'). Remove -o, then `cat` the report in the "
@@ -186,7 +190,7 @@ def run_options() -> Callable[[Command], Command]:
 
 
 def preset_options(defaults: Mapping[str, str]) -> Callable[[Command], Command]:
-    """Return a decorator that adds the options of a run with a preset, without those of a burn-in.
+    """Return a decorator that adds the options of a run with a preset: all but those of a burn-in.
 
     defaults: parameter → default shown in --help.
     """
@@ -199,11 +203,14 @@ def run_option(name: str, default: str = "") -> Callable[[Command], Command]:
 
 
 def which_run(command: Command) -> Command:
-    """Add the argument RUN (run_reports/run_lookup.py) and --runs-folder. Without RUN: the newest run."""
+    """Add the argument RUN (see run_reports/run_lookup.py) and the option --runs-folder to `command`.
+
+    RUN is optional. Without it, the command uses the newest run.
+    """
     return _decorate(command, [click.argument("run", required=False, type=click.Path()), RUNS_FOLDER])
 
 
 def require_one_volume(params: SessionParams) -> None:
-    """Refuse --verbose together with --quiet. Raises ConfigError."""
+    """Raise ConfigError if both --verbose and --quiet are given."""
     if params["verbose"] and params["quiet"]:
         raise ConfigError("-v/--verbose and --quiet contradict each other. Remove one of them")

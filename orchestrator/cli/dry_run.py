@@ -34,7 +34,10 @@ def describe(
     *,
     launches: str = "",
 ) -> str:
-    """Describe the plan in at most 80 columns, and where its files go. launches: sentence about their number."""
+    """Return the text of --dry-run: the plan, in at most 80 columns, and where its files go.
+
+    notes: remarks on the plan. launches: sentence about the number of launches.
+    """
     return "\n".join(
         (
             *_tables(plan, configuration, devices),
@@ -192,9 +195,9 @@ def _how(
     group: Sequence[Device],
     first: Sequence[Cell],
 ) -> tuple[list[str], list[str]]:
-    """Return the lines of a title for the first round, and a text on each of its cells.
+    """Return the lines above the cells of the first round, and a text for each of these cells.
 
-    group: devices with the same first round. first: cells of this round, in order.
+    group: devices that have this first round in common. first: cells of this round, in order.
     """
     burn_in = configuration.burn_in
     if burn_in is None:

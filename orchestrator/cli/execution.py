@@ -47,10 +47,11 @@ def work(
     history: HistoryParams | None = None,
     present: Callable[[Outcome], str] = lambda outcome: outcome.text,
 ) -> ExitCode:
-    """Start or resume the run in the folder `paths`, print its outcome, and store it in `ending`.
+    """Start or resume the run in the folder `paths`, print its outcome, and return its exit code.
 
-    notes: messages shown at the start. look: function that reads the GPUs with NVML. present: makes the printed text of
-    the outcome. Raises StorageError.
+    ending: gets the report and the exit code. notes: messages shown at the start. look: function that reads the GPUs
+    with NVML. present: makes the printed text of the outcome. Raises StorageError if the run or a report cannot be
+    written.
     """
     ending.paths = paths
     display = terminal.make(

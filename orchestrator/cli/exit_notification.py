@@ -41,7 +41,10 @@ class Ending:
         self.metrics: Exporters | None = None
 
     def followed(self, stored: "StoredRun", display: "Display") -> "Display":
-        """Return the display for a starting run: `display`, which also updates requested Prometheus metrics."""
+        """Return the display for a starting run. It shows all that `display` shows.
+
+        It also updates the Prometheus metrics if they are requested.
+        """
         return display if self.metrics is None else self.metrics.follow(stored, display)
 
     def reported(self, report: "Report", path: Path | None, code: ExitCode, why: str) -> None:
@@ -51,7 +54,7 @@ class Ending:
             self.metrics.judged(report)
 
     def line(self) -> str:
-        """Describe the run in one line, for standard output and --on-finish; empty without a report."""
+        """Return how the run ended, in one line for standard output and --on-finish. Empty without a report."""
         if self.paths is None or self.report is None:
             return ""
         from orchestrator.report.device_labels import label_of
@@ -63,7 +66,7 @@ class Ending:
         return in_one_line(name, verdict, cells, code, self.report_path, burn_in=judged, why=self.why)
 
     def environment(self, error: BaseException | None) -> dict[str, str]:
-        """Return the variables GPUBENCH_* for the user's command. error: what ended gpubench, None with a report."""
+        """Return the variables GPUBENCH_* for the user's commands. error: what ended gpubench, None if nothing did."""
         return {
             "GPUBENCH_EXIT_CODE": str(int(self.code if error is None else exit_code_of(error))),
             "GPUBENCH_VERDICT": "" if self.report is None else self.report.verdict.word,
@@ -83,9 +86,9 @@ def in_one_line(
     burn_in: Mapping[str, str] = MappingProxyType({}),
     why: str = "",
 ) -> str:
-    """Describe how a run ended, in one line.
+    """Return how a run ended, in one line: "NAME: complete, 8 of 8 cells ok, exit code 0; report: PATH".
 
-    run: name of its folder. report: its file. burn_in: verdict by label of the device. why: reason for the exit code.
+    run: name of its folder. report: its file. burn_in: label of a device → verdict. why: reason for the exit code.
     """
     missed = {
         **{"failed": cells.failed, "missing": cells.missing},
@@ -117,7 +120,11 @@ def _judged(burn_in: Mapping[str, str]) -> Iterator[str]:
 
 @contextmanager
 def announced(params: SessionParams, *, rehearsal: bool = False) -> Iterator[Ending]:
-    """Catch signals, then run the user's commands, except in a rehearsal (--dry-run). Raises ConfigError."""
+    """Catch stop signals within `with`, then run the commands of --on-failure and --on-finish.
+
+    Yields the Ending that the body fills in. rehearsal: for --dry-run, which does not run the commands. Raises
+    ConfigError for a command that cannot be run, or a wrong option of metrics.
+    """
     from orchestrator.cli import hooks
 
     on_finish = hooks.parse(params["on_finish"], "--on-finish")
@@ -181,7 +188,7 @@ def _notify(option: str, words: tuple[str, ...], environment: Mapping[str, str],
 
 
 def exit_code_of(error: BaseException) -> ExitCode:
-    """Return the exit code of this error, the same as in program.py."""
+    """Return the exit code of gpubench if `error` ends it, as in program.py."""
     match error:
         case UserError():
             return ExitCode.USAGE

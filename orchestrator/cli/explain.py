@@ -56,7 +56,10 @@ def command(*, words: tuple[str, ...]) -> None:
 
 
 def _guess(what: str) -> str:
-    """Return " Did you mean …?" with failures that have the word or initials `what`, else with similar ones."""
+    """Return " Did you mean …?" with the kinds of failure that `what` means; "" if there are none.
+
+    These are kinds that contain the word `what`, or have it among their initials, else kinds with similar names.
+    """
     from orchestrator.config.yaml_schema import did_you_mean, listed
     from protocol.failure import Category
 

@@ -19,7 +19,11 @@ NONE_YET: Final = "no run is recorded yet. `run` records each run, unless --no-h
 
 @contextmanager
 def existing(history_db: str | None) -> "Iterator[sqlite3.Connection | None]":
-    """Open the history for reading; None if it is the default file and does not exist. Raises HistoryError."""
+    """Open the history within `with`, for reading. Yields None if it is the default file and does not exist.
+
+    history_db: value of --history-db. Raises HistoryError for an unreadable file, or a missing one that --history-db
+    names.
+    """
     from orchestrator.history import location, store
 
     found = location.find(history_db, os.environ)
@@ -31,7 +35,10 @@ def existing(history_db: str | None) -> "Iterator[sqlite3.Connection | None]":
 
 @contextmanager
 def opened(history_db: str | None) -> "Iterator[sqlite3.Connection]":
-    """Open the history for reading. Raises HistoryError, also if none exists yet."""
+    """Open the history within `with`, for reading. Raises HistoryError for an unreadable or missing file.
+
+    history_db: value of --history-db.
+    """
     with existing(history_db) as connection:
         if connection is None:
             raise HistoryError(NONE_YET)
@@ -39,7 +46,10 @@ def opened(history_db: str | None) -> "Iterator[sqlite3.Connection]":
 
 
 def moment(text: str | None, option: str) -> str | None:
-    """Parse a date or time into the history's format; None for None. option: for the error. Raises ConfigError."""
+    """Return a date or time as ISO 8601 in UTC, "2024-01-15T10:30:00Z"; None for None.
+
+    option: name of the option, for the error. Raises ConfigError if `text` is no date.
+    """
     if text is None:
         return None
     import datetime
@@ -53,7 +63,10 @@ def moment(text: str | None, option: str) -> str | None:
 
 
 def run_id(run: str, runs_folder: str) -> str:
-    """Return the id of a run, given as @last, a folder or an id. Raises UserError for a missing folder."""
+    """Return the id of a run. run: @last, @last~1 and so on, a folder, or the id itself, which is not checked.
+
+    Raises UserError if @last finds no run, or the folder holds none.
+    """
     from orchestrator.run_reports import run_lookup
     from orchestrator.store import run_files
     from orchestrator.system import safe_read
@@ -64,7 +77,10 @@ def run_id(run: str, runs_folder: str) -> str:
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
-    """Return a space and a sentence with similar `names`, else with all `names`; "" without names."""
+    """Return " Did you mean …?" with names similar to `name`.
+
+    Without a similar one, return " Recorded: …." with all `names`, or "" if there are none.
+    """
     from orchestrator.config.yaml_schema import did_you_mean
 
     return did_you_mean(name, names) or (f" Recorded: {_some(names)}." if names else "")
@@ -86,7 +102,10 @@ def suggest_filters(connection: "sqlite3.Connection", wanted: "Filter") -> Itera
 
 
 def describe_cells(connection: "sqlite3.Connection", model: str) -> str:
-    """Return a space and a sentence on recorded cells of a model, else on models; "" without any."""
+    """Return " Recorded of MODEL: …", a sentence on the recorded cells of `model`.
+
+    If it has none, return a sentence on similar models (see `nearest`).
+    """
     from orchestrator.history import queries
 
     kinds = queries.kinds(connection, model)

@@ -61,7 +61,10 @@ def record(report: "Report", stored: "StoredRun", paths: "RunPaths", given: Hist
 
 
 def refused(configuration: "Configuration") -> tuple[str, ...]:
-    """Return why the history file cannot record the run (foreign file or newer version); () if it can."""
+    """Return (sentence,): why the history file cannot record the run. It is foreign, or of a newer version.
+
+    Returns () if the file can record the run, does not answer, or is not to be used.
+    """
     if not configuration.history:
         return ()
 
@@ -79,7 +82,10 @@ def refused(configuration: "Configuration") -> tuple[str, ...]:
 
 
 def earlier(configuration: "Configuration", devices: "Sequence[Device]") -> "tuple[dict[str, str], tuple[str, ...]]":
-    """Return UUID → fault found by earlier runs, and why earlier faults are unknown (() if known)."""
+    """Return device UUID → faults that earlier runs found, as text. Also return why they are unknown.
+
+    The second value holds a sentence, or nothing if the history could be read.
+    """
     if not configuration.history:
         return {}, ()
 

@@ -36,7 +36,10 @@ _PATIENCE_S: Final = 5.0  # after SIGTERM, and after SIGKILL
 
 
 def parse(line: str | None, option: str) -> tuple[str, ...]:
-    """Split the user's command into words; () if not given. Raises ConfigError, also for a missing program."""
+    """Split the user's command into words; () if not given. option: name of the option, for the error.
+
+    Raises ConfigError for a command that cannot be split, is empty, or names a missing program.
+    """
     if line is None:
         return ()
     try:
@@ -54,7 +57,7 @@ def parse(line: str | None, option: str) -> tuple[str, ...]:
 
 
 def recorded(words: Iterable[str]) -> tuple[str, ...]:
-    """Return gpubench's command line without the arguments of user commands, which may be secret."""
+    """Return gpubench's command line. Of a user command it keeps only the program: arguments may be secret."""
     kept: list[str] = []
     for word in words:
         option, equals, value = word.partition("=")
@@ -68,7 +71,7 @@ def recorded(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def call(words: tuple[str, ...], environment: Mapping[str, str], log: Path | None, limit_s: float = LIMIT_S) -> str:
-    """Run the user's command. Returns a description of its failure, else an empty text.
+    """Run the user's command. Return how it failed, such as "ended: exit code 3"; empty if it did not.
 
     environment: variables GPUBENCH_*, in addition to those of this process. log: file for its output; None for standard
     error.

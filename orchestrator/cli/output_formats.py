@@ -27,7 +27,10 @@ _ALSO_CALLED: Final = {"txt": "text", "markdown": "md"}
 
 
 def chosen(kind: str | None, output: str | None, formats: Sequence[str]) -> str:
-    """Return the format: `kind` (--format), else by the suffix of `output` (-o), else the first. Raises ConfigError."""
+    """Return the format: `kind` (--format), else that of the suffix of `output` (-o), else the first one.
+
+    Raises ConfigError for an unknown format or suffix, and if the two contradict each other.
+    """
     from orchestrator.config.yaml_schema import require_known
 
     suffix = "" if output is None else Path(output).suffix
@@ -44,7 +47,10 @@ def chosen(kind: str | None, output: str | None, formats: Sequence[str]) -> str:
 
 
 def deliver(rendered: str | bytes, output: str | None) -> None:
-    """Write to standard output, or to the file `output`, whose name is then printed. Raises StorageError."""
+    """Write to standard output, or to the file `output`, whose name is then printed.
+
+    Raises StorageError if that fails.
+    """
     if output is None:
         say(rendered)
         return
@@ -53,7 +59,7 @@ def deliver(rendered: str | bytes, output: str | None) -> None:
 
 
 def write(rendered: str | bytes, output: str) -> None:
-    """Write to the file `output`. An older file is kept under another name. Raises StorageError."""
+    """Write to the file `output`. An older file is kept under another name. Raises StorageError if that fails."""
     from orchestrator.report.files import beside_the_old
     from orchestrator.store.journal import write_durably
 

@@ -22,7 +22,10 @@ _SHOWN_CELLS: Final = 3
 
 
 def exclusions(plan: Plan, devices: Sequence[Device]) -> Iterator[str]:
-    """Yield each reason for exclusions with its models, and its devices unless all are affected."""
+    """Yield a sentence for each reason: "vgg16, bert: out of memory (GPU 1)".
+
+    It names the devices in parentheses unless all devices are affected.
+    """
     for why, models, concerned in by_reason((cell.why, cell.model, cell.device) for cell in plan.excluded):
         where = ", ".join(device.label for device in devices if device.uuid in concerned)
         yield f"{models}: {why}" + ("" if len(concerned) == len(devices) else f" ({where})")

@@ -137,7 +137,10 @@ def execute(
 
 
 def configure(params: RunParams, preset: Preset | None) -> tuple[LayeredSettings, Configuration, Catalogue]:
-    """Return the settings, the configuration made of them, and the models that options may name. Raises UserError."""
+    """Return the settings, the configuration made of them, and the models that options may name.
+
+    Raises UserError for a mistake in the options or in the file of --config.
+    """
     defaults = catalogue.configs_folder() / "default.yaml"
     if params["config"] == "":
         raise ConfigError("--config: expected a file, got an empty string")
@@ -166,7 +169,10 @@ def configure(params: RunParams, preset: Preset | None) -> tuple[LayeredSettings
 
 
 def read_references(settings: LayeredSettings, configuration: Configuration, models: Iterable[ModelSpec]) -> Against:
-    """Read the baseline and thresholds for the run. models: models that thresholds may name. Raises UserError."""
+    """Return the baseline and thresholds for the run. models: models that thresholds may name.
+
+    Raises UserError if one is unusable, or the run is a burn-in.
+    """
     against = comparison_options.read(
         settings.find("compare.baseline", str),
         settings.find("compare.thresholds", str),
@@ -198,7 +204,10 @@ def _require_time(plan: Plan, configuration: Configuration, devices: tuple[Devic
 
 
 def _require_free(configuration: Configuration, devices: tuple[Device, ...], look: Look) -> tuple[Device, ...]:
-    """Return the devices, with busy ones marked. Raises DeviceError for busy ones without --allow-busy."""
+    """Return the devices. busy_with of a device names another process that computes on it.
+
+    Raises DeviceError if there is such a process and --allow-busy is not given.
+    """
     busy = gpu_users.busy(devices, look)
     reason = gpu_users.refusal(devices, busy)
     if reason is not None and not configuration.allow_busy:

@@ -69,7 +69,10 @@ class Command(click.Command):
     hears_signals = False
 
     def invoke(self, ctx: click.Context) -> object:
-        """Restore the usual signal handlers (unless it hears signals or is the program), then run the command."""
+        """Run the command. Before that, let signals act again as they did when the process started.
+
+        Signals stay as they are for the program itself, and for a command that handles them (hears_signals).
+        """
         if ctx.parent is not None and not self.hears_signals:
             stop_signals.settle()
         return super().invoke(ctx)
@@ -94,7 +97,10 @@ class Command(click.Command):
             raise click.exceptions.Exit from error
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the command line. A program without arguments prints its help instead. Raises click.UsageError."""
+        """Parse the command line. Raises click.UsageError if it is wrong.
+
+        A program without arguments prints its help instead, and exits.
+        """
         if not ctx.resilient_parsing:
             if self.no_args_is_help and not args:
                 complain(ctx.get_help())
@@ -198,7 +204,7 @@ class Program(RunCommand, click.Group):
 
 
 def _require_text(words: Sequence[str]) -> None:
-    """Check that words of the command line and variables that may name files are UTF-8. Raises ConfigError."""
+    """Raise ConfigError if a word of the command line, or a variable that may name a file, is not UTF-8."""
     for word in words:
         if not plain_text.is_utf_8(word):
             raise ConfigError(f"{plain_text.escaped(word)} on the command line: {plain_text.NO_TEXT}")
@@ -231,7 +237,10 @@ def _usage(error: click.UsageError, program: str, hint: str = "") -> str:
 
 
 def _offered(argument: click.Parameter, context: click.Context | None) -> str:
-    """Return a sentence on the valid values if they are few, or on @last for a run, after a space; else ""."""
+    """Return the valid values of an argument as a sentence after a space: " Valid: bash and zsh.".
+
+    For a run the sentence names @last. Returns "" if there are too many values or none.
+    """
     if argument.human_readable_name in ("RUN", "RUN..."):
         return " The last run is @last."
     words = [] if context is None else [one.value for one in argument.shell_complete(context, "") if one.value]
@@ -297,7 +306,7 @@ def _with_arguments(program: click.Context, name: str, command: click.Command) -
 
 
 def refuse_misplaced(context: click.Context) -> None:
-    """Refuse options that precede the name of a command, where they have no effect. Raises ConfigError."""
+    """Raise ConfigError if an option precedes the name of the command, where it has no effect."""
     for parameter in context.command.params:
         if context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE:
             option, command = parameter.opts[-1], context.invoked_subcommand

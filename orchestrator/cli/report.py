@@ -158,9 +158,10 @@ def _render_file(
     *,
     full: bool,
 ) -> None:
-    """Render the report file `file`, given without its run. needs_run: given options that need a run. Raises UserError.
+    """Render the report file `file` without its run: print the report, or write it to `output`.
 
-    named: formats given by -f, None without -f.
+    format: value of -f. named: the formats in it, None without -f. needs_run: given options that need a run. Raises
+    UserError if there is one, or if `file` is no report.
     """
     from orchestrator import report as reports
     from orchestrator.cli.shown_report import places, shown
@@ -212,7 +213,10 @@ def _find(run: str, runs_folder: str, history_db: str | None, *, every_sample: b
 
 
 def _place(output: str, formats: str | None) -> tuple[Path, tuple[ReportFormat, ...]]:
-    """Return path and formats of the report for -o, as the command `run` does. Makes its folder. Raises ConfigError."""
+    """Return path and formats of the report for -o, as the command `run` does. Make the folder of the path.
+
+    Raises ConfigError for a wrong path or format.
+    """
     from orchestrator.config import resolution as config
     from orchestrator.config.settings import LayeredSettings
     from orchestrator.store import folders

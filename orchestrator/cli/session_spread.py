@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def learned(before: "Side", after: "Side", margins: "Margins", history_db: str | None) -> "SessionSpread | None":
-    """Learn from the history how much results vary between sessions. None if too few runs are recorded.
+    """Return how much results vary between sessions, by the history; None if it has too few runs.
 
     before, after: sides of a comparison. Recorded runs like `after` are used; if they are too few, runs like `before`.
     margins: supplies values that cannot be learned.

@@ -46,7 +46,10 @@ def command(*, run: str | None, runs_folder: str, as_json: bool) -> None:
 
 
 def so_far(status: "Status", stored: "StoredRun", paths: "RunPaths") -> str:
-    """Return the faults that a running burn-in has found; "" for another run. Slow: makes the report of the run."""
+    """Return the faults that a running burn-in has found, or "no fault found"; "" for another run.
+
+    Slow: makes the report of the run.
+    """
     from orchestrator.engine.status_types import GOES_ON
     from orchestrator.figures.exit_code import CauseKind
     from orchestrator.run_reports import reporting

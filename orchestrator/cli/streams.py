@@ -39,7 +39,10 @@ def occupy_closed() -> None:
 
 
 def say(text: str | bytes) -> None:
-    """Print to standard output, bytes unchanged. Raises StdoutError unless the reader left early."""
+    """Print to standard output, bytes unchanged. Raises StdoutError if that fails.
+
+    It is no failure if the reader has closed the pipe, as `head` does.
+    """
     if sys.stdout is None:
         raise StdoutError("standard output cannot be written: it is closed")
     try:
@@ -56,7 +59,7 @@ def indented(value: object) -> str:
 
 
 def refused(error: OSError) -> None:
-    """Mute standard output after an error. Raises StdoutError unless the reader has closed the pipe."""
+    """Mute standard output after `error`. Raises StdoutError, except if the reader has closed the pipe."""
     _mute(sys.stdout)
     if not isinstance(error, BrokenPipeError):
         raise StdoutError(f"standard output cannot be written: {error.strerror}") from error

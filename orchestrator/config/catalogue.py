@@ -20,14 +20,14 @@ MODEL_TYPES: Final = ("transformer", "cnn", "generative", "other", "probe")  # o
 class Profile(Measurement, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings for the length and accuracy of a measurement. launches: fresh processes for each cell.
 
-    adds_launches: as in run_configuration.Configuration.
+    adds_launches: whether launches are added while a GPU is SUSPECT (state/added_launches.py).
     """
 
     launches: int
     adds_launches: bool
 
     def measurement(self, **given: float | None) -> Measurement:
-        """Return the settings of a worker. given: fields that replace those of the profile."""
+        """Return the settings that a worker gets. given: field → value that replaces the one of the profile."""
         return Measurement(**{name: getattr(self, name) for name in Measurement.__struct_fields__} | given)
 
 
@@ -74,7 +74,10 @@ def load(folder: Path | None = None) -> Catalogue:
 
 @functools.cache
 def configs_folder() -> Path:
-    """Find configs/ by path, because importlib.resources fails in editable installs. Raises ConfigError."""
+    """Return the folder configs/. Raises ConfigError if it is missing.
+
+    It is found by path, because importlib.resources fails in editable installs.
+    """
     here = Path(__file__).resolve().parents[1]
     for folder in (here / "configs", here.parent / "configs"):
         if (folder / "models.yaml").is_file():

@@ -15,7 +15,10 @@ _OPERATIONS: Final[dict[type[ast.operator], Callable[[int, int], int]]] = {
 
 
 def evaluate(text: str, names: Mapping[str, int], origin: str) -> int:
-    """Return the value of a formula. names: dimension → size. origin: place of the formula. Raises ConfigError."""
+    """Return the value of a formula. names: dimension → size. origin: place of the formula, for the error.
+
+    Raises ConfigError for a wrong formula or an unknown dimension.
+    """
     try:
         return _value(ast.parse(text, mode="eval").body, names)
     except (SyntaxError, KeyError, TypeError) as error:

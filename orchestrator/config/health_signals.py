@@ -27,13 +27,17 @@ class BoardClass(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Board:
-    """Facts about a GPU board that decide which health signals apply to it."""
+    """Facts about a GPU board that decide which health signals apply to it.
+
+    architecture: None if unknown. nvlinks: links that this kind of board has; 0 if unknown, or if the board sees no
+    other board. bridged: an NVLink of this board, or of another of its kind, was up.
+    """
 
     name: str
-    architecture: str | None  # None if unknown
+    architecture: str | None
     kind: BoardClass
-    nvlinks: int = 0  # expected of this kind of board; 0 if unknown, or if the board sees no other board
-    bridged: bool = False  # a link of this board, or of another of its kind, was up
+    nvlinks: int = 0
+    bridged: bool = False
 
     def since(self, architecture: str) -> bool:
         """Whether the board is of this architecture or a newer one. True if its architecture is unknown."""

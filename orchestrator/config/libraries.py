@@ -67,7 +67,10 @@ def describe_missing(lacking: dict[str, tuple[str, ...]]) -> Iterator[str]:
 
 
 def require(cells: Sequence[Cell], models: Iterable[ModelSpec]) -> None:
-    """Refuse a burn-in that lacks libraries, because its cells would fail in each round. Raises ConfigError."""
+    """Raise ConfigError if a model of a burn-in needs a missing library. Its cells would fail in each round.
+
+    cells: planned cells. models: models that they may name.
+    """
     lacking = missing(measured_models(cells, models))
     if lacking:
         names = listed([name for names in lacking.values() for name in names], "and")

@@ -87,9 +87,10 @@ KNOWN_INPUTS: Final = {
 def read(
     path: Path, pythonpath: tuple[str, ...], *, allowed: bool, chosen: Collection[str] | None = None
 ) -> tuple[tuple[ModelSpec, ...], dict[str, ConfigError]]:
-    """Return the models, and the errors of unusable models by name. Raises ConfigError.
+    """Read the file of --models-file. Return its usable models, and name → error of its unusable models.
 
-    chosen: names of the models to read, None for all. allowed: whether --allow-code permits the user's own code.
+    chosen: models that must be usable, None for all. allowed: whether --allow-code permits the user's own code. Raises
+    ConfigError if the file is wrong, or such a model is unusable.
     """
     document = yaml_file.read(path)
     entries = document.convert(_File).models
@@ -156,7 +157,10 @@ def spec(
 
 
 def require_inputs(model: ModelSpec, origin: str) -> None:
-    """Refuse a library's model without inputs. Raises ConfigError. Other code may define get_example_inputs."""
+    """Raise ConfigError if a model of a library has no inputs. origin: where the user named it, for the error.
+
+    A model in the user's own code needs none here, because it may define get_example_inputs.
+    """
     if model.preload and not model.inputs:
         raise ConfigError(
             f"{origin}: the inputs of {model.name} are unknown. Describe the model in a file of --models-file, with "
@@ -172,7 +176,7 @@ def _require_name(name: str, before: list[str], origin: str) -> None:
 
 
 def _require_values(value: Value, at: KeyPath, document: Document) -> None:
-    """Refuse keys without a value, and numbers that YAML reads as text (1e3). Raises ConfigError."""
+    """Raise ConfigError for a key without a value, and for a number that YAML reads as text (1e3)."""
     for path, scalar in _scalars(value, at):
         if document.nulls.get(path) == "":
             raise ConfigError(f"{document.where(path)}: the key has no value. Give a value, or remove the key")
@@ -232,9 +236,10 @@ def _input(name: str, value: Value, at: KeyPath, document: Document) -> InputSpe
 
 
 def _shape(lengths: list[int | str], where: str) -> tuple[int | str, ...]:
-    """Return the shape of an input, with the word "batch" as the length that -b decides. Raises ConfigError.
+    """Return the shape of an input, with the word "batch" as the length that -b decides.
 
-    Without "batch" in `lengths`, it replaces the first length. where: place in the file, for errors.
+    If `lengths` lacks "batch", the word replaces the first length. where: place in the file, for errors. Raises
+    ConfigError for a length that is no whole number above 0, and for a second "batch".
     """
     wrong = [one for one in lengths if one != "batch" and (not isinstance(one, int) or one < 1)]
     if wrong or not lengths or lengths.count("batch") > 1:
@@ -243,9 +248,10 @@ def _shape(lengths: list[int | str], where: str) -> tuple[int | str, ...]:
 
 
 def _range(name: str, described: _Input, where: str) -> tuple[float, float]:
-    """Return the range of an input's random values: low (included) and high (excluded). Raises ConfigError.
+    """Return the range of an input's random values: the lowest one, and a limit that all are below.
 
-    Both are 0 for normally distributed floats, for bools, and for token ids within the model's vocabulary.
+    Both are 0 for normally distributed floats, for bools, and for token ids within the model's vocabulary. Raises
+    ConfigError for a range that is incomplete, empty, or given for bools.
     """
     dtype, low, high = described.dtype, described.low, described.high
     if dtype is Dtype.BOOL and (low is not None or high is not None):

@@ -43,7 +43,10 @@ def entry(operator: OperatorSpec, name: str, code: OwnModel | None = None) -> Mo
 def configured(
     configuration: Configuration, entries: Sequence[ModelSpec], *, study: str = "", fast: bool
 ) -> Configuration:
-    """Return the configuration, changed to measure `entries`. study: name of a study. fast: use blocks of FAST_S."""
+    """Return the configuration, changed to measure `entries`.
+
+    study: name of a study, "" for none. fast: whether blocks take FAST_S seconds.
+    """
     measurement = replace(configuration.measurement, load_s=0.0)
     if fast:
         measurement = replace(measurement, block_s=FAST_S)

@@ -43,9 +43,9 @@ class NotAllowedError(ConfigError):
 class Search:
     """Places to look for code. base: folder of relative paths. allowed: whether --allow-code is given."""
 
-    base: Path  # folder of relative paths
+    base: Path
     pythonpath: tuple[str, ...]  # absolute folders
-    allowed: bool  # --allow-code
+    allowed: bool
 
     def locate(self, text: str, origin: str) -> OwnModel:
         """Find the code that `text` names. Raises ConfigError, with `origin`, if it is missing or not permitted."""
@@ -124,7 +124,7 @@ def is_own(word: str) -> bool:
 
 
 def in_a_folder_of_the_users(package: str, pythonpath: tuple[str, ...]) -> bool:
-    """Whether a launch would import `package` from a user's folder, where pip did not install it."""
+    """Whether a launch would import `package` from a folder of the user, where pip did not install it."""
     spec = _find(package, pythonpath)
     if spec is None or _installed(place := _place(spec)):
         return False

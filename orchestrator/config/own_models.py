@@ -33,7 +33,8 @@ def extended(
 ) -> tuple[Catalogue, LayeredSettings]:
     """Return the catalogue with the user's models, and settings that select them unless -m is given.
 
-    current: folder that relative paths start from. allowed: whether --allow-code is given. Raises ConfigError.
+    current: folder that relative paths start from. allowed: whether --allow-code is given. Raises ConfigError for a
+    model that is unusable, or needs --allow-code.
     """
     given = settings.items("pythonpath", os.pathsep) if "pythonpath" in settings.values else ()
     pythonpath = own_code.folders(
@@ -84,7 +85,7 @@ def _along_with(module: str) -> tuple[str, ...]:
 
 
 def _require_no_probe(mine: tuple[ModelSpec, ...], catalogue: Catalogue, origin: str) -> None:
-    """Refuse user models with the name of a probe. A user's model may replace a shipped model, but never a probe."""
+    """Raise ConfigError if a user's model has the name of a probe. It may replace a shipped model, but no probe."""
     probes = {probe.name for probe in catalogue.probes}
     for model in mine:
         if model.name in probes:

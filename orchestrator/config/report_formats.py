@@ -13,7 +13,10 @@ class ReportFormat(enum.StrEnum):
     always: bool  # every run has it in its folder
 
     def __new__(cls, suffix: str, renderer: str, needs: tuple[str, ...] = (), always: bool = False) -> "ReportFormat":  # noqa: FBT001, FBT002 - a row of a table
-        """Make a format. renderer: its "module:function" in report/. needs: more arguments of the function."""
+        """Make a format. renderer: its "module:function" in report/. always: every run has it in its folder.
+
+        needs: arguments of the function after the report.
+        """
         made = str.__new__(cls, suffix)
         made._value_ = suffix
         made.renderer, made.needs, made.always = renderer, needs, always
@@ -40,7 +43,10 @@ ALWAYS: Final = tuple(kind for kind in ReportFormat if kind.always)
 
 
 def target(output_path: Path, kind: ReportFormat) -> Path:
-    """Return the path for this format. Replaces the suffix of another format, else appends the format's suffix."""
+    """Return the path of the report in the format `kind`. output_path: path of -o.
+
+    The suffix of `kind` replaces the suffix of another format. Without one, it is appended.
+    """
     own = ReportFormat.of_name(output_path.name)
     if own is kind:
         return output_path

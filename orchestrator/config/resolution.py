@@ -54,7 +54,7 @@ def gather(
 ) -> LayeredSettings:
     """Return all settings. The command line overrides the file, the file a preset, a preset the defaults.
 
-    Raises ConfigError.
+    defaults: path of configs/default.yaml. file: path in --config. Raises ConfigError for a mistake in one of them.
     """
     settings = from_defaults(defaults, options)
     if preset is not None:
@@ -65,7 +65,7 @@ def gather(
 
 
 def resolve(settings: LayeredSettings, catalogue: Catalogue, places: Places) -> Configuration:
-    """Return the complete configuration. Raises ConfigError."""
+    """Return the configuration of a run from its settings. Raises ConfigError for a wrong or impossible setting."""
     profile_name = one_of(settings, "benchmark.profile", catalogue.profiles, "profile")
     profile = catalogue.profiles[profile_name]
     launches = settings.find("benchmark.launches", int)
@@ -107,7 +107,11 @@ def resolve(settings: LayeredSettings, catalogue: Catalogue, places: Places) -> 
 
 
 def _set_as_given(settings: LayeredSettings, owner: str) -> dict[str, Any]:
-    """Return field → value for options that need no conversion. owner: "measurement", or empty for Configuration."""
+    """Return field → value for options that need no conversion.
+
+    owner: field of Configuration that the fields belong to ("measurement"), or empty for fields of Configuration
+    itself.
+    """
     fields = {option.key: option.sets.rpartition(".") for option in (*MEASUREMENT, *HISTORY) if option.sets}
     return {
         field: settings.values[key] for key, (of, _, field) in fields.items() if of == owner and key in settings.values
@@ -115,7 +119,10 @@ def _set_as_given(settings: LayeredSettings, owner: str) -> dict[str, Any]:
 
 
 def _least_launches(compile_modes: Iterable[CompileMode]) -> int:
-    """Return the least launches of each cell: two with a compiled mode (empty caches, filled caches), else one."""
+    """Return the least number of launches of each cell: two if a model is compiled, otherwise one.
+
+    The first launch compiles with empty caches, the second with filled caches.
+    """
     return 1 if {*compile_modes} == {CompileMode.EAGER} else 2
 
 
@@ -131,7 +138,10 @@ def refuse_mistakes(
 
 
 def report_formats(text: str) -> tuple[ReportFormat, ...]:
-    """Parse the formats of -f. Raises ConfigError."""
+    """Return the formats in `text`, a value of -f such as "json,html".
+
+    Raises ConfigError for an empty list, and for an unknown or repeated format.
+    """
     given = LayeredSettings({"format": text}, {"format": "-f/--format"})
     return _formats(given, "format")
 
@@ -140,7 +150,10 @@ def report_formats(text: str) -> tuple[ReportFormat, ...]:
 
 
 def _words(settings: LayeredSettings, key: str, what: str) -> list[tuple[str, str]]:
-    """Return the items of a list setting with their origins. Raises ConfigError if it is empty or repeats one."""
+    """Return the items of a list setting as (item, origin). what: noun for an item, for the error.
+
+    Raises ConfigError if the list is empty, or repeats an item.
+    """
     words = settings.items(key)
     _refuse_empty(settings, key, words, what)
     seen: set[str] = set()
@@ -178,7 +191,10 @@ def _formats(settings: LayeredSettings, key: str) -> tuple[ReportFormat, ...]:
 
 
 def one_of(settings: LayeredSettings, key: str, options: Iterable[str], what: str) -> str:
-    """Return the value of `key`, which must be one of `options`. Raises ConfigError with the most similar one."""
+    """Return the value of `key`, which must be one of `options`. what: noun for an option, for the error.
+
+    Raises ConfigError, which suggests similar options.
+    """
     return require_known(settings.need(key, str), settings.origin(key), options, what)
 
 
@@ -240,7 +256,7 @@ def _refuse_impossible_sizes(settings: LayeredSettings, configuration: Configura
 
 
 def gpu_ids(settings: LayeredSettings) -> str:
-    """Return the devices as text for --gpu-ids. They need not exist."""
+    """Return the requested devices as --gpu-ids takes them: "all", "0,2" or "cpu:0". They may not exist."""
     ids = settings.values.get("gpu.ids")
     if ids is None:
         return "all" if settings.need("gpu.multi_gpu", bool) else "0"
@@ -272,7 +288,11 @@ def _needed_path(settings: LayeredSettings, key: str, current: Path) -> str:
 
 
 def absolute(path: str, origin: str, current: Path) -> str:
-    """Return the absolute path, because `resume` may start in another folder. Raises ConfigError."""
+    """Return `path` as an absolute path, because `resume` may start in another folder.
+
+    origin: where the user wrote it, for the error. current: folder that a relative path starts from. Raises ConfigError
+    for an empty path, control characters, or "~" without a home folder.
+    """
     if not path.strip():
         raise ConfigError(f"{origin}: expected a path, got an empty string")
     if not plain_text.is_text(path):
@@ -284,9 +304,10 @@ def absolute(path: str, origin: str, current: Path) -> str:
 
 
 def report_place(settings: LayeredSettings, current: Path) -> tuple[str, tuple[ReportFormat, ...]]:
-    """Return the absolute path and the formats of the report. Raises ConfigError.
+    """Return the absolute path of the report and its formats.
 
-    The formats come from -f, else from the suffix of the path, else JSON.
+    The formats are those of -f, else that of the suffix of the path, else JSON. current: folder that a relative path
+    starts from. Raises ConfigError for a folder, an unknown format, or a suffix that -f contradicts.
     """
     path = settings.need("output.path", str)
     full = _needed_path(settings, "output.path", current)

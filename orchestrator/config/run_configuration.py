@@ -14,17 +14,21 @@ Slot = tuple[str, int]
 
 
 class Isolation(enum.StrEnum):
-    """Way to start a launch: a fork of the zygote, which has imported torch, or a new interpreter."""
+    """Way to start a launch. FORK: a fork of the zygote, which has imported torch. EXEC: a new interpreter."""
 
     FORK = "fork"
     EXEC = "exec"
 
 
 class InjectedFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A fault that a burn-in injects into itself. device: UUID. round: from 0, None for every round."""
+    """A fault that a burn-in injects into itself. device: UUID. round: from 0, None for every round.
 
-    device: str  # UUID
-    round: int | None = None  # from 0; None for all
+    flip_bits: number of bits to flip in results. slow_percent: how much slower the GPU gets. hot_c: temperature that
+    its readings show, in degrees Celsius.
+    """
+
+    device: str
+    round: int | None = None
     flip_bits: int = 0
     slow_percent: float = 0.0
     hot_c: int | None = None
@@ -117,12 +121,15 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def adds_rounds(self) -> bool:
-        """Whether rounds may be added to the plan, without a limit of their number."""
+        """Whether any number of rounds may be added to the plan, as in a burn-in or a gate."""
         return self.until_limit or self.gate is not None
 
     @property
     def least_launches(self) -> int:
-        """Launches per device that start however long they take. In a gate one per side (at least 1), else 0."""
+        """Number of launches of each device that start even if they do not fit into the remaining time.
+
+        In a gate it is one for each side, and at least 1. In other runs it is 0.
+        """
         return 0 if self.gate is None else max(1, len(self.gate.sides))
 
     @property
@@ -172,7 +179,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class StoredRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A run as stored in run.yaml and plan.json: configuration, devices, plan, and command line."""
+    """A run as stored in run.yaml and plan.json: configuration, devices, plan, and command line.
+
+    telemetry_note: why telemetry is missing or incomplete; empty if it is complete. earlier: device UUID → faults that
+    earlier runs found, as text.
+    """
 
     tool_version: str
     run_id: str
@@ -181,4 +192,4 @@ class StoredRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     devices: tuple[Device, ...]
     plan: Plan
     telemetry_note: str = ""
-    earlier: dict[str, str] = {}  # device UUID → findings of earlier runs against it, from the history
+    earlier: dict[str, str] = {}

@@ -70,7 +70,10 @@ class LayeredSettings:
         return key in self.origins and key not in self.defaults
 
     def origin(self, key: str, option: str | None = None) -> str:
-        """Return the origin of `key` in words. option: returned instead if only a default sets it."""
+        """Return where `key` was set: "-b/--batch-sizes" or "config.yaml, line 7".
+
+        option: returned instead if only a default sets it.
+        """
         return option if option is not None and not self.chosen(key) else self.origins[key]
 
 
@@ -84,7 +87,7 @@ def from_defaults(path: Path, options: tuple[Option, ...]) -> LayeredSettings:
 
 
 def from_file(path: Path, options: tuple[Option, ...]) -> LayeredSettings:
-    """Read a configuration file. Raises ConfigError, also for an empty file and a key without a value."""
+    """Read a configuration file. Raises ConfigError for a wrong or empty file, and for a key without a value."""
     document = yaml_file.read(path)
     if document.value is None or document.value == {}:
         raise ConfigError(f"{path}: the file has no keys, so it has no effect. Remove --config")
@@ -122,7 +125,10 @@ def from_part(document: Document, at: tuple[str, ...], options: tuple[Option, ..
 def from_options(
     values: Mapping[str, object], origins: Mapping[str, str], options: tuple[Option, ...]
 ) -> LayeredSettings:
-    """Check the values of a command line. values, origins: by key. Raises ConfigError with the option's origin."""
+    """Return the settings of a command line, checked. values: key → value. origins: key → name of its option.
+
+    Raises ConfigError with this name for a wrong value.
+    """
     nested: dict[str, Any] = {}
     for key, value in values.items():
         section, _, name = key.rpartition(".")

@@ -24,7 +24,7 @@ class Role(enum.Enum):
 
 
 class Priority(msgspec.Struct, frozen=True):
-    """Order of measurement under a time limit, lowest first: smallest, largest and other batch sizes."""
+    """Ranks of the smallest, the largest and other batch sizes. With a time limit, low ranks are measured first."""
 
     smallest: int
     largest: int

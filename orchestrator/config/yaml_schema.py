@@ -29,7 +29,10 @@ class _Problem:
 
 
 def explain(error: msgspec.ValidationError, value: object, kind: object) -> _Problem:
-    """Explain the `error` of converting `value` to `kind`."""
+    """Return the path of the wrong value, and a message on it: "expected a number, got nothing".
+
+    error: raised by the conversion of `value` to `kind`.
+    """
     text = str(error)
     found = _PATH.search(text)
     path, value, expected = _follow(found.group(1) if found else "", value, inspect.type_info(kind))
@@ -55,9 +58,9 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def _meant(name: str, names: Iterable[str]) -> str | None:
-    """Return the one of `names` equal to `name` but for case and separators, else its longest prefix.
+    """Return the one of `names` that equals `name` but for case and separators.
 
-    None if there is no match, or several are equal.
+    If none does, return the longest one that `name` begins with. Returns None if there is none, or several are equal.
     """
     parts = _parts(name)
     ways = {one: _parts(one) for one in names}
@@ -118,7 +121,7 @@ def _largest(kind: inspect.Type) -> str:
 
 
 def _as_yaml(value: object, expected: inspect.Type) -> str:
-    """Return how to write a number such as 1e3, which YAML reads as text; empty for anything else."""
+    """Return ". In YAML, write 1.0e+3" for a text such as "1e3", if a number is expected; empty for anything else."""
     options = expected.types if isinstance(expected, inspect.UnionType) else (expected,)
     found = _EXPONENT.fullmatch(value) if isinstance(value, str) else None
     if found is None or len(found[0]) > _SHOWN or not any(isinstance(one, inspect.FloatType) for one in options):
@@ -137,7 +140,7 @@ def _unknown_key(key: str, expected: inspect.Type) -> str:
 
 
 def _follow(text: str, value: object, kind: inspect.Type) -> tuple[tuple[str | int, ...], object, inspect.Type]:
-    """Follow a path in a msgspec error. Return it as keys and indices, with the value and type at its end.
+    """Return (keys and indices of a path, value at its end, type expected there). text: path in a msgspec error.
 
     In such a path, ".name" is a field, "[n]" an item, "[...]" any value of a mapping.
     """

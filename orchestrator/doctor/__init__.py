@@ -30,7 +30,7 @@ def finding_of(level: Level, subject: str, message: str) -> Finding:
 
 
 def examine(runs_folder: str, gpu_ids: str = "all") -> Iterator[Finding]:
-    """Examine everything that a run on these devices needs. Raises DeviceError."""
+    """Yield findings on everything that a run on these devices needs. Raises DeviceError for an unknown device."""
     from orchestrator.config import catalogue, libraries
     from orchestrator.doctor import gpus, machine, software
     from protocol.cell import DeviceKind

@@ -47,7 +47,11 @@ class Disk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts about the machine. ulimits: option of ulimit → the user's soft limit."""
+    """Facts about the machine. ulimits: option of ulimit → the user's soft limit.
+
+    memory_available: in bytes. allowed: limits of the control groups. sockets_wrong, rooms_wrong: why sockets, or
+    imports of gpubench's packages, would fail; empty if they work.
+    """
 
     cores: int
     cores_of_machine: int

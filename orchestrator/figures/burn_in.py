@@ -30,10 +30,10 @@ class CheckReport(Part, frozen=True, kw_only=True):
     """One kind of check on one GPU. checks: number of comparisons.
 
     verified_operations: floating-point operations whose results were compared. verified_bytes: compared bytes of memory
-    or transfers. error_bound: upper limit of the share of wrong checks with 95 % confidence, 3/n after n right ones;
-    error_bound_per_hour: the same per hour of checks. Both are null if errors were found. method: how outputs were
-    compared. covered_share: checked share of the free memory (CPU: of the planned memory), 0 to 1; null for other
-    checks.
+    or transfers. mismatches: number of comparisons that found an error. error_bound: upper limit of the share of wrong
+    checks with 95 % confidence, 3/n after n right ones. error_bound_per_hour: the same per hour of checks. Both are
+    null if errors were found. method: how outputs were compared. covered_share: checked share of the free memory (CPU:
+    of the planned memory), 0 to 1; null for other checks. covered: the same in words.
     """
 
     check: str
@@ -61,8 +61,8 @@ class ReasonReport(Part, frozen=True, kw_only=True):
 class HeatSoakReport(Part, frozen=True, kw_only=True):
     """The heat soak of a GPU, in which it warms up. Rates during it are not judged, but errors during it count.
 
-    excluded_seconds: time without judged rates at the start of each session; null if the whole first round was
-    excluded. reached_c: median temperature of the hottest ten-second window.
+    excluded_seconds: time at the start of each session whose rates are not judged, summed over the sessions. It is null
+    if the whole first round was excluded instead. reached_c: median temperature of the hottest ten-second window.
     """
 
     excluded_seconds: float | None
@@ -106,11 +106,11 @@ class PaceReport(Part, frozen=True, kw_only=True):
 class GpuBurnIn(Part, frozen=True, kw_only=True):
     """Result of the burn-in on one GPU.
 
-    requested_seconds: requested time. served_seconds: time at work, with the usual gaps between launches.
-    under_load_seconds: time of the measured blocks. compared_launches: launches whose output bits were compared with
-    another launch's. heat_soak: null for a CPU device, whose rates are not judged. not_tested: check → reason.
-    unfinished: checks of not_tested that were planned but did not finish. not_decided: rates of not_tested that were
-    measured but have no verdict.
+    requested_seconds: requested time. served_seconds: time at work, including the usual gaps between launches.
+    under_load_seconds: time of the measured blocks only. compared_launches: number of launches whose output bits were
+    compared with those of another launch. heat_soak: null for a CPU device, whose rates are not judged. not_tested:
+    check or rate → why it was not tested. unfinished: the checks in not_tested that were planned but did not finish.
+    not_decided: the rates in not_tested that were measured but have no verdict.
     """
 
     gpu_uuid: str
@@ -165,7 +165,7 @@ class Fate(enum.StrEnum):
 class InjectedReport(Part, frozen=True, kw_only=True):
     """An injected fault. fault: what it did to its GPU. outcome: whether and where it was found, in words.
 
-    fate: null in reports of earlier versions.
+    fate: the outcome in a word; null in reports of earlier versions.
     """
 
     gpu_uuid: str

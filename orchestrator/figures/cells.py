@@ -22,7 +22,12 @@ BatchKey = Annotated[str, msgspec.Meta(pattern="^batch_size_[1-9][0-9]*$")]
 
 
 class Status(enum.StrEnum):
-    """Final state of a planned cell. analysis/outcomes.py decides it."""
+    """Final state of a planned cell. analysis/outcomes.py decides it.
+
+    DEGRADED: the requested batch size ran out of memory, and a smaller one was measured. REFERRED: the same, but the
+    smaller one belongs to another planned cell, which has the figures. UNSUPPORTED: the cell needs something that this
+    machine lacks. DROPPED: a time limit left no time for it. MISSING: it has no result, for another reason.
+    """
 
     OK = "ok"
     DEGRADED = "degraded"
@@ -37,8 +42,8 @@ class Status(enum.StrEnum):
 class CellReport(Part, frozen=True, kw_only=True):
     """Final state of a planned cell.
 
-    degraded: measured at a smaller batch than requested. refers_to: the planned cell that has the result, if status is
-    referred. reason: empty if ok. launches: number of launches; the figures are medians over them.
+    degraded: measured at a smaller batch than requested. refers_to: id of the planned cell that has the figures, if
+    status is referred. reason: empty if ok. launches: number of launches; the figures are medians over them.
     """
 
     cell: str
@@ -62,21 +67,21 @@ class Measured(CellReport, frozen=True, kw_only=True):
     launch_values: the figure that cells are compared by, for each launch: samples/s, tokens/s, ms of loading, TFLOP/s
     or GB/s of probes. launch_spread_percent: (largest - smallest) / median of the launches' throughput.
     launch_interval_percent: half of the 95 % interval of the mean of launch_values, in percent of it; null below three.
-    drift_percent: change of the times from the first half to the second; drifting: it exceeds 0.5 %. unsettled_percent:
-    lasting change of the times from the end of warm-up to the end of the measurement, which makes steady_state none;
-    null if no change is certain. host_percent: share of an iteration that the host needs to enqueue it. launch_bound:
-    the GPU waited for the host, or host_percent is 80 or more.
+    drift_percent: change of the times from the first half to the second; drifting: whether it exceeds 0.5 %.
+    unsettled_percent: lasting change of the times from the end of warm-up to the end of the measurement, which makes
+    steady_state none; null if no change is certain. host_percent: share of an iteration that the host needs to enqueue
+    it. launch_bound: whether the GPU waited for the host, or host_percent is 80 or more.
 
     peak_memory_mb: allocated on a GPU, resident set on a CPU device (memory_basis says which). cold_memory_*: peak from
     the first iteration to the end of warm-up; warm_memory_*: peak over the measured blocks. gpu_memory_used_mb: memory
-    in use on the whole GPU or MIG slice by NVML, contexts included. Utilisation, power and energy are read over the
-    load window (measured blocks and untimed iterations after them) of the first launch at the largest batch, otherwise
-    over the measured blocks; null below 5 s (telemetry_note). host_cpu_percent: processor time that the launch used;
-    100 is one full core. host_memory_mb: peak resident set. sm_clock_drift_percent: change of the SM clock from the
-    first half of the measured time to the second. clock_event_reasons: why NVML reports a lower clock.
+    in use on the whole GPU or MIG slice, as NVML reports it. That includes CUDA contexts. Utilisation, power and energy
+    are read over the load window (measured blocks and untimed iterations after them) of the first launch at the largest
+    batch, otherwise over the measured blocks; null below 5 s (telemetry_note). host_cpu_percent: processor time that
+    the launch used; 100 is one full core. host_memory_mb: peak resident set. sm_clock_drift_percent: change of the SM
+    clock from the first half of the measured time to the second. clock_event_reasons: why NVML reports a lower clock.
     power_capped_percent, slowdown_percent: share of the measured time with clocks limited by power, or by heat or a
-    hardware brake. throttled: slowdown above 1 % in any launch; null if not watched. contaminated: another process
-    computed on the GPU when the run began or during a launch (--allow-busy).
+    hardware brake. throttled: whether slowdown_percent exceeds 1 in any launch; null if nothing read it. contaminated:
+    whether another process computed on the GPU when the run began or during a launch (--allow-busy).
     """
 
     steady_state: str | None
@@ -132,8 +137,8 @@ class Measured(CellReport, frozen=True, kw_only=True):
 class LoadMetrics(Measured, frozen=True, kw_only=True):
     """Loading a model: instantiate it, read its weights from a file, copy them to the device.
 
-    model_load_time_ms: mean of repeated loads in one process; instantiate, weights, to_device: parts of it.
-    cold_load_time_ms: first load of a fresh process. memory_allocated_mb: memory of the loaded model.
+    model_load_time_ms: mean of repeated loads in one process. instantiate_time_ms, weights_time_ms, to_device_time_ms:
+    its three steps. cold_load_time_ms: first load of a fresh process. memory_allocated_mb: memory of the loaded model.
     """
 
     model_load_time_ms: float | None
@@ -145,9 +150,10 @@ class LoadMetrics(Measured, frozen=True, kw_only=True):
 
 
 class Computed(Measured, frozen=True, kw_only=True):
-    """Figures of a model at work. sample_unit: what throughput counts. plausibility: whether the time is possible.
+    """Figures of a model at work. sample_unit: what throughput counts, such as "images".
 
-    energy_per_token_j: energy per generated token; for inference and training per input token.
+    plausibility: whether the time is possible. energy_per_token_j: energy per generated token; for inference and
+    training per input token.
     """
 
     sample_unit: str
@@ -188,15 +194,15 @@ class ShapeFigures(Part, frozen=True, kw_only=True):
 class CompilationFigures(Part, frozen=True, kw_only=True):
     """Figures of torch.compile in one cell, and its comparison with the same cell in eager mode.
 
-    own: whether the model's code compiles itself, so there is no eager cell to compare with. cold: figures of the first
-    launch, with empty caches; cached: medians of later launches. compile_ms: TorchDynamo and its backend;
-    first_call_ms: the first iteration, compilation included. graph_breaks, recompilations: "file:line: reason", each
-    once. absolute_error, relative_error, cosine_distance: deviation of the outputs from those of eager
-    (protocol.result.Compilation), largest of all launches; within_tolerance: by relative_error and precision. speed_up:
-    eager time over compiled time of an iteration, with its 95 % interval; null beyond the tolerance. memory_of_eager:
-    peak memory divided by that of eager. pays_after_iterations: iterations until a cold compilation has paid off; null
-    where it never does. shapes: figures of the first launch with changing input sizes (--compile-shapes), one for each
-    way.
+    own: whether the model's code calls torch.compile itself. Then there is no eager cell to compare with. cold: figures
+    of the first launch, with empty caches; cached: medians of later launches. compile_ms: TorchDynamo and its backend;
+    first_call_ms: time of the first iteration, including its compilation. graph_breaks, recompilations: "file:line:
+    reason", each once. absolute_error, relative_error, cosine_distance: deviation of the outputs from those of eager
+    (protocol.result.Compilation), largest of all launches; within_tolerance: whether relative_error is within the
+    tolerance of the precision. speed_up: eager time over compiled time of an iteration, with its 95 % interval; null
+    beyond the tolerance. memory_of_eager: peak memory divided by that of eager. pays_after_iterations: iterations until
+    a cold compilation has paid off; null where it never does. shapes: figures of the first launch with changing input
+    sizes (--compile-shapes), one for each way.
     """
 
     own: bool
@@ -297,7 +303,10 @@ class ProbeMetrics(Measured, frozen=True, kw_only=True):
 
 
 class BatchPoint(Part, frozen=True, kw_only=True):
-    """One batch size that `-b auto` tried, with figures as in Measured. works: it ran. why_not: failure category."""
+    """One batch size that `-b auto` tried, with figures as in Measured.
+
+    works: whether the launch has a result. why_not: category of its failure, else empty.
+    """
 
     batch_size: int
     launch: int
@@ -316,9 +325,10 @@ class BatchPoint(Part, frozen=True, kw_only=True):
 class BatchScan(Part, frozen=True, kw_only=True):
     """Batch sizes that `-b auto` tried for one cell, smallest first.
 
-    largest_batch_size: exact to 1/32; bounded_by: its limit. best_batch_size: size with the highest throughput; the
-    model's metrics have its figures. points: their peak_memory_mb is allocated on a GPU, resident set on a CPU device.
-    finished: false if the run ended before the scan did.
+    largest_batch_size: largest size that works, exact to 1/32. bounded_by: what prevents a larger one, such as
+    "memory". best_batch_size: size with the highest throughput. Its figures are in the metrics of the model. points:
+    their peak_memory_mb is allocated memory on a GPU, and the resident set on a CPU device. finished: false if the run
+    ended before the scan did.
     """
 
     cell: str
@@ -345,9 +355,9 @@ class BatchScan(Part, frozen=True, kw_only=True):
 class ModelResult(Part, frozen=True, kw_only=True):
     """Metrics of one (GPU, model, precision, mode, input size, memory format, new tokens).
 
-    Metrics have the requested batch size as key, or the best one of a scan. input_size: in generation, that of the
-    prompt. statistics: times of the largest batch with figures, of inference if it was measured, otherwise of training;
-    statistics_of names the cell.
+    Metrics have the requested batch size as key, or the best one of a scan. input_size: for generation, length of the
+    prompt. statistics: distribution of the times at the largest batch size that has figures, in inference, else in
+    training, else in generation. statistics_of: workload and batch size of these times, "inference batch_size_8".
     """
 
     gpu_uuid: str

@@ -12,8 +12,8 @@ from orchestrator.stats.stragglers import Bound, SiblingVerdict
 class SpreadValue(Part, frozen=True, kw_only=True):
     """One device in a comparison of identical devices. not_comparable: why its value is excluded.
 
-    percent_of_median: value in percent of the median of the included values; null for an excluded device, unless it was
-    throttled.
+    percent_of_median: value in percent of the median of the included values. It is null for an excluded device, except
+    if throttling is the reason.
     """
 
     gpu_uuid: str
@@ -53,9 +53,9 @@ class Spread(Part, frozen=True, kw_only=True):
 class SiblingEffect(Part, frozen=True, kw_only=True):
     """Rate of a GPU in percent of its siblings' median, with the 90 % interval.
 
-    cell: name of the only cell; empty for all cells of this mode that have the same limit (bound). margin_percent:
-    tolerated deficit. p: probability that chance alone gives such a deficit beyond the margin. launches: fewest
-    launches of any cell.
+    cell: name of the cell, or empty if the rate is that of all cells of this mode with the same limit (bound).
+    margin_percent: tolerated deficit. p: probability that chance alone gives such a deficit beyond the margin.
+    launches: fewest launches of any cell.
     """
 
     cell: str
@@ -76,12 +76,13 @@ SLOWED_DOWN: Final = "SLOWED DOWN"
 class Standing(Part, frozen=True, kw_only=True):
     """Comparison of one GPU with its identical siblings (docs/method.md).
 
-    identical: number of identical GPUs in the run. percent, low_percent, high_percent: from the effect that decides the
-    verdict. p: p-value after Holm's correction over the GPUs. slowest_cells: slowest first. reason, next_step: probable
-    reason and advice, for a finding or a slowed-down GPU. not_comparable: differing fact → number of cells excluded for
-    it. launches_wanted: total launches per cell that should resolve SUSPECT; null if no number would. launches_added:
-    launches beyond the plan, because an identical GPU was SUSPECT. baseline: name of the board's baseline, or empty;
-    baseline_percent: rate in percent of the baseline's, with the 90 % interval.
+    identical: number of identical GPUs in the run. percent, low_percent, high_percent: rate in percent of the siblings'
+    median with its interval, from the effect that decides the verdict. p: p-value after Holm's correction over the
+    GPUs. slowest_cells: slowest first. reason, next_step: probable reason and advice, for a finding or a slowed-down
+    GPU. not_comparable: differing fact → number of cells excluded for it. launches_wanted: total launches per cell that
+    should resolve SUSPECT; null if no number would. launches_added: launches beyond the plan, because an identical GPU
+    was SUSPECT. baseline: name of the board's baseline, or empty. baseline_percent: rate in percent of the baseline's,
+    with the 90 % interval.
     """
 
     gpu_uuid: str

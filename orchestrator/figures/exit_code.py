@@ -63,8 +63,8 @@ class Cause(Part, frozen=True, kw_only=True):
 class RunVerdict(Part, frozen=True, kw_only=True):
     """Exit code of the run, its meaning, and every reason for it.
 
-    causes: most important first; empty for exit code 0 and in reports of earlier versions. reasons: texts of the
-    causes, then remarks without influence on the exit code.
+    word: the verdict in a word, such as "complete". causes: most important first; empty for exit code 0 and in reports
+    of earlier versions. reasons: texts of the causes, then remarks without influence on the exit code.
     """
 
     exit_code: int
@@ -89,7 +89,10 @@ class RunVerdict(Part, frozen=True, kw_only=True):
 
 
 def run_verdict(causes: Iterable[Cause], remarks: Iterable[str]) -> RunVerdict:
-    """Return the verdict by the most important cause. Without causes the run passed."""
+    """Return the verdict of a run: exit code of the most important cause, and all reasons.
+
+    causes: in any order; none if the run passed. remarks: texts without influence on the exit code.
+    """
     ordered = tuple(sorted(causes, key=lambda cause: _IMPORTANCE.index(cause.kind)))
     code = CODES[ordered[0].kind] if ordered else ExitCode.PASSED
     return RunVerdict(

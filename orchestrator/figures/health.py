@@ -40,7 +40,7 @@ class DeviceHealth(Part, frozen=True, kw_only=True):
     """Health of one GPU.
 
     applicable, readable: number of signals. lacking: required signals that are unreadable. looks: number of readings
-    over watched_seconds. note: why readings are missing. earlier: findings of earlier runs.
+    over watched_seconds. note: why readings are missing. earlier: faults that earlier runs found, as text.
     """
 
     gpu_uuid: str
@@ -69,7 +69,7 @@ class NodeHealth(Part, frozen=True, kw_only=True):
 
 
 class HealthReport(Part, frozen=True, kw_only=True):
-    """Health of all GPUs and of the machine. verdict: the gravest of them.
+    """Health of all GPUs and of the machine. verdict: the gravest one among them.
 
     level: name of a level in configs/health.yaml, which lists the requirements of PASS.
     """

@@ -16,7 +16,7 @@ from protocol.cell import Workload
 class CellKey(Part, frozen=True, kw_only=True, omit_defaults=True):
     """Identity of a measurement, apart from the device. implementation, shape, time: only set for operators.
 
-    Cells of a study have their sizes as shape, and no time.
+    In a study, shape holds the sizes, and time is empty.
     """
 
     phase: Workload

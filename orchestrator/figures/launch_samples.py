@@ -27,8 +27,9 @@ class Series(NamedTuple):
 class LaunchSamples(NamedTuple):
     """One launch with measurements.
 
-    devices: UUIDs, that of rank 0 first. excluded: why the figures of the cell exclude the launch, or empty. series:
-    empty if the result of the launch is lost. value: the figure that cells are compared by, over `iterations`.
+    devices: UUIDs, that of rank 0 first. excluded: why the launch does not count for its cell's figures; empty if it
+    counts. series: empty if the result file is lost. value: figure by which cells are compared, such as samples/s.
+    iterations: number of measured iterations behind `value`.
     """
 
     launch: int
@@ -46,5 +47,5 @@ Samples = Callable[[str], Iterator[LaunchSamples]]
 
 
 def not_at_hand(_cell: str) -> Iterator[LaunchSamples]:
-    """Raise RunFolderError: the function `Samples` of a report without a run folder to read from."""
+    """Raise RunFolderError. This is the function `Samples` of a report whose run folder cannot be read."""
     raise RunFolderError(f"{IN_ITS_FOLDER}: `gpubench-orchestrate report RUN -f samples.csv`")

@@ -30,7 +30,10 @@ class Grade(enum.StrEnum):
 
 
 class TimeName(enum.StrEnum):
-    """Times of an operator's call. PURE: on the device. REAL: with the host. *_BACKWARD: both passes together."""
+    """Times of an operator's call. PURE: on the device. REAL: with the work of the host.
+
+    *_BACKWARD: time of the forward and the backward pass together.
+    """
 
     PURE = "pure"
     REAL = "real"
@@ -59,9 +62,9 @@ class IntervalOver(enum.StrEnum):
 class OperatorTime(Part, frozen=True, kw_only=True):
     """One of the times of an operator at one shape. call_ms: time of a call, median over calls, then over launches.
 
-    launch_values: time of each launch in ms. interval_percent: half of a 95 % interval. From three launches on it is
-    that of their mean; with fewer, that of the mean call of a launch (median), null below 20 calls. interval_over:
-    which one.
+    launch_values: time of each launch in ms. interval_percent: half of a 95 % interval, in percent. With three launches
+    or more, it is the interval of the mean of launch_values. With fewer, it is the interval of a launch's mean call
+    (the median over the launches), and null below 20 calls. interval_over: which of the two.
     """
 
     call_ms: float
@@ -74,12 +77,12 @@ class OperatorRow(Part, frozen=True, kw_only=True):
     """An operator at one shape. times: in milliseconds, by name; empty unless the status is ok.
 
     Backward times are missing if the operator has no gradient. sizes: dimensions of the shape. deviation: largest
-    relative deviation from the fp64 reference. gb_per_second, tflops: rates of the forward pass, by its time without
-    host work ("pure"). memory_percent, compute_percent: these rates in percent of those of the probes in this run.
-    roof_percent: the larger of both (roofline). eager_percent: speed in percent of that of the eager implementation.
-    graphed: whether pure times come from a CUDA graph, without the host; null on a CPU device. host_bound: whether the
-    host mostly decides the pure time of the forward pass. throttled: in any launch; null where nobody watched.
-    contaminated: another process used the device. advice: what to do about the row, may be empty.
+    relative deviation from the fp64 reference. intensity: floating-point operations per byte moved. gb_per_second,
+    tflops: rates of the forward pass, by its time without host work ("pure"). memory_percent, compute_percent: these
+    rates in percent of those of the probes in this run. roof_percent: the larger of both (roofline). eager_percent:
+    speed in percent of that of the eager implementation. graphed: whether pure times come from a CUDA graph, which has
+    no host work; null on a CPU device. host_bound: whether the host mostly decides the pure time of the forward pass.
+    throttled, contaminated: as in Measured (figures/cells.py). advice: what to do about the row, may be empty.
     """
 
     cell: str

@@ -15,9 +15,9 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Statistics(Part, frozen=True, kw_only=True):
     """Distribution of the measured times of all launches together, for display only.
 
-    forward_time_*: of the forward pass; iteration_time_*: of a whole training step, load or generated text. values:
+    forward_time_*: of the forward pass. iteration_time_*: of a whole training step, load or generated text. values:
     number of times, each over values_cover iterations. p95 is null below 20 values, p99 below 300, p99_9 below 3000.
-    outliers: more than three interquartile ranges outside the quartiles; none is removed.
+    outliers: number of values more than three interquartile ranges outside the quartiles. No value is removed.
     """
 
     pooled_launches: int
@@ -94,9 +94,11 @@ class AttemptReport(Part, frozen=True, kw_only=True):
 class Plausibility(Part, frozen=True, kw_only=True):
     """A cell's time compared with its device's limits in this run.
 
-    achieved_tflops: 1e12 operations/s as counted by torch, over the mean iteration. gemm_tflops: sustained matrix
-    products in the same precision; gemm_percent: achieved in percent of it. least_iteration_ms: one read of the weights
-    at the rate of hbm. flags: impossible or unexplained figures. note: why a figure is null, or the gemm rate doubtful.
+    achieved_tflops: 1e12 operations/s as counted by torch, over the mean iteration. gemm_tflops: sustained rate of the
+    probe of matrix products in the same precision. gemm_percent: achieved_tflops in percent of it. least_iteration_ms:
+    least possible time of an iteration, in which the weights are read once at the memory bandwidth of the hbm probe.
+    flags: impossible or unexplained figures, as texts. note: why a figure is null, or why the rate of the gemm probe is
+    doubtful.
     """
 
     achieved_tflops: float | None

@@ -26,10 +26,11 @@ SPREAD_LIMIT_PERCENT: Final = 5.0
 class Quality(enum.StrEnum):
     """Quality of a cell's result in a word.
 
-    WRONG: outputs beyond the tolerance, so the figures do not count. HOST_BOUND: the GPU waits for the host, so the
-    figure does not judge the GPU. UNSETTLED: times still changed. UNSETTLED_POWER: at the power limit, where the clock
-    falls for a minute, which this measurement cannot show. NOISY: uncertain by more than LIMIT_PERCENT. DEGRADED:
-    measured at a smaller batch. REFERRED: to another cell.
+    WRONG: outputs of the compiled model differ from eager ones beyond the tolerance, so the figures do not count.
+    HOST_BOUND: the GPU waits for the host, so the figures do not show the speed of the GPU. UNSETTLED: times or SM
+    clock still changed. UNSETTLED_POWER: the GPU was at its power limit, where the clock falls for a minute, and this
+    measurement cannot show that fall. NOISY: the 95 % interval or the spread between launches exceeds its limit.
+    DEGRADED and the qualities below it are final states (Status) of a cell.
     """
 
     OK = "ok"

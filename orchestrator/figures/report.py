@@ -30,7 +30,7 @@ SCHEMA_VERSION: Final = 6
 class SegmentReport(Part, frozen=True, kw_only=True):
     """A session: the work of one orchestrator process, which started or resumed the run.
 
-    suspended_seconds: length of each suspension of the orchestrator, during which deadlines paused, too.
+    suspended_seconds: length of each suspension of the orchestrator. Deadlines pause during a suspension.
     """
 
     started: str
@@ -81,11 +81,13 @@ class Metadata(Part, frozen=True, kw_only=True):
 class GpuInfo(Part, frozen=True, kw_only=True):
     """One device of the run, as found before the first cell.
 
-    kind: cuda, or cpu (a slice of the cores). shared_cores: another CPU device of the run uses the same cores.
-    slice_of: UUID of a MIG slice's GPU; power, temperature, clocks and utilisation are those of this GPU. slice_index:
-    null where gpu_id is the slice's own number. shared_gpu: another slice of that GPU is in the run. busy_with: another
-    process that computed on it when the run began. quarantined: the reason, or null. average_*: means from the first
-    launch to the last.
+    gpu_id: index that --gpu-ids takes. kind: cuda, or cpu (a part of the CPU cores). shared_cores: another CPU device
+    of the run uses the same cores. slice_of: UUID of the GPU to which a MIG slice belongs. Power, temperature, clocks
+    and utilisation of a slice are those of this GPU. slice_index: index of a MIG slice in its GPU: 1 in "GPU 0:1". It
+    is null for a whole GPU, and for a slice with a gpu_id of its own (named in CUDA_VISIBLE_DEVICES). shared_gpu:
+    another slice of that GPU is in the run. busy_with: another process that computed on the device when the run began.
+    quarantined: the reason, or null. average_gpu_utilization_percent, average_power_draw_w: means of the telemetry
+    samples from the start of the first launch to the end of the last one; null without samples.
     """
 
     gpu_id: int
@@ -120,9 +122,9 @@ class GpuInfo(Part, frozen=True, kw_only=True):
 class ConfigurationReport(Part, frozen=True, kw_only=True):
     """Settings of the measurement. warmup_iterations and test_iterations are null if adaptive.
 
-    precision: `precisions` as one text, as the requirements have it. sequence_lengths, input_sizes, memory_format: null
-    or empty: the default of each model. required_signals: signals named by --require. preset, time_limit_seconds: set
-    by `quick` and `triage`.
+    precision: `precisions` as one text, a field of the requirements document. sequence_lengths, input_sizes (empty) and
+    memory_format (null): each model uses its default. required_signals: signals named by --require. preset,
+    time_limit_seconds: set by `quick` and `triage`.
     """
 
     precision: str
@@ -152,10 +154,10 @@ class ConfigurationReport(Part, frozen=True, kw_only=True):
 
 
 class CellEntry(Part, frozen=True, kw_only=True):
-    """One planned cell and its final state, with fields as in PhaseMetrics.
+    """One planned cell and its final state, with fields as in CellReport.
 
-    compile_mode: mode of torch.compile, or "eager", as in earlier versions. quality: by figures/quality.py; null in
-    reports of earlier versions.
+    attempts: number of started launches, failed ones included. compile_mode: mode of torch.compile; "eager" without it,
+    and in reports of earlier versions. quality: by figures/quality.py; null in reports of earlier versions.
     """
 
     cell: str
@@ -203,9 +205,9 @@ class BestThroughput(Part, frozen=True, kw_only=True):
 class CellCounts(Part, frozen=True, kw_only=True):
     """Numbers of planned cells, by final state.
 
-    dropped: cells for which a time limit left no time. unsupported: cells that need something this machine lacks.
-    short_of_launches: measured by fewer launches than planned, unless for lack of time. throttled: measured on a GPU
-    that was slowed down, after two further attempts if there was time.
+    short_of_launches: cells with fewer good launches than planned, except those that a time limit cut short. throttled:
+    cells with a good launch in which the GPU was slowed down, even after two further attempts if there was time for
+    them.
     """
 
     planned: int
@@ -222,7 +224,11 @@ class CellCounts(Part, frozen=True, kw_only=True):
 
 
 class Summary(Part, frozen=True, kw_only=True):
-    """Summary of the run. overall_score: null without a baseline (score_note). rank_among_tested: always null."""
+    """Summary of the run. rank_among_tested: always null.
+
+    overall_score: speed in percent of that of the baseline, a mean over the cells; null without a baseline. score_note:
+    why it is null.
+    """
 
     overall_score: float | None
     rank_among_tested: int | None
@@ -237,9 +243,9 @@ class Summary(Part, frozen=True, kw_only=True):
 class Overhead(Part, frozen=True, kw_only=True):
     """Cost of a separate process for each launch.
 
-    median_ms: median time of a good launch, without load, warm-up and measurement. zygote_start_ms: start-up time of
-    the zygote, which imports torch once and forks launches. pays_from_launches: least number of launches with which the
-    zygote is faster than a new interpreter for each.
+    median_ms: median overhead of the launches with a result (overhead_ms of LaunchLedger). zygote_start_ms: start-up
+    time of the zygote, which imports torch once and forks launches. pays_from_launches: least number of launches with
+    which the zygote is faster than a new interpreter for each.
     """
 
     isolation: str

@@ -7,7 +7,7 @@ from orchestrator.figures.report import CellCounts
 
 
 class MetadataOutline(msgspec.Struct, frozen=True, kw_only=True):
-    """Run id and sessions, which tell whether the report is outdated."""
+    """Id and sessions of the run. They show whether the report is older than the run."""
 
     run_id: str
     segments: tuple[msgspec.Raw, ...]

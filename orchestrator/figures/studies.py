@@ -20,14 +20,15 @@ class StudyRow(Part, frozen=True, kw_only=True):
     """One cell: an operation in one implementation, with sizes and precision. Figures are null unless the status is ok.
 
     compile_mode: mode of torch.compile, "eager", or "jax". Times in milliseconds, medians over calls, then over
-    launches. device_ms: calls back to back; launch_values: the same of each launch. interval_percent: as in
-    OperatorTime. host_ms: until a call returns. total_ms: until its work is done. compile_ms: compile time of the first
-    call, longest of all launches; null where nothing is compiled. peak_bytes: peak memory of a call; on a CPU device,
-    of its process. kernels: number of kernels that a call launches; on a CPU device, of operators that call no other
-    operator. operations: the slowest ones. shape_ok, values_ok: whether the output agrees with fp64; null where not
-    compared. graphed: whether device_ms is without the host; null on a CPU device. host_bound: whether the host mostly
-    decides device_ms; null on a CPU device. throttled, contaminated: as in OperatorRow. relative_speed: device time of
-    the study's first implementation divided by device_ms.
+    launches. device_ms: time of a call when calls run back to back. launch_values: device_ms of each launch.
+    interval_percent: as in OperatorTime. host_ms: time until a call returns. total_ms: time until its work is done.
+    compile_ms: compile time of the first call, longest of all launches; null where nothing is compiled. peak_bytes:
+    peak memory of a call; on a CPU device, of its process. kernels: number of kernels that a call launches; on a CPU
+    device, of operators that call no other operator. operations: the slowest ones. shape_ok, values_ok: whether the
+    output agrees with fp64; null where not compared. graphed: whether device_ms comes from a CUDA graph, which has no
+    host work; null on a CPU device. host_bound: whether the host mostly decides device_ms; null on a CPU device.
+    throttled, contaminated: as in Measured (figures/cells.py). relative_speed: device time of the study's first
+    implementation divided by device_ms.
     """
 
     cell: str

@@ -61,8 +61,8 @@ class LimitName(enum.StrEnum):
 class Limit:
     """Allowed thresholds of a figure. scale: factor from the report's unit to the threshold's.
 
-    least, most: range of thresholds. of_time: whether the figure is a time or computed from one, so that faulty cells
-    lack it (compare/cell_facts.py).
+    least, most: range of thresholds. of_time: whether the figure is a time or computed from one. Such a figure of a
+    faulty cell (compare/cell_facts.py) is not judged.
     """
 
     name: LimitName

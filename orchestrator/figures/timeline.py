@@ -9,7 +9,7 @@ from orchestrator.gpu.telemetry.traces import Curve
 
 @dataclass(frozen=True)
 class Span:
-    """One launch, or several good ones that are too close together to be drawn separately.
+    """One launch, or several successful ones that are too close together to be drawn separately.
 
     start_s, end_s: seconds since the run began. workload: empty if the launches have several. words: name of the cell,
     or number of launches.

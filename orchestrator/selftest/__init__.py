@@ -43,7 +43,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome of a self-test. folder: of the run, None if removed. interrupted: wrong rows may just be unfinished."""
+    """Outcome of a self-test. folder: of the run, None if removed.
+
+    interrupted: whether a person stopped it. A row may then be wrong only because its fault was not handled yet.
+    """
 
     rows: tuple[Row, ...]
     left_behind: tuple[str, ...]
@@ -71,9 +74,10 @@ def inject(
     stop_signals: StopSignals,
     look: Look | None = None,
 ) -> Outcome:
-    """Inject every fault into every device, on all devices at once. Parameters and errors: see `run.execute`.
+    """Inject every fault into every suitable device, on all devices at once. command: command line to record.
 
-    Removes the run's folder unless the exit code of the outcome is INTERNAL.
+    Other parameters, and errors: see `execute` in engine/run.py. Removes the run's folder unless the exit code of the
+    outcome is INTERNAL.
     """
     began = time.monotonic()
     stop_signals.spare(1)  # from here on, a stop ends the run, and the table is printed

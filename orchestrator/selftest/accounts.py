@@ -95,7 +95,10 @@ def _uses(pid: int, folder: Path) -> bool:
 def read(
     archive: Archive, report: Report, injection: Injection, moments: Mapping[int, int], seen: Callable[[Path], Seen]
 ) -> Account:
-    """Read how one fault was handled. moments: launch → monotonic ns of the fault. seen: returns the size of a log."""
+    """Return how one fault was handled. moments: launch → monotonic nanoseconds of the injection.
+
+    seen: returns the size of a log.
+    """
     cell, device = injection.cell, injection.device.uuid
     last = [attempt.start.cell for attempt in archive.attempts if attempt.start.device == device][-1:]
     return Account(

@@ -26,9 +26,9 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True):
 def prepare(
     faults: Sequence[Fault], devices: Sequence[Device], folder: Path, moments: Path, command: tuple[str, ...]
 ) -> tuple[StoredRun, tuple[Injection, ...]]:
-    """Plan the run in `folder` that injects each fault into each suitable device.
+    """Return the run that injects each fault into each suitable device, and its injections.
 
-    moments: file for the times of the faults. command: command line to record.
+    folder: of the run. moments: file for the times of the faults. command: command line to record.
     """
     injections = tuple(
         injection for place, device in enumerate(devices) for injection in _on(device, _turned(faults, place))
@@ -49,7 +49,7 @@ def prepare(
 
 
 def _turned(faults: Sequence[Fault], place: int) -> Sequence[Fault]:
-    """Rotate the faults by a device's place, so that not all devices inject endless output at once."""
+    """Rotate the faults by a device's index (`place`), so that not all devices inject endless output at once."""
     start = place % len(faults)
     return (*faults[start:], *faults[:start])
 

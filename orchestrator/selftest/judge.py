@@ -16,9 +16,10 @@ _PRINTED_BYTES: Final = 64 * 1024
 class Try(msgspec.Struct, frozen=True, kw_only=True):
     """One process as recorded in the journal. category: None if it gave a result or its end is not recorded.
 
-    signal: name of the signal that ended it. seconds: from the injection to the recorded verdict, None unless both are
-    known. stacks: the stacks of its threads were dumped. output_bytes: kept part of its output. printed_bytes,
-    disk_bytes: maximum length and disk usage of its log as it ran.
+    signal: name of the signal that ended it. injected: whether the fault was injected into it. seconds: time from the
+    injection until the journal recorded the end; None unless both are known. stacks: whether the stacks of its threads
+    were dumped. output_bytes: length of its output that was kept. printed_bytes, disk_bytes: maximum length and disk
+    usage of its log as it ran.
     """
 
     batch_size: int
@@ -87,7 +88,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float | None:
-        """Longest time in seconds from an injection to the recorded verdict on it; None if unknown."""
+        """Longest time in seconds from an injection until the end of its launch was recorded; None if unknown."""
         return max((attempt.seconds for attempt in self.failed if attempt.seconds is not None), default=None)
 
 

@@ -36,7 +36,10 @@ def limits(root: Path = _ROOT, own: Path = _OWN) -> Limits:
 
 
 def oom_kills(root: Path = _ROOT, own: Path = _OWN, host_file: Path = _VMSTAT) -> int | None:
-    """Count the processes that the kernel killed for lack of memory, in our group or else the host; None if unknown."""
+    """Count the processes of our control group that the kernel killed for lack of memory.
+
+    If no file of the group has the count, count those of the host. None if that is unknown, too.
+    """
     counter = _oom_counter(root, own, host_file)
     return None if counter is None else _kills_in(counter)
 

@@ -116,9 +116,10 @@ def end_leftovers(processes: Iterable[Identity]) -> None:
 
 
 def orphans(workers: Collection[Identity], folder: Path) -> list[Identity]:
-    """Find processes that workers of a dead orchestrator left: in a worker's session, with an open file of `folder`.
+    """Return the processes that workers of a dead orchestrator left behind.
 
-    Excluded: processes older than the worker, sessions led by another process, and this process's ancestors.
+    Such a process is in the session of a worker, and has a file of `folder` open. Excluded: processes older than the
+    worker, sessions led by another process, and this process's ancestors.
     """
     started, spared = dict(workers), _lineage()
     found = []

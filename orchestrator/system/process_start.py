@@ -79,7 +79,10 @@ def _in_checkout() -> bool:
 
 
 def child_environment(extra: dict[str, str]) -> dict[str, str]:
-    """Return our environment plus `extra` for a Python child started with -P, which then finds our packages."""
+    """Return our environment plus `extra`, for a Python child that is started with -P.
+
+    In it, the child can import our packages.
+    """
     environment = {**os.environ, **extra}
     if _in_checkout():  # an installed root in PYTHONPATH would put site-packages before the standard library
         paths = [str(rooms_root()), *filter(None, [environment.get("PYTHONPATH")])]
@@ -88,9 +91,10 @@ def child_environment(extra: dict[str, str]) -> dict[str, str]:
 
 
 def environment_of_workers(cache: Path, defaults: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return variables to add to our environment for processes that import torch. cache: folder of the weights.
+    """Return variables to add to our environment for processes that import torch.
 
-    defaults: variables to set unless the user has set them. If `cache` is writable, torch's compile cache is there.
+    cache: folder of the weights. If it is writable, torch's compile cache is in it. defaults: variables to set unless
+    the user has set them.
     """
     unset = {name: value for name, value in (defaults or {}).items() if name not in os.environ}
     standing = next(place for place in (cache, *cache.parents) if os.access(place, os.F_OK))
@@ -113,7 +117,8 @@ def start_module(module: str, *, log: Path, environment: dict[str, str], control
 def start_launch(spec: LaunchSpec, environment: dict[str, str], python: str = "") -> int:
     """Start a new interpreter for one measurement, which reads `spec` from standard input. Return the PID.
 
-    python: an interpreter with its own libraries, empty for ours. `environment` leads it to our packages (rooms_alone).
+    python: path of an interpreter with its own libraries, empty for ours. For such an interpreter, PYTHONPATH in
+    `environment` must be the folder made by `rooms_alone`.
     """
     reader, writer = os.pipe()
     try:
@@ -148,7 +153,11 @@ def _opened(path: str | Path, flags: int) -> Iterator[int]:
 
 
 def rooms_alone(folder: Path) -> Path:
-    """Make a folder in `folder` that links only to our packages protocol and worker; return it. Raises OSError."""
+    """Make the folder "rooms" in `folder`, with links to our packages protocol and worker only. Return its path.
+
+    With this folder as PYTHONPATH, another interpreter imports our packages, but its own libraries. Raises OSError if
+    the folder or a link cannot be made.
+    """
     place = folder / "rooms"
     place.mkdir(exist_ok=True)
     for room in ("protocol", "worker"):
@@ -166,9 +175,10 @@ def _start(
     control: int | None = None,
     python: str = "",
 ) -> int:
-    """Start `python -P -m module`, killed by the kernel when our main thread ends. Return the PID. Raises OSError.
+    """Start `python -P -m module`. Return its PID. Raises OSError if it cannot be started.
 
-    The kernel is told before Python starts: a process stopped in between would outlive us.
+    The kernel kills it when our main thread ends. The kernel is told before Python starts: a process stopped in between
+    would outlive us.
     """
     parent = os.getpid()
 

@@ -13,7 +13,10 @@ _NOT_REGULAR: Final = "not a regular file, but a pipe, a device or a socket"
 
 
 def read(path: Path, start: int = 0, *, cap_bytes: int | None = None) -> bytes:
-    """Read a file from byte `start` on. Raises OSError also if it is not regular or exceeds `cap_bytes` (CAP_BYTES)."""
+    """Read a file from byte `start` on. cap_bytes: limit of its size, by default CAP_BYTES.
+
+    Raises OSError for an unreadable file, one that is not regular, and one above the limit.
+    """
     cap_bytes = CAP_BYTES if cap_bytes is None else cap_bytes
     with opened(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -24,7 +27,7 @@ def read(path: Path, start: int = 0, *, cap_bytes: int | None = None) -> bytes:
 
 
 def opened(path: Path) -> BinaryIO:
-    """Open a regular file for reading. Raises OSError also for a device, a pipe or a socket."""
+    """Open a regular file for reading. Raises OSError if it cannot be opened, or is a device, a pipe or a socket."""
     try:
         file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - the caller closes it
     except OSError as error:

@@ -42,9 +42,10 @@ def ask(
     waiting: Callable[[], None] | None = None,
     remark_s: float = 0.0,
 ) -> T | Silence:
-    """Return the answer of the process `module`, as a `kind`, or Silence; at the latest 4 s after `timeout_s`.
+    """Run `module` as a process, and return its answer as a `kind`; Silence if it gives none.
 
-    environment: variables added to ours. waiting: called once if there is no answer after `remark_s` seconds.
+    Waits `timeout_s` seconds for the answer, and at most 4 s more to end the process. environment: variables added to
+    ours. waiting: called once if there is no answer after `remark_s` seconds.
     """
     pid, answer = process_start.start_answering(module, environment=dict(environment or {}))
     pidfd = os.pidfd_open(pid)
@@ -63,7 +64,7 @@ def ask(
 
 
 def answer(find: Callable[[], msgspec.Struct]) -> int:
-    """Print the result of `find` as the answer of this process. Return the exit code."""
+    """Print the result of `find` as a line of JSON, which `ask` reads. Return 0, the exit code of this process."""
     sys.stdout.buffer.write(msgspec.json.encode(find()) + b"\n")
     sys.stdout.buffer.flush()
     return 0
@@ -94,7 +95,10 @@ def _read(answer: int, output: bytearray) -> bool:
 
 
 def _end(pid: int, pidfd: int) -> process_end.Exit | None:
-    """End a process that hangs. SIGTERM comes first: a process killed inside the driver once froze an A100."""
+    """End a process that hangs. Return how it ended; None if it survives even SIGKILL.
+
+    SIGTERM comes first: a process killed inside the driver once froze an A100.
+    """
     for number in (signal.SIGTERM, signal.SIGKILL):
         signal.pidfd_send_signal(pidfd, number)
         if process_end.ends_within(pidfd, _PATIENCE_S):

@@ -19,7 +19,10 @@ REFRESH_EVERY_S: Final = 1.0
 
 
 class LiveDisplay:
-    """Draws snapshots of the run in place. quiet: one line, failures and warnings. now: returns monotonic seconds."""
+    """Draws snapshots of the run in place. now: returns monotonic seconds.
+
+    quiet: show only the line of the whole run, failures and warnings.
+    """
 
     def __init__(
         self, outlet: Outlet, *, quiet: bool, verbose: bool, now: Callable[[], float] = time.monotonic

@@ -49,7 +49,7 @@ class Outlet:
         return bool(self._pending)
 
     def write(self, text: str) -> int:
-        """Queue `text` for the next flush."""
+        """Queue `text` for the next flush, or drop it if the reader is gone or far behind. Return its length."""
         if not self.gone and len(self._pending) < PENDING_LIMIT:
             self._pending += text.encode(self.encoding, "replace")
         return len(text)

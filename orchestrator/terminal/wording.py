@@ -76,7 +76,10 @@ def progress_line(snapshot: Snapshot) -> str:
 
 
 def event_lines(event: CellEnded | Notice, *, verbose: bool) -> list[str]:
-    """Describe an event in one line; verbose: also the number of the attempt and the evidence of a failure."""
+    """Return the line that describes an event. verbose: also show the number of the attempt.
+
+    After a failure, verbose adds lines with its evidence.
+    """
     if isinstance(event, Notice):
         level = f"{event.level}: " if event.level in LOUD else ""
         return [f"{level}{plain(event.message)}"]
