@@ -62,7 +62,7 @@ _DETAILS: Final = {
 
 @dataclass(frozen=True)
 class Judgement:
-    """State of a signal as judged, and what to do.
+    """The judged state of a signal, and what to do.
 
     partly: judged without some of its values. If the signal is required, that is not enough for PASS.
     """
@@ -78,8 +78,8 @@ class Case:
     """The facts about one GPU that its health signals are judged by.
 
     course: changes of its health values over the run. siblings: changes on identical GPUs. xids: the driver's error
-    numbers, ordered by time. failures: failed measurements with a hardware fault. accused: other failures that are
-    attributed to this GPU.
+    numbers, ordered by time. failures: failed launches with a hardware fault. accused: other failed launches that
+    are attributed to this GPU.
     """
 
     board: Board

@@ -62,7 +62,10 @@ def kind(number: int) -> XidKind:
 
 
 def roots(numbers: Collection[int]) -> tuple[int, ...]:
-    """Return the distinct Xids in order, without those that only follow from others; all of them if none is left."""
+    """Return the distinct Xids in their order, without those that only follow from another error.
+
+    Returns all distinct Xids if all only follow.
+    """
     distinct = tuple(dict.fromkeys(numbers))
     own = tuple(number for number in distinct if kind(number) is not XidKind.FOLLOWS)
     return own or distinct

@@ -102,7 +102,7 @@ def best(report: Report) -> Section | None:
 def _tested(report: Report, found: Sequence[_Models]) -> str:
     """Return what was measured: "Batch sizes (bs) tested: 1, 8, 32, in fp32, bf16".
 
-    It adds that larger batches may be faster if the largest one is always the fastest.
+    It adds that the largest batch is the fastest, if that is so for each model and phase.
     """
     phases = [one for models in found for by_phase in models.values() for one in by_phase.items()]
     shapes = {shape for _, by_shape in phases for shape in by_shape}
@@ -122,7 +122,7 @@ def _grows(report: Report, phases: Sequence[tuple[Workload, dict[_Shape, list[Me
 
 
 def untested(report: Report) -> Iterator[str]:
-    """Yield options for a run that may be faster: larger batches, and bf16 if only fp32 was measured on GPUs."""
+    """Yield options of a run that may show higher rates: "-b 64,128", and "-p fp32,bf16" if GPUs only ran fp32."""
     devices = {device.gpu_uuid for device in report.gpu_info}
     phases = [one for by_phase in _found(report, devices).values() for one in by_phase.items()]
     shapes = {shape for _, by_shape in phases for shape in by_shape}

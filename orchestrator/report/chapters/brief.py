@@ -71,7 +71,9 @@ def result(report: Report, layout: Layout) -> Section:
     Causes of the exit code follow, except those that another section shows.
     """
     badge, cells, judged = overview.verdict(report, layout), report.summary.cells, report.health.verdict
-    words = [f"{cells.ok} of {plural(cells.planned, 'cell')} measured"]
+    measured = cells.ok + cells.degraded
+    every = layout.judges_gpus and measured == cells.planned
+    words = [] if every else [f"{measured} of {plural(cells.planned, 'cell')} measured"]
     known = judged is not HealthVerdict.NOT_APPLICABLE and not layout.judges_gpus
     words += [f"health {judged}"] if known and f"health {judged}" not in badge.text else []
     words += [f"exit code {report.verdict.exit_code}"] if report.verdict.exit_code else []
@@ -169,7 +171,7 @@ def _of_health(name: str, judged: DeviceHealth | NodeHealth) -> Finding:
 
 
 def describe(against: Differences, report: Report) -> str:
-    """Return how much identical devices differ in speed: "equal within 0.3% in 4 GPU-bound cells"."""
+    """Return how much identical devices differ in speed: "equal within 0.3% in the 4 cells that are GPU-bound on all"."""
     every = len(against.group.devices) == len(report.gpu_info)
     alike = "" if every else f"{labels(against.group.devices)} "
     if not against.percent:
