@@ -78,8 +78,8 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class LoadWindow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Period of steady work over which a GPU's power and utilisation are read. start_ns, end_ns: monotonic.
 
-    It contains the measured blocks, except in the SETTLING_S (protocol/messages.py) after the first iteration.
-    iterations: further iterations after the measured blocks, not timed.
+    It contains the measured blocks, but begins SETTLING_S (protocol/messages.py) after the first iteration at the
+    earliest. iterations: number of further iterations after the measured blocks, which are not timed.
     """
 
     start_ns: int
@@ -223,9 +223,9 @@ class OperationTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class CallProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One call of an operator under a profiler, in addition to the timed calls.
 
-    compile_ms: compile time of the first call; None where nothing is compiled. peak_bytes: peak memory of a call with
-    its inputs; on a CPU device, of the whole process. kernels: number launched on a GPU; on a CPU device, operators
-    that call no other; None if none was seen. top: the longest operations, longest first.
+    compile_ms: compile time of the first call. None if nothing is compiled. peak_bytes: peak memory of a call and its
+    inputs. On a CPU device it is that of the whole process. kernels: number launched on a GPU. On a CPU device,
+    operators that call no other operator count. None if none was seen. top: the longest operations, longest first.
     """
 
     compile_ms: float | None = None
@@ -235,13 +235,15 @@ class CallProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ShapeResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Result of one OperatorShape. error: why it was not measured. wrong: how the output differs from the reference.
+    """Result of one OperatorShape.
 
-    unsupported: why the implementation cannot compute it at all. deviation: largest deviation, relative to the
-    reference; None where it is not finite. compared: shape and type are right, so that values were compared. series:
-    float32 milliseconds of a call (protocol.floats), empty if the output is wrong: "real", "host" (until the call
-    returns) and "pure" (worker/operators/times.py); with "_backward", of forward and backward pass together. graphed:
-    the pure calls ran as a CUDA graph. no_gradient: no gradient was verified. profile: set for profiled operators.
+    shape: its name. error: why it was not measured. wrong: how the output differs from the reference. unsupported: why
+    the implementation cannot compute it at all. All three are empty if all is well. deviation: largest deviation,
+    relative to the reference; None if it is not finite or unknown. compared: False if shape or type was wrong.
+    series: name → float32 milliseconds of each call (protocol.floats), empty if the output is wrong. "host" lasts until
+    the call returns. "real" and "pure": see worker/operators/times.py. Names that end in "_backward": forward and
+    backward pass together. graphed: the pure calls ran as a CUDA graph. no_gradient: no gradient was verified. profile:
+    set for profiled operators.
     """
 
     shape: str
@@ -259,10 +261,11 @@ class ShapeResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class MeasuredIterations(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Result of the measuring loop.
 
-    series: SeriesName → float32 milliseconds of an iteration, in measured order (protocol.floats). group: iterations
-    that each value covers. launch_bound: the device waited for the host. host_share: share of an iteration's time that
-    the host needs to enqueue it. Both are None on CPU devices and where an iteration itself waits for the device.
-    host_cpu: mean number of CPU cores that the process kept busy while it measured.
+    series: SeriesName → float32 milliseconds of an iteration, in measured order (protocol.floats). group: number of
+    iterations that each value covers. launch_bound: True if the device waited for the host. host_share: share of an
+    iteration's time that the host needs to enqueue it, 0 to 1. launch_bound and host_share are None on CPU devices and
+    where an iteration itself waits for the device. host_cpu: mean number of CPU cores that the process kept busy while
+    it measured.
     """
 
     blocks: tuple[Block, ...]
@@ -277,10 +280,10 @@ class MeasuredIterations(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """Everything that one launch measured.
 
-    flops_per_iteration: operations by torch's counter; None where it misses some. bytes_per_iteration: bytes by series,
-    for probes. generated_tokens: number over all sequences and measured iterations. others: UUID → verification by the
-    other processes of the cell. load: None without a load window. compilation: None for an eager model. shapes: results
-    of an operator's shapes, in measured order.
+    flops_per_iteration: floating-point operations by torch's counter. None if the counter misses some.
+    bytes_per_iteration: series → bytes moved, for probes. generated_tokens: number over all sequences and measured
+    iterations. others: UUID → verification by the other processes of the cell. load: None without a load window.
+    compilation: None for an eager model. shapes: results of an operator's shapes, in measured order.
     """
 
     cell: Cell
@@ -310,7 +313,7 @@ class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def worked(self) -> tuple[Block, ...]:
-        """Return the measured blocks, and the load window's further iterations as one more block."""
+        """The measured blocks, and one more block with the load window's further iterations if there are any."""
         if self.load is None or not self.load.iterations:
             return self.blocks
         start_ns, end_ns = self.blocks[-1].end_ns, self.load.end_ns
@@ -318,7 +321,7 @@ class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_field
         return (*self.blocks, rest)
 
     def times_ms(self, name: str) -> list[float]:
-        """Return the series `name` in milliseconds of an iteration, empty if not measured. Do not modify the list."""
+        """Return the series `name`: milliseconds of each iteration. Empty if not measured. Do not modify the list."""
         return self._times_ms.get(name, [])
 
     @cached_property
@@ -338,7 +341,7 @@ class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def flaw(self) -> str | None:
-        """Return why this result is impossible, or None. An impossible one may come from another machine."""
+        """Reason why this result is impossible, such as "latency: a time is below zero"; None if it is possible."""
         try:
             unpacked, warm_up_blocks = self._times_ms, len(self.warm_up_ms)
         except ProtocolError as error:
