@@ -47,9 +47,10 @@ class Telemetry:
         stop: TemperatureStop | None = None,
         hot: Mapping[str, int] | None = None,
     ) -> Self:
-        """Start sampling the GPUs into `RunPaths(folder).samples(uuid)`. stop, hot: as in sampler.Task.
+        """Start a process that samples the GPUs into `RunPaths(folder).samples(uuid)`. stop, hot: as in sampler.Task.
 
-        Call it from the main thread: the sampler is killed when that thread ends. Raises StorageError without a folder.
+        Call it from the main thread: the sampler is killed when that thread ends. Raises StorageError if the folder for
+        the samples cannot be made.
         """
         paths = RunPaths(folder)
         try:
@@ -100,16 +101,17 @@ class Telemetry:
             messages.append(_FROM_SAMPLER.decode(data))
 
     def await_free(self, uuid: str, limit_bytes: int, timeout_s: float) -> None:
-        """Request a DeviceFree when the GPU's used memory is at or below the limit, or at the timeout.
+        """Request a DeviceFree message: when the GPU's used memory is at most `limit_bytes`, or at the timeout.
 
-        Without a reading the answer is free=False, used_bytes=None at once. Raises EOFError if the process has ended.
+        If the memory cannot be read, it comes at once, with free=False and used_bytes=None. Raises EOFError if the
+        process has ended or takes no requests.
         """
         self._send(AwaitFree(uuid=uuid, limit_bytes=limit_bytes, timeout_s=timeout_s))
 
     def stop(self) -> process_end.Exit | None:
-        """End the process after its last write, and return its exit. May be called again. Takes at most 6 s.
+        """End the process after its last write, and return its exit. Takes at most 6 s. May be called again.
 
-        None for a process that hangs inside the driver and survives SIGKILL.
+        Returns None if the process survives SIGKILL, because it hangs inside the driver.
         """
         with contextlib.suppress(OSError):  # closed already, or nobody is at the other end
             self._channel.shutdown(socket.SHUT_WR)
@@ -149,7 +151,7 @@ class LaunchTelemetry:
         self._kept: dict[str, list[Sample]] = {uuid: [] for uuid in self._readers}
 
     def readings(self, device: Device, result: Result) -> Readings:
-        """Return the readings of a device during a launch, which has just ended there with `result`."""
+        """Return the readings of a device during the measurement of a launch, which has just ended with `result`."""
         reader = self._readers.get(device.uuid)
         if reader is None or not result.blocks:
             return Readings(note="no telemetry was recorded")
