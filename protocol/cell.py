@@ -195,9 +195,9 @@ class InputSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Input sizes that a model takes: multiples of `step` from `smallest` to `largest`, or, if set, those in `only`.
+    """Input sizes that a model takes: multiples of `step` from `smallest` to `largest`.
 
-    largest: None for no limit.
+    largest: None for no limit. only: the sizes that it takes instead, if there are any.
     """
 
     unit: SizeUnit

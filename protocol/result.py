@@ -140,10 +140,10 @@ class Compilation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Compilation of a launch's model by torch.compile. own: the model's code called it, not gpubench.
 
     cached: an earlier launch had filled the caches. compile_ms: time that TorchDynamo and its backend took for all
-    graphs. first_call_ms: the first iteration, compilation included. graph_breaks, recompilations: "file:line: reason".
-    absolute_error: largest difference of the outputs (training: of the losses) from eager, with equal weights and
-    inputs; relative_error: the same divided by the largest eager value; cosine_distance: 1 - cosine; None if unknown.
-    shapes: trials with changing input sizes.
+    graphs. first_call_ms: the first iteration and its compilation. graphs: their number. graph_breaks, recompilations:
+    "file:line: reason". The next three compare the outputs (in training: the losses) with those of eager, for equal
+    weights and inputs. They are None if unknown. absolute_error: largest difference. relative_error: largest difference
+    divided by the largest eager value. cosine_distance: 1 - cosine. shapes: trials with changing input sizes.
     """
 
     own: bool = False
@@ -162,7 +162,7 @@ class Compilation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Peaks of memory in bytes. On a CPU device allocated and reserved are None.
 
-    model_bytes: parameters and buffers. cold: peaks of the warm-up, first iterations included. warm: peaks of the
+    model_bytes: parameters and buffers. cold: peaks of the warm-up, from the first iteration on. warm: peaks of the
     measured blocks alone. resident_bytes: peak of the process's memory on the host.
     """
 
@@ -178,7 +178,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Time of a launch in milliseconds, by phase.
 
     start: from the orchestrator's request to the worker's first line of code. context: opening the device. load: first
-    load of the model (load cells only). measure: all series, latencies included. count: counting operations and
+    load of the model (load cells only). measure: all series, including latencies. count: counting operations and
     checking outputs.
     """
 
@@ -306,7 +306,7 @@ class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def host_bound(self) -> bool | None:
-        """Whether the host, not the device, limits the speed, or nearly does. None where launch_bound is None."""
+        """True if the host limits the speed instead of the device, or nearly does. None if launch_bound is None."""
         if self.launch_bound is None:
             return None
         return self.launch_bound or (self.host_share or 0.0) >= HOST_BOUND_FROM
@@ -321,7 +321,10 @@ class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_field
         return (*self.blocks, rest)
 
     def times_ms(self, name: str) -> list[float]:
-        """Return the series `name`: milliseconds of each iteration. Empty if not measured. Do not modify the list."""
+        """Return the series `name`: milliseconds of an iteration, in measured order. Empty if it was not measured.
+
+        Do not modify the list.
+        """
         return self._times_ms.get(name, [])
 
     @cached_property
@@ -336,7 +339,7 @@ class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_field
 
     @cached_property
     def warm_up_ms(self) -> list[float]:
-        """Return `WarmUp.course` (median of each block, in milliseconds), unpacked. Do not modify the list."""
+        """Median milliseconds of an iteration in each block of the warm-up (WarmUp.course). Do not modify the list."""
         return floats.unpack(self.warm_up.course)
 
     @property

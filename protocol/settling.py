@@ -84,10 +84,10 @@ def settled_blocks(medians_ms: Sequence[float], block_s: float, cap_s: float) ->
 
 
 def lasting_change(warm_up_ms: Sequence[float], settled: int, measured_ms: Sequence[float]) -> float | None:
-    """Return the relative change of times from the end of warm-up to the last measured block, 0.02 for 2 % longer.
+    """Return the relative change of times from the end of warm-up to the last measured block.
 
-    None if the change is not clear, or there are fewer than LEAST_BLOCKS. Both lists hold medians of blocks. settled:
-    number of the last warm-up blocks to use. 0: all but the first quarter.
+    0.02 means 2 % longer. None if the change is not clear, or there are fewer than LEAST_BLOCKS. Both lists hold
+    medians of blocks. settled: number of the last warm-up blocks to use. 0: all but the first quarter.
     """
     kept = settled or len(warm_up_ms) - len(warm_up_ms) // 4
     medians_ms = [*warm_up_ms[len(warm_up_ms) - kept :], *measured_ms]

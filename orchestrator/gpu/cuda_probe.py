@@ -82,7 +82,7 @@ def refusal(devices: Sequence[Device]) -> str | None:
 
 
 def visible_together(devices: Sequence[Device]) -> Iterator[tuple[Device, ...]]:
-    """Yield the GPUs that one process can see at once: all whole GPUs together, and each MIG slice by itself."""
+    """Yield groups of GPUs that one process can see at once: all whole GPUs, then each MIG slice by itself."""
     gpus = [device for device in devices if device.kind is DeviceKind.CUDA]
     whole = tuple(gpu for gpu in gpus if gpu.slice_of is None)
     if whole:

@@ -29,7 +29,10 @@ _WORD: Final = re.compile(r"all|[0-9]{1,6}|(GPU|MIG)-[0-9A-Za-z-]*|cpu:[0-9]{1,6
 
 
 def on_this_machine(gpu_ids: str, look: Look, origin: str = "--gpu-ids") -> tuple[Device, ...]:
-    """Call `resolve` with the usable cores and the environment variables of this process."""
+    """Return the devices that `gpu_ids` names on this machine.
+
+    Calls `resolve` with the usable cores and the environment variables of this process.
+    """
     visible, order = os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("CUDA_DEVICE_ORDER")
     return resolve(gpu_ids, visible=visible, order=order, cores=usable_cores(), origin=origin, look=look)
 

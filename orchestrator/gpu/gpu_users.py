@@ -28,7 +28,7 @@ class Busy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def busy(devices: Sequence[Device], look: Look) -> tuple[Busy, ...]:
-    """Return the foreign processes with a context on any of the GPUs. Raises DeviceError if NVML cannot tell."""
+    """Return the foreign processes with a context on any of the GPUs. Raises DeviceError if NVML fails."""
     return tuple(
         Busy(
             device=gpu,
@@ -44,7 +44,7 @@ def busy(devices: Sequence[Device], look: Look) -> tuple[Busy, ...]:
 
 
 def unseen(devices: Sequence[Device], look: Look) -> tuple[Device, ...]:
-    """Return the GPUs whose processes NVML does not list. Raises DeviceError if NVML fails when asked."""
+    """Return the GPUs of which NVML supports no list of processes. Raises DeviceError if NVML fails."""
     return tuple(gpu for gpu in devices if _processes(gpu, look) is None)
 
 
@@ -59,13 +59,19 @@ def _processes(device: Device, look: Look) -> tuple[GpuProcess, ...] | None:
 
 
 def marked(devices: Sequence[Device], processes: Sequence[Busy]) -> tuple[Device, ...]:
-    """Return the devices with a new `busy_with`: text about one of `processes` that computes on the device, or None."""
+    """Return the devices, each with a new `busy_with`.
+
+    It is text about one of `processes` that computes on the device, or None if none does.
+    """
     users = {process.device.uuid: str(process) for process in processes if process.compute}
     return tuple(msgspec.structs.replace(device, busy_with=users.get(device.uuid)) for device in devices)
 
 
 def refusal(devices: Sequence[Device], processes: Sequence[Busy]) -> str | None:
-    """Return which of `processes` keep a run on `devices` from its start and what to do, as text. None if none does."""
+    """Return why a run on `devices` cannot start while `processes` use them, as text. None if it can start.
+
+    The text also says what to do.
+    """
     blocking = [process for process in processes if process.compute]
     if not blocking:
         return None

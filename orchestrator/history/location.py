@@ -22,10 +22,10 @@ class Place:
 
 
 def find(file: str | None, environment: Mapping[str, str]) -> Place:
-    """Return where the history file is: `file` if the user named one, else history.db in the user's data folder.
+    """Return where the history file is or will be: at `file` if the user named one.
 
-    environment: environment variables. The file need not exist. Raises HistoryError if `file` is None and neither
-    XDG_DATA_HOME nor HOME names a folder.
+    Otherwise it is gpubench/history.db in the user's data folder. environment: environment variables. Raises
+    HistoryError if there is no such folder: neither XDG_DATA_HOME nor HOME names one.
     """
     if file is not None:
         return Place(Path(file), default=False)

@@ -92,7 +92,10 @@ def run(connection: sqlite3.Connection, name: str) -> RunRecord:
 
 
 def line(connection: sqlite3.Connection, name: str) -> RunLine:
-    """Return the summary of the run `name`. Parameters and errors as in `run`."""
+    """Return the summary of the run `name`: an id or the beginning of an id.
+
+    Raises HistoryError if no run or several runs match.
+    """
     with _as_of_now(connection):
         return _meant(connection, name)
 
@@ -109,7 +112,7 @@ def _meant(connection: sqlite3.Connection, name: str) -> RunLine:
 
 
 def in_full(connection: sqlite3.Connection, run: RunLine) -> RunRecord:
-    """Return everything that the history keeps of a run."""
+    """Return everything that the history keeps of a run. Raises HistoryError if it is inconsistent."""
     devices = [
         _made(
             DeviceRecord,
@@ -192,7 +195,7 @@ def verdicts(connection: sqlite3.Connection) -> list[str]:
 
 
 def kinds(connection: sqlite3.Connection, model: str) -> list[tuple[str, int, str, str]]:
-    """Return (precision, batch size, UUID of the device, latest date) of each combination recorded for a model."""
+    """Return (precision, batch size, device UUID, date of the latest run) of each combination for a model."""
     return msgspec.convert(connection.execute(_KINDS, (model,)).fetchall(), list[tuple[str, int, str, str]])
 
 

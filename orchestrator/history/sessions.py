@@ -18,11 +18,11 @@ _Place = tuple[str, CellKey]
 
 
 def spread(records: Iterable[RunRecord], side: Side, others: frozenset[str], margins: Margins) -> SessionSpread | None:
-    """Return how much results vary between recorded runs that have the cells, versions and settings of `side`.
+    """Return how much results vary between recorded runs. None if there are too few.
 
-    None if there are too few such runs. records: newest first. Of each day only the newest run counts, because the
-    state of a machine often stays the same for a day. others: ids of runs to ignore. margins: has the spread to use
-    where it cannot be learned.
+    Runs count if they have the cells, versions and settings of `side`. records: newest first. Of each day only the
+    newest run counts, because the state of a machine often stays the same for a day. others: ids of runs to ignore.
+    margins: has the spread to use where it cannot be learned.
     """
     host = {place: cell_facts.measures_host(one, one) for place, one in pairing.places(side).items() if one.cell.values}
     of_days: dict[str, Mapping[_Place, tuple[float, ...]]] = {}

@@ -1,9 +1,9 @@
 """Open the history file as a valid database of this version.
 
-    missing ─────────────▶ writers create it; readers find none
-    older ───────────────▶ migrated in one transaction
-    newer, or foreign ───▶ refused, untouched
-    damaged ─────────────▶ writers move it aside and create another (damaged_file.py); readers refuse
+    missing ──────────────────────────▶ writers create it; readers find none
+    of an older version ──────────────▶ migrated in one transaction
+    newer, or of another program ─────▶ refused, untouched
+    damaged ──────────────────────────▶ writers move it aside and create another (damaged_file.py); readers refuse
 
 Processes wait for each other up to BUSY_S. Commits are durable. On a local disk SQLite uses a write-ahead log, on a
 remote one a rollback journal: a write-ahead log needs memory shared by all processes, which a network file system
@@ -53,7 +53,7 @@ class DamagedError(HistoryError):
 def writing(place: Place, notes: list[str] | None = None) -> Iterator[sqlite3.Connection]:
     """Open the history for writing in a `with` block. notes: gets a message if a damaged file was moved aside.
 
-    Raises HistoryError if the file cannot be used, or proves damaged in the block.
+    Raises HistoryError if the file cannot be used, or is found damaged in the block.
     """
     path = _real(place.path)
     messages = [] if notes is None else notes

@@ -45,7 +45,7 @@ def remarks(point: TrendPoint) -> Iterator[str]:
 
 
 def unjudged(trend: Trend) -> str:
-    """Return why no change can be found in a trend, or ""."""
+    """Return why no change can be found in a trend, such as "a CPU device drifts, so nothing is judged", or ""."""
     if trend.kind == DeviceKind.CPU:
         return "a CPU device drifts, so nothing is judged"
     values = [point.value for point in trend.points if point.value is not None and not point.excluded]

@@ -71,7 +71,11 @@ class Made(NamedTuple):
 
 
 def make(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Report:
-    """Return the report of the run in the folder `paths`. Parameters and errors as in `make_all`."""
+    """Return the report of the run in the folder `paths`. stored: None to read it from the folder.
+
+    held: baseline, thresholds and price to use instead of those stored with the run. Raises RunFolderError if the
+    folder is no run or is damaged.
+    """
     return make_all(paths, stored, held).report
 
 
@@ -137,10 +141,10 @@ def complete(stored: StoredRun, paths: RunPaths) -> tuple[Report, bool]:
 def _write_each(
     made: Made, stored: StoredRun, paths: RunPaths, own: Collection[ReportFormat], published: Collection[ReportFormat]
 ) -> None:
-    """Write formats, the most important first: `own` into the run's folder, `published` to the output path (-o).
+    """Write `own` formats into the run's folder and `published` ones to the output path (-o).
 
-    If a write into the folder fails, the older file there is deleted. Raises UnwrittenError after all others are
-    written.
+    The most important format comes first. If a write into the folder fails, the older file there is deleted. Raises
+    UnwrittenError after all others are written.
     """
     place = Path(stored.configuration.output_path)
     written: list[Path] = []
@@ -164,7 +168,7 @@ def _write_each(
 
 
 def kinds(stored: StoredRun, paths: RunPaths) -> tuple[ReportFormat, ...]:
-    """Return the formats to write into the run's folder: standard ones, requested ones, and those already there."""
+    """Return the formats to write into the run's folder: standard, requested, and already there."""
     there = [kind for kind in ReportFormat if paths.report(kind).exists()]
     return report.by_importance((*ALWAYS, *stored.configuration.formats, *there))
 

@@ -143,9 +143,10 @@ def _planned_bytes(compiled: "jax.stages.Compiled") -> int:
 
 
 def _profiled(calls: _Calls, kind: DeviceKind) -> tuple[int | None, list[tuple[str, float]]]:
-    """Return the number of kernels in one call (None if none was seen), and (name, milliseconds) of each event.
+    """Return the number of kernels in one call, and (name, milliseconds) of each event.
 
-    On a CPU device XLA's operations count as kernels. The events include copies. The number does not.
+    The number is None if no kernel was seen. On a CPU device XLA's operations count as kernels. The events include
+    copies, the number does not.
     """
     import jax
 

@@ -61,7 +61,7 @@ class Own:
         return module
 
     def structure(self) -> str:
-        """Build the model again, on the CPU, and return a hash of the names, shapes and types of its weights."""
+        """Return a hash of the names, shapes and types of the model's weights. Builds another model on the CPU."""
         return own_code.structure(self._code.make(torch.device("cpu")))
 
     def batch(self, spec: ModelSpec, feed: Feed) -> Batch:
@@ -124,7 +124,10 @@ class Own:
             raise self._code.blame("be run", error) from error
 
     def loss(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """Run the forward pass and return the loss: of the user's loss function if there is one, else _natural_loss."""
+        """Run the forward pass and return the loss, by the user's loss function or else _natural_loss.
+
+        Raises ModelCodeError if the user's code fails or the loss does not depend on the parameters.
+        """
         outputs = self.forward(module, batch)
         if self._loss is None:
             return _natural_loss(outputs, self._code.label)

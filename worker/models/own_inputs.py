@@ -16,7 +16,7 @@ from worker.models.base import Batch, Feed
 
 
 class Inputs:
-    """Example of a model's arguments, of which `take` hands out the tensors and `restored` puts others in their place.
+    """Example of a model's arguments: `take` returns its tensors, `restored` puts other tensors in their place.
 
     The example is a tuple (arguments by position), a dict (by name), a tuple of these two, or the only argument.
     """
@@ -56,9 +56,9 @@ class Inputs:
 
 
 def by_name(example: object) -> object:
-    """Return the example (see Inputs). If arguments by name are another mapping, it becomes a dict.
+    """Return the example (see Inputs) with its arguments by name as a dict, if it has any.
 
-    Such a mapping is the BatchEncoding of transformers.
+    The user's code may return them as another mapping, such as a BatchEncoding of transformers.
     """
     if isinstance(example, Mapping) and not isinstance(example, dict):
         return dict(example)

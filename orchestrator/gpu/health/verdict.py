@@ -126,10 +126,11 @@ def not_applicable(note: str) -> Opinion:
 
 
 def of_node(course: Course, *, reboots: int, differences: Sequence[str], gpus: bool, gap: str = "") -> Opinion:
-    """Return the verdict on the machine: UNKNOWN if none of its error counters was read, NOT APPLICABLE if it has none.
+    """Return the verdict on the machine, from its error counters, its reboots and the settings of its GPUs.
 
-    course: changes of its error counters. reboots: number of reboots during the run. differences: texts, one for each
-    setting in which identical GPUs differ. gpus: True if the run has GPUs. gap: why readings are incomplete, or "".
+    UNKNOWN if no counter could be read, NOT APPLICABLE if the machine has none. course: changes of the counters.
+    reboots: number of reboots during the run. differences: texts, one for each setting in which identical GPUs differ.
+    gpus: True if the run has GPUs. gap: why readings are incomplete, or "".
     """
     reboot = Judgement(State.WARN, "the machine was rebooted during the run", Action.MONITOR)
     findings = [_plain("reboot", "reboots", reboot if reboots else Judgement(State.PASS))]

@@ -25,7 +25,8 @@ from protocol.result import Result
 
 _FROM_SAMPLER: Final = codec.Decoder[FromSampler](FromSampler)
 _PATIENCE_S: Final = 2.0
-"""Patience for each step of ending the sampler: closed socket, SIGTERM, SIGKILL. SIGKILL first once froze an A100."""
+"""Seconds to wait after each step of ending the sampler: closing the socket, SIGTERM, SIGKILL. SIGKILL as the first
+step once froze an A100."""
 
 
 class Telemetry:
@@ -101,10 +102,11 @@ class Telemetry:
             messages.append(_FROM_SAMPLER.decode(data))
 
     def await_free(self, uuid: str, limit_bytes: int, timeout_s: float) -> None:
-        """Request a DeviceFree message: when the GPU's used memory is at most `limit_bytes`, or at the timeout.
+        """Request a DeviceFree message, which `receive` returns later.
 
-        If the memory cannot be read, it comes at once, with free=False and used_bytes=None. Raises EOFError if the
-        process has ended or takes no requests.
+        The sampler sends it when the GPU's used memory is at most `limit_bytes`, or at the timeout. If the memory
+        cannot be read, it sends free=False, used_bytes=None at once. Raises EOFError if the process has ended or takes
+        no requests.
         """
         self._send(AwaitFree(uuid=uuid, limit_bytes=limit_bytes, timeout_s=timeout_s))
 
@@ -151,7 +153,10 @@ class LaunchTelemetry:
         self._kept: dict[str, list[Sample]] = {uuid: [] for uuid in self._readers}
 
     def readings(self, device: Device, result: Result) -> Readings:
-        """Return the readings of a device during the measurement of a launch, which has just ended with `result`."""
+        """Return the readings of a device for the measured time of a launch, which has just ended.
+
+        result: of that launch.
+        """
         reader = self._readers.get(device.uuid)
         if reader is None or not result.blocks:
             return Readings(note="no telemetry was recorded")

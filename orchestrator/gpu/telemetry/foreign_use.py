@@ -88,12 +88,12 @@ class ForeignUse:
         return self._here.get(uuid, "")
 
     def during(self, uuid: str, since_ns: int) -> str:
-        """Return the newest foreign processes that used a GPU at any time since `since_ns` (monotonic), in words."""
+        """Return the newest foreign processes that used a GPU since `since_ns` (monotonic), in words."""
         left_ns, words = self._last.get(uuid, (0, ""))
         return self.here(uuid) or (words if left_ns >= since_ns else "")
 
     def beside(self, uuids: Iterable[str], since_ns: int) -> str:
-        """Return what `during` returns for the first of the GPUs on which it is not empty, else empty."""
+        """Return the result of `during` for the first GPU that had foreign processes. Empty if none had."""
         return next(filter(None, (self.during(uuid, since_ns) for uuid in uuids)), "")
 
 

@@ -89,7 +89,7 @@ class Track:
 
 
 def readings_over(samples: Sequence[Sample], windows: Sequence[Window], load: Window | None = None) -> Readings:
-    """Return Track(samples).readings(windows, load)."""
+    """Return the readings over the measured windows, which are ordered by time. load: as in Track.readings."""
     return Track(samples).readings(windows, load)
 
 
@@ -184,7 +184,10 @@ def _note(values: dict[str, float | None], measured_s: float | None) -> str:
 
 
 def of_slice(readings: Readings) -> Readings:
-    """Return the readings of a slice without energy, and with a note that all but memory are those of its GPU."""
+    """Return the readings without energy, which is unknown for a slice.
+
+    A note says that all values but memory are those of the whole GPU.
+    """
     note = "; ".join(filter(None, [readings.note, SHARED]))
     return msgspec.structs.replace(readings, energy_j=None, note=note)
 

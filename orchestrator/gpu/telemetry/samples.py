@@ -62,7 +62,10 @@ class SampleFile:
 
 
 def thinned(samples: Sequence[Sample]) -> list[Sample]:
-    """Return the last sample, which may follow the end of a launch, and earlier ones at least THINNED_NS apart."""
+    """Return some of the samples: the last, and earlier ones at least THINNED_NS apart.
+
+    The last may be the first after the end of a launch, which its readings need.
+    """
     kept: list[Sample] = []
     for sample in reversed(samples):
         if not kept or kept[-1].at_ns - sample.at_ns >= THINNED_NS:
