@@ -77,9 +77,9 @@ AUTO: Final = 0
 class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
     """One thing to measure: a model, a workload and their settings, on one or several devices.
 
-    devices: UUIDs (or "cpu:N"), the leader first; each has its own process. input_size: side in pixels or length in
-    tokens (generation: of the prompt). new_tokens: generation only. dynamic_shapes: compiled for any size. Defaults are
-    not encoded, so that a new field does not change the ids of existing cells.
+    devices: UUIDs (or "cpu:N"), the leader first. Each has its own process. input_size: side in pixels or length in
+    tokens (for generation, of the prompt). new_tokens: for generation only. dynamic_shapes: True if compiled for any
+    input size. Defaults are not encoded, so that a new field does not change the ids of existing cells.
     """
 
     devices: tuple[str, ...]
@@ -139,11 +139,11 @@ def device_label(kind: str, uuid: str, gpu_id: int, slice_index: int | None) -> 
 class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One device of the run, as found before the first cell. Fields that could not be read are None.
 
-    uuid: of a GPU or MIG slice, or "cpu:N". gpu_id: the user's number (index within CUDA_VISIBLE_DEVICES where set).
-    slice_of: UUID of a MIG slice's GPU; slice_index: None for a slice with its own gpu_id. shared_gpu: another slice of
-    that GPU is in the run. cpus: cores near the device, to which its workers are bound; empty: unknown. shared_cores:
-    another CPU device of the run has the same cores. busy_with: another program's process on the device when the run
-    started (--allow-busy).
+    uuid: of a GPU or MIG slice, or "cpu:N". gpu_id: number by which the user knows it, an index within
+    CUDA_VISIBLE_DEVICES if that is set. slice_of: UUID of a MIG slice's GPU. slice_index: None for a slice with its own
+    gpu_id. shared_gpu: another slice of that GPU is in the run. cpus: cores near the device, to which its workers are
+    bound. Empty: unknown. shared_cores: another CPU device of the run has the same cores. busy_with: text that names
+    another program's process on the device at the start of the run (--allow-busy).
     """
 
     uuid: str
@@ -182,9 +182,9 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class InputSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One input tensor of a model.
 
-    shape: whole numbers, or the words "batch" and "size", which stand for values of the cell. dtype: "float" (the
-    cell's precision), "float32", "int64", "int32", "uint8" or "bool". low, high: range of the values, `high` excluded;
-    floats without a range are normally distributed.
+    shape: whole numbers, or the words "batch" and "size", which stand for the cell's batch size and input size. dtype:
+    "float" (the cell's precision), "float32", "int64", "int32", "uint8" or "bool". low, high: range of the values,
+    without `high` itself. Floats without a range are normally distributed.
     """
 
     name: str
@@ -195,7 +195,10 @@ class InputSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Input sizes that a model takes: multiples of `step` from `smallest` to `largest` (None: any), or `only` these."""
+    """Input sizes that a model takes: multiples of `step` from `smallest` to `largest`.
+
+    largest: None for no limit. only: the sizes that it takes instead, if there are any.
+    """
 
     unit: SizeUnit
     default: int
@@ -232,9 +235,10 @@ JAX: Final = "jax"
 class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An operator, as described in configs/operators.yaml, with its sizes resolved.
 
-    shapes: to measure, by kind of device. tolerance: largest allowed deviation, by precision. backward: the gradient is
-    verified and timed too. implementation: name in a study of several implementations. variant: implementation to use
-    instead of the eager function (worker/operators/variants.py, or JAX). profiled: calls are also profiled.
+    shapes: to measure, by kind of device. tolerance: largest allowed deviation (worker/operators/verification.py), by
+    precision. backward: the gradient is verified and timed too. implementation: its name in a study that compares
+    several. variant: implementation to use instead of the eager function: one of worker/operators/variants.py, or JAX.
+    profiled: calls are also profiled.
     """
 
     name: str
@@ -250,11 +254,12 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A model, as described in configs/models.yaml.
 
-    family: module of worker/models/. preload: modules that the zygote (protocol/messages.py) imports. sizes: None for a
-    fixed size. generation: None for a model that cannot generate text. inference_gflops: 1e9 operations of one forward
-    pass of one item. memory_mb: memory of training at the default batch size. item: plural name of a sample in reports,
-    such as "images". on_request: excluded from "all". own: code of a user's own model. operator: set if an operator is
-    measured instead of a model.
+    family: key of MODULES in worker/models/registry.py. config: arguments of the family's `build`. preload: modules
+    that the zygote (protocol/messages.py) imports. sizes: None for a fixed size. generation: None for a model that
+    cannot generate text. inference_gflops: 1e9 operations of one forward pass of one item. memory_mb: memory of
+    training at the default batch size. item: plural name of a sample in reports, such as "images". on_request: True if
+    "all" does not select it. own: code of a user's own model. operator: set if an operator is measured instead of a
+    model.
     """
 
     name: str

@@ -16,7 +16,10 @@ _encoder: Final = msgspec.msgpack.Encoder()
 
 
 def encode(message: object) -> bytes:
-    """Return the message as MessagePack. Raises ProtocolError if it is too large or holds NaN or infinity."""
+    """Return the message as MessagePack.
+
+    Raises ProtocolError if the message cannot be encoded, is too large, or holds NaN or infinity.
+    """
     try:
         data = _encoder.encode(message)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -28,13 +31,16 @@ def encode(message: object) -> bytes:
 
 
 class Decoder(Generic[T]):
-    """Decoder of one struct or union of tagged structs: `Decoder[ToWorker](ToWorker)`."""
+    """Decoder of one type of struct, or of a union of them: `Decoder[ToWorker](ToWorker)`."""
 
     def __init__(self, kind: object) -> None:
         self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(kind)
 
     def decode(self, data: bytes) -> T:
-        """Return the message in `data`. Raises ProtocolError for cut, too long or unknown content, NaN, infinity."""
+        """Return the message in `data`.
+
+        Raises ProtocolError if it is incomplete, too large or of another type, or holds NaN or infinity.
+        """
         if len(data) > MAX_MESSAGE_BYTES:
             raise ProtocolError(f"a message of {len(data)} bytes is longer than {MAX_MESSAGE_BYTES}")
         try:

@@ -1,4 +1,4 @@
-"""Series of measured times as bytes: float32, little endian (`numpy.frombuffer(data, "<f4")`)."""
+"""Series of measured times in milliseconds as bytes: float32, little endian (`numpy.frombuffer(data, "<f4")`)."""
 
 import array
 import math
@@ -9,7 +9,7 @@ from protocol.errors import ProtocolError
 
 
 def pack(values: Iterable[float]) -> bytes:
-    """Return `values` as float32 bytes. Raises ProtocolError for a value that is not finite."""
+    """Return `values` (milliseconds) as float32 bytes. Raises ProtocolError if a value is not finite."""
     packed = array.array("f", values)
     if not all(map(math.isfinite, packed)):
         raise ProtocolError("a series of times holds a value that is not finite")
@@ -19,7 +19,10 @@ def pack(values: Iterable[float]) -> bytes:
 
 
 def unpack(data: bytes) -> list[float]:
-    """Return the values in `data`. Raises ProtocolError if it is not whole float32 values, or one is not finite."""
+    """Return the values (milliseconds) in `data`, as written by `pack`.
+
+    Raises ProtocolError if the length of `data` is no multiple of 4 bytes, or a value is not finite.
+    """
     unpacked = array.array("f")
     if len(data) % unpacked.itemsize:
         raise ProtocolError(f"a series of times is {len(data)} bytes long, not a multiple of {unpacked.itemsize}")
@@ -33,5 +36,5 @@ def unpack(data: bytes) -> list[float]:
 
 
 def has_sign(data: bytes) -> bool:
-    """Whether any float32 value in `data` has its sign bit set (-0.0 included). Ten times as fast as `min`."""
+    """Return True if any float32 value in `data` is negative or -0.0. This is ten times as fast as `min`."""
     return not data[3::4].isascii()

@@ -9,8 +9,8 @@ from statistics import fmean
 from typing import Final
 
 BATCHES: Final = 20
-"""Number of batches. At autocorrelation 0.9 the 95 % interval over 20 batch means held the true mean in 92 % of cases;
-the interval over single iterations in 32 %."""
+"""Number of batches. At autocorrelation 0.9 the 95 % interval over 20 batch means contained the true mean in 92 % of
+cases, the interval over single iterations in 32 %."""
 MIN_BATCHES: Final = 5
 _Z: Final = 1.959963984540054
 _MAX_AUTOCORRELATION: Final = 0.99

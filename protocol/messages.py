@@ -34,9 +34,10 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Data that a new worker needs to connect to the orchestrator. One for each process of a launch.
 
-    folder: for the log files. environment: variables to set after the fork. cpus: cores to run on, empty for no change.
-    isolation: "fork" or "exec". requested_ns: monotonic time of the request. root: folder from which to import the
-    project's packages. preload: modules that a new interpreter imports; empty for a fork.
+    token: secret text that identifies the process. endpoint: ZeroMQ address of the orchestrator. folder: for the log
+    files. environment: variables to set after the fork. cpus: cores to run on, empty for no change. isolation: "fork"
+    (of the zygote) or "exec" (a new interpreter). requested_ns: monotonic time of the request. root: folder from which
+    to import the project's packages. preload: modules that a new interpreter imports. Empty for a fork.
     """
 
     launch: int
@@ -64,7 +65,10 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     finish: float
 
     def allowance(self, phase: Phase, measurement: "Measurement") -> float:
-        """Return the allowed seconds of `phase`: from its start, or if Measurement.fixed from its last progress."""
+        """Return the seconds that `phase` may take.
+
+        They count from its start, or from its last Progress message if it runs a fixed number of iterations.
+        """
         return {
             Phase.START: self.start,
             Phase.IMPORT: self.import_,
@@ -83,9 +87,10 @@ SETTLING_S: Final = 0.5
 class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Rules that end warm-up and measurement, in seconds. A fixed number of iterations overrides the other rules.
 
-    relative_half_width: target (protocol/intervals.py) that ends the measurement after at least min_s. block_s: time
-    between two synchronisations. give_up: stop when the interval cannot come near its target. load_s: minimum length of
-    the load window (protocol/result.py), 0 for none.
+    relative_half_width: target of the confidence interval (protocol/intervals.py). It ends the measurement after min_s
+    at the earliest. max_s, warm_up_cap_s: longest measurement and warm-up. block_s: time between two synchronisations.
+    give_up: stop when the interval cannot come near its target. load_s: minimum length of the load window
+    (protocol/result.py), 0 for none. warm_up_iterations, iterations: fixed numbers, None if there is none.
     """
 
     relative_half_width: float
@@ -107,9 +112,9 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class Gang(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Connection of one process of a cell on several devices to the others. Rank 0 leads.
 
-    rank: index of the process's device in `cell.devices`. meeting: file in a private folder, to connect through. steps:
-    file with a STEP for each rank, a counter that rises before each common operation. In a hang, the others wait for
-    the rank with the lowest counter.
+    rank: index of the process's device in `cell.devices`. meeting: file in a private folder, through which the
+    processes connect (torch's FileStore). steps: file with a STEP for each rank, a counter that rises before each
+    common operation. In a hang, the others wait for the rank with the lowest counter.
     """
 
     rank: int
@@ -139,8 +144,10 @@ class Assign(_Message, frozen=True, kw_only=True):
     """The work of one process of a launch.
 
     cell.batch_size: already halved if memory was too small. round: number of the round (one launch of every cell) in
-    the plan, from 0. device: of this process. compiler_caches: folder of caches for a compiled cell and for the user's
-    own code, which may compile itself; else empty. injection: fault that a burn-in cell must cause.
+    the plan, from 0. device: of this process. cache_folder: for files that launches share, such as the weights of load
+    cells. compiler_caches: folder of caches for a compiled cell, and for the user's own code, which may compile itself.
+    Else empty. shapes, steps: None for cells without changing input sizes, or without repeated load. injection: fault
+    that a burn-in cell must cause. gang: None for a cell on one device.
     """
 
     launch: int
@@ -291,7 +298,7 @@ class AwaitFree(_Message, frozen=True, kw_only=True):
 
 
 class DeviceFree(_Message, frozen=True, kw_only=True):
-    """Answer to AwaitFree. used_bytes: None where NVML could not read it."""
+    """Answer to AwaitFree. free: False if the time ran out first. used_bytes: None where NVML could not read it."""
 
     uuid: str
     free: bool
@@ -330,7 +337,7 @@ class XidSeen(_Message, frozen=True, kw_only=True):
 
 
 class GpuBroken(_Message, frozen=True, kw_only=True):
-    """A GPU that NVML reports as unusable. Sent once. lost: absent or in need of a reset; else a hardware fault."""
+    """A GPU that NVML reports as unusable. Sent once. lost: absent or in need of a reset. If False, it has a fault."""
 
     uuid: str
     reason: str

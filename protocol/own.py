@@ -7,9 +7,9 @@ class OwnModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The user's code that makes a torch.nn.Module.
 
     target: "/folder/file.py:Name", "package.module:Name" or "package.module.Name". arguments, config: JSON texts of its
-    positional and keyword arguments. pythonpath: folders searched first. allowed: --allow-code was given. Without it,
-    the target must be installed, and be a Module class or a function annotated to return one. by_name: the model gets
-    its inputs by name.
+    positional and keyword arguments. pythonpath: folders searched first for imports. allowed: --allow-code was given.
+    Without it, the target must be installed, and be a Module class or a function annotated to return one. by_name:
+    forward gets its inputs as keyword arguments.
     """
 
     target: str

@@ -78,8 +78,8 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class LoadWindow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Period of steady work over which a GPU's power and utilisation are read. start_ns, end_ns: monotonic.
 
-    It contains the measured blocks, except in the SETTLING_S (protocol/messages.py) after the first iteration.
-    iterations: further iterations after the measured blocks, not timed.
+    It contains the measured blocks, but begins SETTLING_S (protocol/messages.py) after the first iteration at the
+    earliest. iterations: number of further iterations after the measured blocks, which are not timed.
     """
 
     start_ns: int
@@ -140,10 +140,10 @@ class Compilation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Compilation of a launch's model by torch.compile. own: the model's code called it, not gpubench.
 
     cached: an earlier launch had filled the caches. compile_ms: time that TorchDynamo and its backend took for all
-    graphs. first_call_ms: the first iteration, compilation included. graph_breaks, recompilations: "file:line: reason".
-    absolute_error: largest difference of the outputs (training: of the losses) from eager, with equal weights and
-    inputs; relative_error: the same divided by the largest eager value; cosine_distance: 1 - cosine; None if unknown.
-    shapes: trials with changing input sizes.
+    graphs. first_call_ms: the first iteration and its compilation. graphs: their number. graph_breaks, recompilations:
+    "file:line: reason". The next three compare the outputs (in training: the losses) with those of eager, for equal
+    weights and inputs. They are None if unknown. absolute_error: largest difference. relative_error: largest difference
+    divided by the largest eager value. cosine_distance: 1 - cosine. shapes: trials with changing input sizes.
     """
 
     own: bool = False
@@ -162,7 +162,7 @@ class Compilation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Peaks of memory in bytes. On a CPU device allocated and reserved are None.
 
-    model_bytes: parameters and buffers. cold: peaks of the warm-up, first iterations included. warm: peaks of the
+    model_bytes: parameters and buffers. cold: peaks of the warm-up, from the first iteration on. warm: peaks of the
     measured blocks alone. resident_bytes: peak of the process's memory on the host.
     """
 
@@ -178,7 +178,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Time of a launch in milliseconds, by phase.
 
     start: from the orchestrator's request to the worker's first line of code. context: opening the device. load: first
-    load of the model (load cells only). measure: all series, latencies included. count: counting operations and
+    load of the model (load cells only). measure: all series, including latencies. count: counting operations and
     checking outputs.
     """
 
@@ -223,9 +223,9 @@ class OperationTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class CallProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One call of an operator under a profiler, in addition to the timed calls.
 
-    compile_ms: compile time of the first call; None where nothing is compiled. peak_bytes: peak memory of a call with
-    its inputs; on a CPU device, of the whole process. kernels: number launched on a GPU; on a CPU device, operators
-    that call no other; None if none was seen. top: the longest operations, longest first.
+    compile_ms: compile time of the first call. None if nothing is compiled. peak_bytes: peak memory of a call and its
+    inputs. On a CPU device it is that of the whole process. kernels: number launched on a GPU. On a CPU device,
+    operators that call no other operator count. None if none was seen. top: the longest operations, longest first.
     """
 
     compile_ms: float | None = None
@@ -235,13 +235,15 @@ class CallProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ShapeResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Result of one OperatorShape. error: why it was not measured. wrong: how the output differs from the reference.
+    """Result of one OperatorShape.
 
-    unsupported: why the implementation cannot compute it at all. deviation: largest deviation, relative to the
-    reference; None where it is not finite. compared: shape and type are right, so that values were compared. series:
-    float32 milliseconds of a call (protocol.floats), empty if the output is wrong: "real", "host" (until the call
-    returns) and "pure" (worker/operators/times.py); with "_backward", of forward and backward pass together. graphed:
-    the pure calls ran as a CUDA graph. no_gradient: no gradient was verified. profile: set for profiled operators.
+    shape: its name. error: why it was not measured. wrong: how the output differs from the reference. unsupported: why
+    the implementation cannot compute it at all. All three are empty if all is well. deviation: largest deviation,
+    relative to the reference; None if it is not finite or unknown. compared: False if shape or type was wrong.
+    series: name → float32 milliseconds of each call (protocol.floats), empty if the output is wrong. "host" lasts until
+    the call returns. "real" and "pure": see worker/operators/times.py. Names that end in "_backward": forward and
+    backward pass together. graphed: the pure calls ran as a CUDA graph. no_gradient: no gradient was verified. profile:
+    set for profiled operators.
     """
 
     shape: str
@@ -259,10 +261,11 @@ class ShapeResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class MeasuredIterations(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Result of the measuring loop.
 
-    series: SeriesName → float32 milliseconds of an iteration, in measured order (protocol.floats). group: iterations
-    that each value covers. launch_bound: the device waited for the host. host_share: share of an iteration's time that
-    the host needs to enqueue it. Both are None on CPU devices and where an iteration itself waits for the device.
-    host_cpu: mean number of CPU cores that the process kept busy while it measured.
+    series: SeriesName → float32 milliseconds of an iteration, in measured order (protocol.floats). group: number of
+    iterations that each value covers. launch_bound: True if the device waited for the host. host_share: share of an
+    iteration's time that the host needs to enqueue it, 0 to 1. launch_bound and host_share are None on CPU devices and
+    where an iteration itself waits for the device. host_cpu: mean number of CPU cores that the process kept busy while
+    it measured.
     """
 
     blocks: tuple[Block, ...]
@@ -277,10 +280,10 @@ class MeasuredIterations(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """Everything that one launch measured.
 
-    flops_per_iteration: operations by torch's counter; None where it misses some. bytes_per_iteration: bytes by series,
-    for probes. generated_tokens: number over all sequences and measured iterations. others: UUID → verification by the
-    other processes of the cell. load: None without a load window. compilation: None for an eager model. shapes: results
-    of an operator's shapes, in measured order.
+    flops_per_iteration: floating-point operations by torch's counter. None if the counter misses some.
+    bytes_per_iteration: series → bytes moved, for probes. generated_tokens: number over all sequences and measured
+    iterations. others: UUID → verification by the other processes of the cell. load: None without a load window.
+    compilation: None for an eager model. shapes: results of an operator's shapes, in measured order.
     """
 
     cell: Cell
@@ -303,14 +306,14 @@ class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def host_bound(self) -> bool | None:
-        """Whether the host, not the device, limits the speed, or nearly does. None where launch_bound is None."""
+        """True if the host limits the speed instead of the device, or nearly does. None if launch_bound is None."""
         if self.launch_bound is None:
             return None
         return self.launch_bound or (self.host_share or 0.0) >= HOST_BOUND_FROM
 
     @property
     def worked(self) -> tuple[Block, ...]:
-        """Return the measured blocks, and the load window's further iterations as one more block."""
+        """The measured blocks, and one more block with the load window's further iterations if there are any."""
         if self.load is None or not self.load.iterations:
             return self.blocks
         start_ns, end_ns = self.blocks[-1].end_ns, self.load.end_ns
@@ -318,7 +321,10 @@ class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_field
         return (*self.blocks, rest)
 
     def times_ms(self, name: str) -> list[float]:
-        """Return the series `name` in milliseconds of an iteration, empty if not measured. Do not modify the list."""
+        """Return the series `name`: milliseconds of an iteration, in measured order. Empty if it was not measured.
+
+        Do not modify the list.
+        """
         return self._times_ms.get(name, [])
 
     @cached_property
@@ -333,12 +339,12 @@ class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_field
 
     @cached_property
     def warm_up_ms(self) -> list[float]:
-        """Return `WarmUp.course` (median of each block, in milliseconds), unpacked. Do not modify the list."""
+        """Median milliseconds of an iteration in each block of the warm-up (WarmUp.course). Do not modify the list."""
         return floats.unpack(self.warm_up.course)
 
     @property
     def flaw(self) -> str | None:
-        """Return why this result is impossible, or None. An impossible one may come from another machine."""
+        """Reason why this result is impossible, such as "latency: a time is below zero"; None if it is possible."""
         try:
             unpacked, warm_up_blocks = self._times_ms, len(self.warm_up_ms)
         except ProtocolError as error:

@@ -39,9 +39,10 @@ class Trend:
 
 
 def trend(medians_ms: Sequence[float]) -> Trend:
-    """Fit a line to LEAST_BLOCKS or more block medians above zero. Its interval allows for lag-1 autocorrelation.
+    """Return the trend of block medians. They must be LEAST_BLOCKS or more, and above zero.
 
-    Noise is the difference from a parabola, so that an exponential fall does not count as noise.
+    The interval allows for lag-1 autocorrelation. Noise is the difference from a parabola, so that an exponential fall
+    does not count as noise.
     """
     return _trend([math.log(value) for value in medians_ms])
 
@@ -66,9 +67,10 @@ def _trend(of: Sequence[float]) -> Trend:
 
 
 def settled_blocks(medians_ms: Sequence[float], block_s: float, cap_s: float) -> int:
-    """Return the number of last warm-up blocks that rule out a slow fall of the clock; 0 if none do.
+    """Return how many of the last warm-up blocks are steady enough to rule out a slow fall of the clock.
 
-    medians_ms: of all blocks so far. block_s: duration of a block. cap_s: longest duration of the warm-up.
+    0: the times have not settled. medians_ms: of all blocks so far. block_s: duration of a block. cap_s: longest
+    duration of the warm-up.
     """
     if min(medians_ms) <= 0:
         return len(medians_ms)  # below the clock's resolution
@@ -82,10 +84,10 @@ def settled_blocks(medians_ms: Sequence[float], block_s: float, cap_s: float) ->
 
 
 def lasting_change(warm_up_ms: Sequence[float], settled: int, measured_ms: Sequence[float]) -> float | None:
-    """Return the relative change of times from the end of warm-up to the last measured block; None if it is not clear.
+    """Return the relative change of times from the end of warm-up to the last measured block.
 
-    Both lists hold medians of blocks. settled: number of the last warm-up blocks to use; 0 for all but the first
-    quarter. The change is above zero if times became longer. None for fewer than LEAST_BLOCKS.
+    0.02 means 2 % longer. None if the change is not clear, or there are fewer than LEAST_BLOCKS. Both lists hold
+    medians of blocks. settled: number of the last warm-up blocks to use. 0: all but the first quarter.
     """
     kept = settled or len(warm_up_ms) - len(warm_up_ms) // 4
     medians_ms = [*warm_up_ms[len(warm_up_ms) - kept :], *measured_ms]

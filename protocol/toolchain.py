@@ -13,7 +13,10 @@ from protocol.cell import DeviceKind
 
 
 def missing(kind: DeviceKind) -> str:
-    """Return which compiler torch.compile lacks on this machine and how to install it; empty if none."""
+    """Return which compiler for this device torch.compile lacks here, and how to install it. Empty if none.
+
+    Example: "there is no C++ compiler (g++). Install one: apt install g++".
+    """
     if kind is DeviceKind.CPU:
         return _without_compiler("C++", "CXX", "g++")
     if importlib.util.find_spec("triton") is None:

@@ -22,7 +22,10 @@ def usable_cores() -> tuple[int, ...]:
 
 
 def cpu_devices(numbers: Sequence[int], cores: Sequence[int]) -> tuple[Device, ...]:
-    """Return the devices cpu:N for `numbers`, with equally many cores each. If cores are too few, they are shared."""
+    """Return the device cpu:N for each N in `numbers`. Each gets equally many of `cores` (numbers of logical cores).
+
+    Devices share cores if there are fewer cores than devices.
+    """
     size = max(1, len(cores) // max(1, len(numbers)))
     name, memory = _cpu_name(), psutil.virtual_memory()
     slices = [_slice(cores, place, size) for place in range(len(numbers))]
@@ -42,7 +45,10 @@ def cpu_devices(numbers: Sequence[int], cores: Sequence[int]) -> tuple[Device, .
 
 
 def share_near_cores(devices: Sequence[Device], cores: Sequence[int]) -> tuple[Device, ...]:
-    """Give each GPU an even part of the usable cores near it. A GPU without known near cores is bound to none."""
+    """Return the devices. Each GPU's `cpus` becomes an even part of those `cores` that are near it.
+
+    GPUs near the same cores share them out. A GPU without usable near cores gets none, so its workers are not bound.
+    """
     siblings: dict[tuple[int, ...], list[str]] = {}
     for device in devices:
         if device.kind is DeviceKind.CUDA:

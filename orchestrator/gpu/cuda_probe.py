@@ -48,9 +48,10 @@ _OTHERWISE: Final = "Look into `nvidia-smi` and the kernel log"
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Answer of the probe: number of visible GPUs, or the failed step with code, name and description by CUDA.
+    """Answer of the probe: the number of visible GPUs, or the failed step and CUDA's description of its error.
 
-    step: name of the failed function; "dlopen" if the loader found no CUDA. count: None if a step failed.
+    count: None if a step failed. step: name of the failed function, "dlopen" if CUDA's library cannot be loaded. code,
+    name, words: CUDA's error code with its name and description.
     """
 
     count: int | None = None
@@ -61,16 +62,16 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def require(devices: Sequence[Device]) -> None:
-    """Check that CUDA works and shows the GPUs among `devices`. Raises DeviceError."""
+    """Raise DeviceError unless CUDA works and shows all GPUs among `devices`."""
     wrong = refusal(devices)
     if wrong is not None:
         raise DeviceError(f"{wrong}. Nothing was started.")
 
 
 def refusal(devices: Sequence[Device]) -> str | None:
-    """Explain why no run can start on `devices`, and what to do; None if CUDA works or there is no GPU.
+    """Return why no run can start on `devices` and what to do, as text. None if CUDA works or there is no GPU.
 
-    All whole GPUs are probed at once, each slice by itself. A probe takes 0.5 s (one H200), at most TIMEOUT_S.
+    One probe is made for all whole GPUs together, and one for each slice. It takes 0.5 s (one H200), at most TIMEOUT_S.
     """
     for gpus in visible_together(devices):
         process_start.check_rooms()
@@ -81,7 +82,7 @@ def refusal(devices: Sequence[Device]) -> str | None:
 
 
 def visible_together(devices: Sequence[Device]) -> Iterator[tuple[Device, ...]]:
-    """Yield the GPUs that one process can see at once: all whole GPUs together, and each MIG slice by itself."""
+    """Yield groups of GPUs that one process can see at once: all whole GPUs, then each MIG slice by itself."""
     gpus = [device for device in devices if device.kind is DeviceKind.CUDA]
     whole = tuple(gpu for gpu in gpus if gpu.slice_of is None)
     if whole:
@@ -90,7 +91,7 @@ def visible_together(devices: Sequence[Device]) -> Iterator[tuple[Device, ...]]:
 
 
 def trouble(answer: Finding | Silence, gpus: Sequence[Device]) -> str | None:
-    """Explain what is wrong with CUDA, and what to do; None if the probe's answer shows all `gpus`. Pure."""
+    """Return what is wrong with CUDA and what to do, as text. None if the probe's answer shows all `gpus`. Pure."""
     match answer:
         case Silence(seconds=float(seconds)):
             return f"cuInit hangs: it did not return within {seconds:g} s. Look into the kernel log. A reboot may help"
@@ -120,9 +121,9 @@ def trouble(answer: Finding | Silence, gpus: Sequence[Device]) -> str | None:
 
 
 def look(uuids: Sequence[str], timeout_s: float = TIMEOUT_S) -> Finding | Silence:
-    """Initialise CUDA and count GPUs, without a context, in a new process that sees only these GPUs.
+    """Probe CUDA: initialise it and count GPUs in a new process that sees only these GPUs. It makes no context.
 
-    Returns Silence if the process gives no answer within `timeout_s` seconds, or ends without one.
+    Returns Silence if the process gives no answer within `timeout_s` seconds, or ends without an answer.
     """
     environment = {"CUDA_VISIBLE_DEVICES": ",".join(uuids)}
     return subprocess_query.ask("orchestrator.gpu.cuda_probe", Finding, timeout_s, environment=environment)

@@ -2,8 +2,8 @@
 
 GPUs are found with NVML alone (inventory.py): a CUDA context in the parent would take memory on every GPU.
 
-    all              every GPU that CUDA_VISIBLE_DEVICES leaves, or of the machine; for one in MIG mode its slices
-    0,1,2            indices in that same list; without CUDA_VISIBLE_DEVICES, those of nvidia-smi
+    all              every GPU in CUDA_VISIBLE_DEVICES, or of the machine if that is unset. MIG mode: the GPU's slices
+    0,1,2            indices in CUDA_VISIBLE_DEVICES, or those of nvidia-smi if that is unset
     GPU-5317350e…    a UUID or its first characters; MIG-… for a slice
     cpu:0,cpu:1      parts of the cores
 """
@@ -29,7 +29,10 @@ _WORD: Final = re.compile(r"all|[0-9]{1,6}|(GPU|MIG)-[0-9A-Za-z-]*|cpu:[0-9]{1,6
 
 
 def on_this_machine(gpu_ids: str, look: Look, origin: str = "--gpu-ids") -> tuple[Device, ...]:
-    """Resolve `gpu_ids` as the environment of this process says. Raises DeviceError. origin, look: as in resolve."""
+    """Return the devices that `gpu_ids` names on this machine.
+
+    Calls `resolve` with the usable cores and the environment variables of this process.
+    """
     visible, order = os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("CUDA_DEVICE_ORDER")
     return resolve(gpu_ids, visible=visible, order=order, cores=usable_cores(), origin=origin, look=look)
 
@@ -45,8 +48,9 @@ def resolve(
 ) -> tuple[Device, ...]:
     """Return the devices that `gpu_ids` names, in that order. A GPU's `gpu_id` is its index in CUDA_VISIBLE_DEVICES.
 
-    visible, order: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, None if unset. origin: option or variable from which
-    `gpu_ids` comes, for errors. look: reads NVML. Raises DeviceError.
+    visible, order: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, None if unset. cores: usable cores of the CPU. origin:
+    option or variable from which `gpu_ids` comes, for errors. look: reads NVML. Raises DeviceError if a device is
+    unknown, unusable or named twice.
     """
     words = require_words(gpu_ids, origin)
     numbers = [int(word.removeprefix("cpu:")) if word.startswith("cpu:") else None for word in words]
@@ -63,7 +67,7 @@ def resolve(
 
 
 def require_words(gpu_ids: str, origin: str) -> list[str]:
-    """Split `gpu_ids` into words, each of which may name a device. Raises DeviceError for a word that cannot."""
+    """Split `gpu_ids` at commas into words. Raises DeviceError for a word that cannot name a device, such as "gpu"."""
     words = [word.strip() for word in gpu_ids.split(",")]
     if not all(words):
         raise DeviceError(f"{origin}: {gpu_ids!r}: a device is missing between commas. Use all, or a list like 0,1")
@@ -74,7 +78,7 @@ def require_words(gpu_ids: str, origin: str) -> list[str]:
 
 
 def _meant(word: str) -> str:
-    """Return advice for a wrong word: "Did you mean 0?" for cuda:0 and GPU0, else all valid forms."""
+    """Return advice for a wrong word: "Did you mean 0?" for cuda:0 and GPU0. For others, list all valid forms."""
     found = _OTHER_NAMES.fullmatch(word)
     if found is None:
         return "Use all, or a list of indices, UUIDs (GPU-…, MIG-…) and cpu:0"
@@ -83,7 +87,10 @@ def _meant(word: str) -> str:
 
 
 class _Gpus:
-    """GPUs and slices that --gpu-ids can name: by UUID, or by index in `_list` (None: that GPU cannot be opened)."""
+    """GPUs and slices that --gpu-ids can name, by UUID or by index in `_list`.
+
+    An entry of `_list` is None if that GPU cannot be opened.
+    """
 
     def __init__(self, machine: Inventory, visible: str | None, order: str | None, origin: str) -> None:
         if machine.nvml is NvmlStatus.BROKEN:
@@ -106,7 +113,7 @@ class _Gpus:
         self._all_slices = tuple(part for slices in self._slices.values() for part in slices)
 
     def of_word(self, word: str) -> tuple[Device, ...]:
-        """Return the devices that one word names. Raises DeviceError."""
+        """Return the devices that one word names. Raises DeviceError if it names none that can be used."""
         if word != "all":
             return (self._at(int(word)) if word.isdecimal() else self._by_uuid(word),)
         if not self._list:

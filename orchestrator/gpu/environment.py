@@ -1,4 +1,4 @@
-"""Environment variables that change measurements. `doctor` advises to unset them; a run stores and reports them."""
+"""Environment variables that change measurements. `doctor` advises to unset them. A run stores and reports them."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -17,7 +17,10 @@ _EFFECTIVE_AT_ZERO: Final = frozenset({"NVIDIA_TF32_OVERRIDE"})
 
 
 def set_in(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return (name, value) of each such variable that is set to a value with an effect. Values are made valid UTF-8."""
+    """Return (name, value) of each variable in EFFECTS that is set to a value with an effect.
+
+    Values are shortened and made valid UTF-8.
+    """
     return tuple(
         (name, value[:_LONGEST].encode("utf-8", "replace").decode("utf-8"))
         for name in EFFECTS
@@ -26,5 +29,5 @@ def set_in(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def describe(name: str, value: str) -> str:
-    """Return the variable with its value and its effect, in one line."""
+    """Return "NAME=value: effect" for a variable in EFFECTS."""
     return f"{name}={value}: {EFFECTS[name]}"

@@ -13,7 +13,7 @@ from protocol.cell import Device, DeviceKind
 
 
 class Busy(msgspec.Struct, frozen=True, kw_only=True):
-    """A foreign process on a GPU. compute: whether it can run kernels; False if it only draws."""
+    """A foreign process on a GPU. compute: True if it can run kernels, False if it only draws."""
 
     device: Device
     pid: int
@@ -28,7 +28,7 @@ class Busy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def busy(devices: Sequence[Device], look: Look) -> tuple[Busy, ...]:
-    """Return the foreign processes with a context on any of the GPUs. Raises DeviceError if NVML does not answer."""
+    """Return the foreign processes with a context on any of the GPUs. Raises DeviceError if NVML fails."""
     return tuple(
         Busy(
             device=gpu,
@@ -44,7 +44,7 @@ def busy(devices: Sequence[Device], look: Look) -> tuple[Busy, ...]:
 
 
 def unseen(devices: Sequence[Device], look: Look) -> tuple[Device, ...]:
-    """Return the GPUs of which NVML gives no list of processes. Raises DeviceError if NVML does not answer."""
+    """Return the GPUs of which NVML supports no list of processes. Raises DeviceError if NVML fails."""
     return tuple(gpu for gpu in devices if _processes(gpu, look) is None)
 
 
@@ -59,13 +59,19 @@ def _processes(device: Device, look: Look) -> tuple[GpuProcess, ...] | None:
 
 
 def marked(devices: Sequence[Device], processes: Sequence[Busy]) -> tuple[Device, ...]:
-    """Return the devices, with `busy_with` set to one of `processes` that computes on the device, else None."""
+    """Return the devices, each with a new `busy_with`.
+
+    It is text about one of `processes` that computes on the device, or None if none does.
+    """
     users = {process.device.uuid: str(process) for process in processes if process.compute}
     return tuple(msgspec.structs.replace(device, busy_with=users.get(device.uuid)) for device in devices)
 
 
 def refusal(devices: Sequence[Device], processes: Sequence[Busy]) -> str | None:
-    """Explain why a run on `devices` cannot start while `processes` use them, and what to do; None if it can."""
+    """Return why a run on `devices` cannot start while `processes` use them, as text. None if it can start.
+
+    The text also says what to do.
+    """
     blocking = [process for process in processes if process.compute]
     if not blocking:
         return None

@@ -34,8 +34,8 @@ class NvmlStatus(enum.StrEnum):
 class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All GPUs of the machine in NVML's order, and their MIG slices.
 
-    unreadable: index → reason, for a GPU that cannot be opened. reason: why NVML is unusable, or "". hangs: whether
-    NVML did not answer in time.
+    unreadable: index → reason, for GPUs that cannot be opened. reason: why NVML or some GPUs are unusable, or "".
+    hangs: True if NVML did not answer in time.
     """
 
     gpus: tuple[Device, ...]
@@ -49,14 +49,14 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Use(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Processes on a GPU or slice; None if NVML does not list them. wrong: why NVML could not answer, else ""."""
+    """Use of a GPU or slice. processes: None if NVML does not list them. wrong: why NVML could not answer, or ""."""
 
     processes: tuple[GpuProcess, ...] | None = None
     wrong: str = ""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `look` learned from NVML. uses, modes: processes and compute mode by UUID of GPU or slice, where known."""
+    """Answer of `look`. uses: UUID of a GPU or slice → its processes. modes: UUID of a GPU → NVML's compute mode."""
 
     inventory: Inventory
     uses: dict[str, Use] = {}
@@ -67,14 +67,15 @@ Look = Callable[[], Seen]
 
 
 def once(waiting: Callable[[str], None] | None = None) -> Look:
-    """Return a function like `look`, which reads NVML on its first call and returns the same answer afterwards."""
+    """Return a function that calls `look` on its first call, and returns the same answer afterwards."""
     return functools.cache(lambda: look(waiting))
 
 
 def look(waiting: Callable[[str], None] | None = None, timeout_s: float | None = None) -> Seen:
-    """Return NVML's view, whatever CUDA_VISIBLE_DEVICES is. NVML's errors are part of it.
+    """Read GPUs, processes and compute modes with NVML. CUDA_VISIBLE_DEVICES has no effect.
 
-    waiting: called with a message if the answer takes longer than REMARK_S. timeout_s: None for TIMEOUT_S.
+    Errors of NVML are part of the result. waiting: called with a message if the answer takes longer than REMARK_S.
+    timeout_s: None for TIMEOUT_S.
     """
     if (missing := nvml.missing()) is not None:
         return _without(missing)

@@ -20,7 +20,7 @@ _NOT_OURS: Final = frozenset({NOT_FOUND, NO_PERMISSION})
 
 
 def slices(nvml: Nvml, gpu: Device) -> tuple[Device, ...]:
-    """Return the slices of a GPU in NVML's order; none with MIG off. Raises NvmlError."""
+    """Return the slices of a GPU in NVML's order; none with MIG off. Raises NvmlError if NVML cannot list them."""
     if not gpu.mig_enabled:
         return ()
     most = nvml.ask(gpu.uuid, lambda lib, handle: int(lib.nvmlDeviceGetMaxMigDeviceCount(handle)))
@@ -34,7 +34,7 @@ def listed(devices: Iterable[Device]) -> str:
 
 
 def profile(device: Device) -> str:
-    """Return NVIDIA's profile of a slice, "1g.18gb", which NVML only gives as a part of the slice's name."""
+    """Return NVIDIA's profile of a slice, such as "1g.18gb". NVML gives it only as a part of the slice's name."""
     return device.name.rpartition("MIG ")[2]
 
 
@@ -49,12 +49,15 @@ def sharing(devices: Sequence[Device]) -> tuple[Device, ...]:
 
 @dataclass(frozen=True)
 class Occupants:
-    """The devices of a run on one GPU: the GPU itself, or slices. instances: UUID → GPU instance; None: whole GPU."""
+    """The devices of a run on one GPU: the GPU itself, or slices.
+
+    instances: UUID → GPU instance of a slice. None: the device counts as the whole GPU.
+    """
 
     instances: Mapping[str, int | None]
 
     def concerned(self, instance: int | None) -> tuple[str, ...]:
-        """Return the UUIDs that an error affects. instance: GPU instance with the error; None: the whole GPU."""
+        """Return the UUIDs of devices that an error affects. instance: GPU instance with the error. None: whole GPU."""
         return tuple(uuid for uuid, own in self.instances.items() if instance is None or own in {None, instance})
 
 

@@ -38,7 +38,7 @@ def missing() -> NvmlError | None:
 
 
 def is_slice(uuid: str) -> bool:
-    """Whether a UUID is one of a MIG slice."""
+    """Return True if the UUID is that of a MIG slice ("MIG-…")."""
     return uuid.startswith(_SLICE)
 
 
@@ -50,7 +50,7 @@ class UnreadableGpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """A process with a context on a GPU. compute: whether it can run kernels; False if it only draws."""
+    """A process with a context on a GPU. compute: True if it can run kernels, False if it only draws."""
 
     pid: int
     used_bytes: int | None
@@ -58,7 +58,10 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Nvml:
-    """NVML, open until `close`. Raises NvmlAbsentError or NvmlBrokenError on opening."""
+    """NVML, open until `close`.
+
+    The constructor raises NvmlAbsentError without a driver, NvmlBrokenError if the driver does not work.
+    """
 
     def __init__(self) -> None:
         import pynvml
@@ -85,21 +88,21 @@ class Nvml:
 
     @property
     def driver_version(self) -> str | None:
-        """Version of the driver, "580.95.05"; None if unknown."""
+        """Version of the driver, such as "580.95.05"; None if unknown."""
         return self._read_or_none(self._lib.nvmlSystemGetDriverVersion)
 
     @property
     def cuda_driver_version(self) -> str | None:
-        """Newest CUDA version that the driver supports, "13.0"; None if unknown."""
+        """Newest CUDA version that the driver supports, such as "13.0"; None if unknown."""
         version: int | None = self._read_or_none(self._lib.nvmlSystemGetCudaDriverVersion_v2)
         return None if version is None else f"{version // 1000}.{version % 1000 // 10}"
 
     def gpus(self) -> tuple[Device | UnreadableGpu, ...]:
-        """Return every GPU that NVML counts, in its order. `gpu_id` is the index in that order."""
+        """Return every GPU of the machine in NVML's order. `gpu_id` is the index in that order."""
         return tuple(self._gpu(index) for index in range(self._required(self._lib.nvmlDeviceGetCount)))
 
     def read(self, uuid: str) -> Sample:
-        """Take one reading of one GPU. Raises GpuLostError if it no longer answers."""
+        """Take one reading of one GPU, for a slice of its whole GPU. Raises GpuLostError if it no longer answers."""
         lib, handle = self._lib, self._whole(uuid)
         at_ns = time.monotonic_ns()
         utilization = self._read_or_none(lib.nvmlDeviceGetUtilizationRates, handle)
@@ -122,22 +125,22 @@ class Nvml:
         )
 
     def ask(self, uuid: str, question: Callable[[Any, Any], T]) -> T:
-        """Return NVML's answer about a GPU, or the GPU of a slice. Raises NvmlError.
+        """Return the result of `question`, called with the module pynvml and the GPU's handle.
 
-        question: function of pynvml and the handle of the GPU.
+        uuid: of a GPU, or of a slice. For a slice, the handle is that of its GPU. Raises NvmlError if NVML refuses.
         """
         return self._required(question, self._lib, self._whole(uuid))
 
     def ask_slice(self, uuid: str, question: Callable[[Any, Any], T]) -> T:
-        """Return NVML's answer about a slice itself, not its GPU. question: as in `ask`. Raises NvmlError."""
+        """Like `ask`, but `question` gets the handle of the slice itself."""
         return self._required(question, self._lib, self._handle(uuid))
 
     def call(self, question: Callable[[Any], T]) -> T:
-        """Return NVML's answer to a question that needs no GPU. question: function of pynvml. Raises NvmlError."""
+        """Return the result of `question`, called with the module pynvml. Raises NvmlError if NVML refuses."""
         return self._required(question, self._lib)
 
     def memory_used(self, uuid: str) -> int | None:
-        """Return the bytes of GPU memory in use, without those that the driver reserves; None if unknown."""
+        """Return the bytes of GPU memory in use, without those that the driver reserves. None if unknown."""
         memory = self._memory(self._handle(uuid))
         return None if memory is None else int(memory.used)
 
@@ -147,7 +150,7 @@ class Nvml:
         return None if memory is None else int(memory.total)
 
     def processes(self, uuid: str) -> tuple[GpuProcess, ...] | None:
-        """Return the processes with a context on the GPU, by PID; None if NVML does not list those that compute."""
+        """Return the processes with a context on the GPU, by PID. None if NVML does not list those that compute."""
         lib, handle = self._lib, self._handle(uuid)
         found: dict[int, GpuProcess] = {}
         for compute, ask in (
@@ -237,7 +240,7 @@ class Nvml:
             raise NvmlError(f"{call.__name__} gave text that cannot be read: {error}") from error
 
     def _read_or_none(self, call: Callable[..., T], *arguments: object) -> T | None:
-        """Return NVML's answer, None if this GPU or driver has none. Raises NvmlError if the GPU or NVML is gone."""
+        """Return the result of `call`, None if this GPU or driver has none. Raises NvmlError if GPU or NVML is gone."""
         try:
             return call(*arguments)
         except self._lib.NVMLError as error:

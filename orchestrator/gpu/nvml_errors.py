@@ -21,7 +21,7 @@ RESET_REQUIRED: Final = 16
 _VERSION_MISMATCH: Final = 18
 
 LOST: Final = frozenset({GPU_IS_LOST, RESET_REQUIRED})
-"""NVML's codes for a GPU that no longer answers. One with a damaged InfoROM still answers."""
+"""NVML's codes for a GPU that no longer answers. A GPU with a damaged InfoROM still answers."""
 FATAL: Final = frozenset({_UNINITIALIZED, _DRIVER_NOT_LOADED, _VERSION_MISMATCH})
 
 _WHAT_TO_DO: Final = {
@@ -36,7 +36,7 @@ _WHAT_TO_DO: Final = {
 
 
 class NvmlError(Exception):
-    """NVML could not be used. code: its return code, 0 without one."""
+    """A call of NVML failed. code: NVML's return code, 0 if there is none."""
 
     def __init__(self, message: str, code: int = 0) -> None:
         super().__init__(message)
@@ -56,7 +56,7 @@ class GpuLostError(NvmlError):
 
 
 def unusable(error: Any, *, driver_is_there: bool) -> NvmlError:  # noqa: ANN401 - pynvml has no types
-    """Return the error for an NVML that could not be opened. driver_is_there: whether a driver is installed."""
+    """Return our error for an error of pynvml on opening NVML. driver_is_there: True if a driver is installed."""
     code = int(error.value)
     if code == _DRIVER_NOT_LOADED or (code == _LIBRARY_NOT_FOUND and not driver_is_there):
         return NvmlAbsentError(f"no NVIDIA driver on this machine ({error})", code)
@@ -64,7 +64,7 @@ def unusable(error: Any, *, driver_is_there: bool) -> NvmlError:  # noqa: ANN401
 
 
 def typed(error: Any) -> NvmlError:  # noqa: ANN401 - pynvml has no types
-    """Convert an error of pynvml to ours, by its return code."""
+    """Return our error for an error of pynvml. Its class depends on NVML's return code."""
     code = int(error.value)
     kind = GpuLostError if code in LOST else NvmlBrokenError if code in FATAL else NvmlError
     return kind(_words(error, "NVML"), code)

@@ -1,4 +1,4 @@
-"""The GPUs that CUDA_VISIBLE_DEVICES leaves, by the rules of CUDA and torch. Pure.
+"""The GPUs that CUDA_VISIBLE_DEVICES leaves visible, by the rules of CUDA and torch. Pure.
 
 An entry is an index, or the first characters of the UUID of exactly one GPU or MIG slice. An unknown entry hides itself
 and all after it. A repeated entry, or an empty value, hides everything. Slices that are named all count, although a
@@ -21,10 +21,11 @@ _BUS_ORDER: Final = "PCI_BUS_ID"
 def visible_gpus(
     gpus: Sequence[Device | None], visible: str | None, order: str | None, slices: Sequence[Device] = ()
 ) -> tuple[Device | None, ...]:
-    """Return the GPUs and slices that CUDA_VISIBLE_DEVICES (`visible`) leaves, in its order; all GPUs if it is None.
+    """Return the GPUs and slices that CUDA_VISIBLE_DEVICES names, in its order. All `gpus` if it is None (unset).
 
-    gpus: in NVML's order, None for an unreadable one. order: CUDA_DEVICE_ORDER. Raises DeviceError for indices in an
-    order that only CUDA knows.
+    visible: CUDA_VISIBLE_DEVICES. gpus: all, in NVML's order, None for one that cannot be opened. order:
+    CUDA_DEVICE_ORDER. slices: all MIG slices. Raises DeviceError if `visible` has indices in an order that only CUDA
+    knows.
     """
     if visible is None:
         return tuple(gpus)

@@ -43,12 +43,15 @@ _AXIS: Final = (
 
 
 def to_html(trends: Sequence[Trend], filters: Mapping[str, str]) -> bytes:
-    """Render at least one trend as HTML. filters: name of each requested filter → its value, with the key "Model"."""
+    """Return an HTML page about `trends`, which must not be empty.
+
+    filters: name of each requested filter → its value. The key "Model" must be among them.
+    """
     return fitted(page(trends, filters), MOST_POINTS)
 
 
 def page(trends: Sequence[Trend], filters: Mapping[str, str]) -> Page:
-    """Return the page of at least one trend, before it is rendered. filters: name of a requested filter → its value."""
+    """Return the page of `to_html` as data, before it is rendered. Parameters as in `to_html`."""
     runs = sorted({(point.test_date, point.run_id) for trend in trends for point in trend.points})
     heading = f"{filters['Model']} over {plural(len(runs), 'run')}"
     found = [(trend, point) for trend in trends for point in trend.points if wording.change(point)]

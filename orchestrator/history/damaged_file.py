@@ -14,9 +14,9 @@ _COMPANIONS: Final = ("-wal", "-shm", "-journal")
 
 
 def move(path: Path, inode: int | None) -> Path | None:
-    """Move the damaged history at `path` aside, with the files beside it, if it still has this inode. Raises OSError.
+    """Rename the damaged history at `path` and its -wal, -shm and -journal files. Returns the new path.
 
-    Returns its new path; None if another process moved it.
+    Returns None if the file no longer has this inode: another process moved it. Raises OSError if renaming fails.
     """
     try:
         with path.open("rb") as file:

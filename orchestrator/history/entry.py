@@ -23,7 +23,7 @@ OFFENCES: Final = frozenset({HealthVerdict.FAIL, HealthVerdict.WARN})
 
 
 def of_report(report: Report, folder: Path, *, tainted: bool) -> RunRecord:
-    """Return the history entry of a report. folder: that of the run. tainted: faults were injected into the run."""
+    """Return the history entry of a report. folder: of the run. tainted: True if faults were injected into the run."""
     reduced = run_figures.of_report(report, report.metadata.run_id)
     devices = tuple(_devices(report, reduced))
     counts = Counter(one.device.gpu_name for one in devices)
@@ -70,7 +70,7 @@ def _why_of_health(judged: DeviceHealth) -> str:
 
 
 def _why_of_burn_in(burn_in: GpuBurnIn) -> str:
-    """Return the reasons for a burn-in's verdict on a GPU, with the number of checks unless it is FAIL or WARN."""
+    """Return the reasons for a burn-in's verdict on a GPU as text. Unless it is FAIL or WARN, also count the checks."""
     reasons = dict.fromkeys(one.text for one in burn_in.reasons if one.verdict is burn_in.verdict)
     if burn_in.verdict in OFFENCES or not burn_in.checks:
         return "; ".join(reasons)

@@ -1,4 +1,7 @@
-"""Export the history as JSON, or as CSV with a row per cell (model and configuration) and run. Made run by run."""
+"""Export the history as JSON, or as CSV with a row per cell (model and configuration) and run.
+
+One run after the other is read and encoded, so that a long history needs little memory.
+"""
 
 import csv
 import io
@@ -19,7 +22,7 @@ COLUMNS: Final = (
 
 
 def to_json(runs: Iterable[RunRecord]) -> Iterator[bytes]:
-    """Yield JSON text of the runs, with everything that the history keeps of them."""
+    """Yield the pieces of one JSON document (UTF-8) with everything that the history keeps of the runs."""
     head, tail = indented({"history_version": len(MIGRATIONS), "runs": ()}).split(b"[]")
     yield head + b"["
     between, end = b"\n    ", b"]"
@@ -35,7 +38,7 @@ def indented(value: object) -> bytes:
 
 
 def to_csv(runs: Iterable[RunRecord]) -> Iterator[bytes]:
-    """Yield CSV text of the runs: a row per cell, and one per device that has no cell, as in a burn-in."""
+    """Yield the pieces of one CSV file (UTF-8): a row per cell, and one per device without cells, as in a burn-in."""
     yield _written([COLUMNS])
     for made in runs:
         devices = {one.device.gpu_uuid: one for one in made.devices}

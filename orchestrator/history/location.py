@@ -15,14 +15,18 @@ NOWHERE: Final = (
 
 @dataclass(frozen=True)
 class Place:
-    """Where the history is. path: of the file. default: the user did not name it, so the folder is gpubench's own."""
+    """Where the history file is. default: True if the user did not name it, so that its folder is gpubench's own."""
 
     path: Path
     default: bool
 
 
 def find(file: str | None, environment: Mapping[str, str]) -> Place:
-    """Return where the history is. file: path that the user names, or None. Raises HistoryError without a folder."""
+    """Return where the history file is or will be: at `file` if the user named one.
+
+    Otherwise it is gpubench/history.db in the user's data folder. environment: environment variables. Raises
+    HistoryError if there is no such folder: neither XDG_DATA_HOME nor HOME names one.
+    """
     if file is not None:
         return Place(Path(file), default=False)
     data_home = Path(environment.get("XDG_DATA_HOME", ""))

@@ -83,13 +83,19 @@ def lines(connection: sqlite3.Connection, wanted: Filter) -> list[RunLine]:
 
 
 def run(connection: sqlite3.Connection, name: str) -> RunRecord:
-    """Return everything kept of the run with this id or unique prefix. Raises HistoryError for none or several."""
+    """Return everything that the history keeps of the run `name`: an id or the beginning of an id.
+
+    Raises HistoryError if no run or several runs match.
+    """
     with _as_of_now(connection):
         return in_full(connection, _meant(connection, name))
 
 
 def line(connection: sqlite3.Connection, name: str) -> RunLine:
-    """Return the run with this id or unique prefix. Raises HistoryError for none or several."""
+    """Return the summary of the run `name`: an id or the beginning of an id.
+
+    Raises HistoryError if no run or several runs match.
+    """
     with _as_of_now(connection):
         return _meant(connection, name)
 
@@ -106,7 +112,7 @@ def _meant(connection: sqlite3.Connection, name: str) -> RunLine:
 
 
 def in_full(connection: sqlite3.Connection, run: RunLine) -> RunRecord:
-    """Return everything that the history keeps of a run."""
+    """Return everything that the history keeps of a run. Raises HistoryError if it is inconsistent."""
     devices = [
         _made(
             DeviceRecord,
@@ -153,9 +159,9 @@ def points(
     batch_size: int | None = None,
     since: str | None = None,
 ) -> list[Point]:
-    """Return the measurements of a model in all runs, oldest run first. None: any.
+    """Return the results of a model (or probe) in all runs, oldest run first. A filter that is None matches all.
 
-    gpu: prefix of a UUID or part of a name. since: date of the oldest run, ISO 8601.
+    gpu: beginning of a UUID or part of a name. since: date of the oldest run, ISO 8601.
     """
     wanted = {"model": model, "gpu": gpu, "precision": precision, "batch_size": batch_size, "since": since}
     return [
@@ -179,22 +185,25 @@ def models(connection: sqlite3.Connection) -> list[str]:
 
 
 def devices(connection: sqlite3.Connection) -> list[tuple[str, str]]:
-    """Return UUID and name of all recorded devices."""
+    """Return (UUID, name) of each recorded device."""
     return msgspec.convert(connection.execute(_DEVICES_EVER).fetchall(), list[tuple[str, str]])
 
 
 def verdicts(connection: sqlite3.Connection) -> list[str]:
-    """Return the different verdicts that are recorded for runs, health and burn-ins."""
+    """Return all verdicts that occur in the history, each once: of runs, of health and of burn-ins."""
     return msgspec.convert([row[0] for row in connection.execute(_VERDICTS)], list[str])
 
 
 def kinds(connection: sqlite3.Connection, model: str) -> list[tuple[str, int, str, str]]:
-    """Return each combination of precision, batch size and UUID in which a model is recorded, with its latest date."""
+    """Return (precision, batch size, device UUID, date of the latest run) of each combination for a model."""
     return msgspec.convert(connection.execute(_KINDS, (model,)).fetchall(), list[tuple[str, int, str, str]])
 
 
 def offences(connection: sqlite3.Connection, uuids: Sequence[str]) -> list[Offence]:
-    """Return the FAIL and WARN verdicts of these GPUs, oldest first, without runs with injected faults."""
+    """Return the FAIL and WARN verdicts of these GPUs, one GPU after the other, each oldest first.
+
+    Runs with injected faults are excluded.
+    """
     return [
         _made(Offence, **dict(zip(Offence.__struct_fields__, row, strict=True)))
         for uuid in uuids
@@ -217,7 +226,7 @@ def _line(connection: sqlite3.Connection, value: dict[str, object]) -> RunLine:
 
 
 def _made(kind: type[Kept], **values: object) -> Kept:
-    """Return a record of this type from its fields, with type checks: SQLite may return bytes in a text column."""
+    """Return a record of this type from its fields. Checks their types: SQLite may return bytes in a text column."""
     return msgspec.convert(values, kind)
 
 

@@ -9,13 +9,15 @@ from orchestrator.figures.keys import CellKey
 from orchestrator.figures.parts import Part
 
 LONGEST_S: Final = 1e11
-"""Most seconds of a recorded run, three thousand years: without a limit SQLite would also store infinity."""
+"""Most seconds of a recorded run, three thousand years. Without a limit SQLite would store even infinity."""
 
 
 class RunLine(Part, frozen=True, kw_only=True):
-    """Summary of a run. planned, ok: numbers of measurements. test_date: ISO 8601, UTC. devices: ("8 x NVIDIA H200",).
+    """Summary of a run.
 
-    tainted: faults were injected. stack: versions and settings. health, burn_in: worst verdict; "" without a burn-in.
+    test_date: its start, ISO 8601, UTC. profile: kind of run. planned, ok: numbers of measurements. devices:
+    ("8 x NVIDIA H200",). tainted: faults were injected. stack: name → version or setting. health: worst verdict of all
+    devices. burn_in: worst verdict, "" without a burn-in.
     """
 
     run_id: str
@@ -37,9 +39,9 @@ class RunLine(Part, frozen=True, kw_only=True):
 
 
 class DeviceRecord(Part, frozen=True, kw_only=True):
-    """A device in a run. health, burn_in: verdict; "" without one. burn_in_words: reasons for the burn-in's verdict.
+    """A device in a run. health, burn_in: verdict, or "" if there is none.
 
-    health_words: reasons for FAIL or WARN, else "".
+    health_words: reasons if health is FAIL or WARN, else "". burn_in_words: reasons for the burn-in's verdict.
     """
 
     device: SideDevice
@@ -50,9 +52,10 @@ class DeviceRecord(Part, frozen=True, kw_only=True):
 
 
 class CellRecord(Part, frozen=True, kw_only=True):
-    """A cell (model and configuration) on one device. launches: the figure `metric` of each launch (process).
+    """A cell (model and configuration) on one device.
 
-    doubt: why the cell is not judged, or "". figures: name → median over the launches.
+    metric: name of its main figure. launches: the value of `metric` in each launch (process). doubt: why the cell is
+    not judged, or "". figures: name → median over the launches.
     """
 
     gpu_uuid: str
@@ -85,7 +88,7 @@ class Point(Part, frozen=True, kw_only=True):
 
 
 class Offence(Part, frozen=True, kw_only=True):
-    """A run in which the health or the burn-in of a device had the verdict FAIL or WARN. *_words: reasons, or ""."""
+    """A run in which a device had the verdict FAIL or WARN for its health or its burn-in. Fields as in DeviceRecord."""
 
     run_id: str
     test_date: str
@@ -97,7 +100,11 @@ class Offence(Part, frozen=True, kw_only=True):
 
 
 class Filter(Part, frozen=True, kw_only=True):
-    """Filter of runs; None: any. run_id: prefix. gpu: prefix of a UUID or part of a name. since: ISO 8601 date."""
+    """Filter of runs. A field that is None matches all runs.
+
+    run_id: an id or its beginning. gpu: beginning of a UUID or part of a name. since: date of the oldest run, ISO 8601.
+    limit: maximum number of runs.
+    """
 
     run_id: str | None = None
     gpu: str | None = None

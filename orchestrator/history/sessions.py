@@ -18,10 +18,11 @@ _Place = tuple[str, CellKey]
 
 
 def spread(records: Iterable[RunRecord], side: Side, others: frozenset[str], margins: Margins) -> SessionSpread | None:
-    """Return the spread between recorded runs with the cells, versions and settings of `side`; None with too few.
+    """Return how much results vary between recorded runs. None if there are too few.
 
-    records: newest first. Of each day the newest run counts: the state of a machine often stays the same for a day.
-    others: ids of runs to ignore. margins: supplies what cannot be learned.
+    Runs count if they have the cells, versions and settings of `side`. records: newest first. Of each day only the
+    newest run counts, because the state of a machine often stays the same for a day. others: ids of runs to ignore.
+    margins: has the spread to use where it cannot be learned.
     """
     host = {place: cell_facts.measures_host(one, one) for place, one in pairing.places(side).items() if one.cell.values}
     of_days: dict[str, Mapping[_Place, tuple[float, ...]]] = {}
@@ -49,7 +50,7 @@ def spread(records: Iterable[RunRecord], side: Side, others: frozenset[str], mar
 
 
 def same_stack(stack: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Whether versions and settings are equal except for the seed. An unknown version counts as equal."""
+    """Return True if versions and settings are equal except for the seed. An unknown version counts as equal."""
     return not {change.name for change in cell_facts.differences(stack, other)} - _QUIET
 
 

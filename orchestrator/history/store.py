@@ -1,9 +1,9 @@
 """Open the history file as a valid database of this version.
 
-    missing ─────────────▶ writers create it; readers find none
-    older ───────────────▶ migrated in one transaction
-    newer, or foreign ───▶ refused, untouched
-    damaged ─────────────▶ writers move it aside and create another (damaged_file.py); readers refuse
+    missing ──────────────────────────▶ writers create it; readers find none
+    of an older version ──────────────▶ migrated in one transaction
+    newer, or of another program ─────▶ refused, untouched
+    damaged ──────────────────────────▶ writers move it aside and create another (damaged_file.py); readers refuse
 
 Processes wait for each other up to BUSY_S. Commits are durable. On a local disk SQLite uses a write-ahead log, on a
 remote one a rollback journal: a write-ahead log needs memory shared by all processes, which a network file system
@@ -51,7 +51,10 @@ class DamagedError(HistoryError):
 
 @contextmanager
 def writing(place: Place, notes: list[str] | None = None) -> Iterator[sqlite3.Connection]:
-    """Open the history for writing. notes: gets a message if a damaged file was moved aside. Raises HistoryError."""
+    """Open the history for writing in a `with` block. notes: gets a message if a damaged file was moved aside.
+
+    Raises HistoryError if the file cannot be used, or is found damaged in the block.
+    """
     path = _real(place.path)
     messages = [] if notes is None else notes
     with _as_user_errors(path):
@@ -66,7 +69,10 @@ def writing(place: Place, notes: list[str] | None = None) -> Iterator[sqlite3.Co
 
 @contextmanager
 def reading(place: Place) -> Iterator[sqlite3.Connection | None]:
-    """Open the history for reading; None if there is none. Raises HistoryError, also for a damaged one."""
+    """Open the history for reading in a `with` block. The connection is None if there is no history.
+
+    Raises HistoryError if the file cannot be used or is damaged.
+    """
     path = _real(place.path)
     with _as_user_errors(path):
         if not path.exists():
@@ -84,7 +90,10 @@ def reading(place: Place) -> Iterator[sqlite3.Connection | None]:
 
 
 def refusal(place: Place) -> str:
-    """Return why runs cannot be recorded here (file of another program or newer version), or "". Writes nothing."""
+    """Return why runs cannot be recorded here, or "". Writes nothing.
+
+    A reason is that the file is of another program or of a newer version, or cannot be read.
+    """
     path = _real(place.path)
     try:
         with _as_user_errors(path):
@@ -100,7 +109,7 @@ def refusal(place: Place) -> str:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Run the body of a `with` block in a transaction. If the process is killed, nothing of it remains."""
+    """Run the body of a `with` block in a transaction. After an error or a kill, nothing of it remains."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -143,7 +152,7 @@ def _whole(path: Path, place: Place, notes: list[str], checked_bytes: float) -> 
 def _open(path: Path, checked_bytes: float = 0) -> sqlite3.Connection:
     """Open a history for writing. checked_bytes: larger files are not checked for damage.
 
-    Raises DamagedError, and HistoryError for a file of another program or a newer version.
+    Raises DamagedError if the file is damaged, HistoryError if it is of another program or a newer version.
     """
     connection = _connect(path, "rwc")
     try:
@@ -209,7 +218,7 @@ def _require_whole(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def is_local(path: Path) -> bool:
-    """Whether `path`, absolute and without links, is on a local disk."""
+    """Return True if `path` is on a local disk. path: absolute and without links."""
     mounts = psutil.disk_partitions(all=True)
     types = [mount.fstype for mount in mounts if path.is_relative_to(mount.mountpoint)]
     return bool(types) and types[-1] in _LOCAL_DISKS  # in the order of mounting: the last one hides the others
@@ -232,7 +241,7 @@ def _number(connection: sqlite3.Connection, question: str) -> int:
 
 
 def _ours(path: Path, place: Place) -> bool:
-    """Whether a damaged file may be moved aside: it is at the default place, or its header is that of a history."""
+    """Return True if a damaged file may be moved aside: its path is the default, or its header is that of a history."""
     if place.default:
         return True
     with suppress(OSError), path.open("rb") as file:

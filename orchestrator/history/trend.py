@@ -1,6 +1,7 @@
 """Trends: a series for each cell (configuration) on each GPU over many runs, with its changes. Pure.
 
-Runs that are tainted, throttled, not watched for throttling, contaminated or at a smaller batch are shown, not judged.
+Some runs are shown but not judged: those with injected faults, throttled or contaminated ones, those not watched for
+throttling, and those at a smaller batch size.
 """
 
 import math
@@ -21,9 +22,10 @@ _QUIET: Final = frozenset({"seed"})
 
 
 class TrendPoint(Part, frozen=True, kw_only=True):
-    """One run in a trend. excluded: why the run is not judged, or "". stack: changed versions and settings.
+    """One run in a trend. value: of the trend's figure, None if the run lacks it. launches: number of launches.
 
-    change_percent: change of the level of values that begins with this run, if any.
+    excluded: why the run is not judged, or "". stack: texts, one for each version or setting that differs from the run
+    before. change_percent: change of the level that begins with this run, or None.
     """
 
     run_id: str
@@ -36,7 +38,11 @@ class TrendPoint(Part, frozen=True, kw_only=True):
 
 
 class Trend(Part, frozen=True, kw_only=True):
-    """A figure of a cell on one device over many runs, oldest run first. margin_percent: smallest change to report."""
+    """A figure of a cell on one device over many runs, oldest run first.
+
+    cell: for people, such as "resnet50 inference bf16 b8". kind, hostname: of the device, newest run. figure: name of
+    the figure. margin_percent: smallest change to report.
+    """
 
     cell: str
     key: CellKey
@@ -50,7 +56,10 @@ class Trend(Part, frozen=True, kw_only=True):
 
 
 def trends(points: Sequence[Point], margins: Margins, figure: str | None = None) -> tuple[Trend, ...]:
-    """Return the trend of each cell on each device. points: oldest first. figure: name, or None for the main figure."""
+    """Return the trend of each cell on each device. points: oldest first.
+
+    figure: name of the figure. None: the main figure of the cell.
+    """
     series: dict[tuple[str, str, CellKey], list[Point]] = {}
     for point in points:
         # A GPU is the same one in another host; CPU devices are called alike on every host.
@@ -61,7 +70,7 @@ def trends(points: Sequence[Point], margins: Margins, figure: str | None = None)
 
 
 def figures(points: Sequence[Point]) -> tuple[str, ...]:
-    """Return the names of all figures that any of these cells has, sorted."""
+    """Return the names of all figures that any of `points` has, sorted."""
     return tuple(sorted({name for point in points for name in point.cell.figures}))
 
 
@@ -103,9 +112,10 @@ def _exclusion(point: Point, value: float | None) -> str:
 
 
 def _changes(values: Sequence[float | None], excluded: Sequence[str], margin: float) -> Iterator[tuple[int, float]]:
-    """Yield (index, change in percent) of each change of the level; none if a judged value is zero or less.
+    """Yield (index in `values`, change in percent) of each change of the level.
 
-    excluded: for each value why it is not judged, or "". margin: smallest change to report, as a share.
+    Yields nothing if a judged value is zero or less. excluded: for each value why it is not judged, or "". margin:
+    smallest change to report, as a share.
     """
     sound = [
         (place, value)

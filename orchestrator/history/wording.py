@@ -22,7 +22,7 @@ def cell(trend: Trend) -> str:
 
 
 def device(trend: Trend) -> str:
-    """Describe the device of a trend. A CPU device gets its host name: every host has a cpu:0."""
+    """Describe the device of a trend: "NVIDIA H200, GPU-5317…". A CPU device gets its host name: "cpu:0 of node1"."""
     on_cpu = trend.kind == DeviceKind.CPU
     return f"{trend.gpu_uuid} of {trend.hostname}" if on_cpu else f"{trend.gpu_name}, {trend.gpu_uuid}"
 
@@ -33,19 +33,19 @@ def figure(value: float) -> str:
 
 
 def change(point: TrendPoint) -> str:
-    """Return the change of the level that begins with this run, "-5.0 %"; "" without a change."""
+    """Return the change of the level that begins with this run, such as "-5.0 %"; "" if none does."""
     return "" if point.change_percent is None else f"{point.change_percent:+.1f} %"
 
 
 def remarks(point: TrendPoint) -> Iterator[str]:
-    """Yield remarks on a run: changed software or settings, and why the run is not judged."""
+    """Yield remarks on a run as texts: each changed version or setting, then why the run is not judged."""
     yield from point.stack
     if point.excluded:
         yield f"not counted: {point.excluded}"
 
 
 def unjudged(trend: Trend) -> str:
-    """Return why no change can be found in a trend, or ""."""
+    """Return why no change can be found in a trend, such as "a CPU device drifts, so nothing is judged", or ""."""
     if trend.kind == DeviceKind.CPU:
         return "a CPU device drifts, so nothing is judged"
     values = [point.value for point in trend.points if point.value is not None and not point.excluded]
@@ -55,7 +55,10 @@ def unjudged(trend: Trend) -> str:
 
 
 def earlier_findings(devices: Sequence[Device], offences: Iterable[Offence]) -> dict[str, str]:
-    """Return UUID → remark on the newest of the gravest offences (FAIL or WARN) of a device. offences: oldest first."""
+    """Return UUID → remark on the device's newest FAIL or, if it has none, newest WARN. offences: oldest first.
+
+    Example: "WARN in its health on 2026-04-01 (run 20260401-213000-1f2e3d): reason; 2 runs found FAIL or WARN".
+    """
     against: dict[str, list[Offence]] = {}
     for offence in offences:
         against.setdefault(offence.gpu_uuid, []).append(offence)

@@ -47,7 +47,10 @@ class Exporters:
             threading.Thread(target=server.serve_forever, args=(0.1,), name="metrics port", daemon=True).start()
 
     def follow(self, stored: StoredRun, display: Display) -> Follower:
-        """Export the metrics of this run. Return a display that collects them and passes events on to `display`."""
+        """Export the metrics of this run from now on.
+
+        Returns a display to use instead of `display`: it collects the metrics and passes events on to `display`.
+        """
         self._follower = Follower(stored, display)
         if self._path is not None:
             self._writer = threading.Thread(target=self._write_on, args=(self._path,), name="metrics file", daemon=True)
@@ -60,7 +63,7 @@ class Exporters:
             self._follower.judged(report)
 
     def view(self) -> View | None:
-        """Return the state of the run for the metrics; None before it starts."""
+        """Return the state of the run for the metrics; None before `follow` was called."""
         return None if self._follower is None else self._follower.view()
 
     def close(self) -> None:
@@ -90,13 +93,16 @@ class Exporters:
 
 
 def opened(file: str | None, port: int | None) -> Exporters:
-    """Open exporters to `file` and `port`. Raises ConfigError for an unwritable file, or a port that is not free."""
+    """Return exporters to `file` and `port` (None: not requested).
+
+    Raises ConfigError if the file cannot be written or its name does not end in .prom, or the port cannot be opened.
+    """
     path = None if file is None else _path(file)
     return Exporters(path, None if port is None else _bound(port))
 
 
 def require(file: str | None, port: int | None) -> None:
-    """Check that `opened` would accept file and port; leave nothing open or on disk. Raises ConfigError."""
+    """Raise ConfigError unless `opened` would accept file and port. Leaves nothing open or on disk."""
     if file is not None:
         _path(file)
     if port is not None:
@@ -171,7 +177,7 @@ class _Collected(Collector):
 
 
 def converted(family: Family, view: View) -> GaugeMetricFamily | CounterMetricFamily:
-    """Convert a metric and its samples to the type of prometheus_client. The first label is the run's id."""
+    """Return a metric with its samples in the type of prometheus_client. The first label is the run's id."""
     make = GaugeMetricFamily if family.kind is Kind.GAUGE else CounterMetricFamily
     made = make(family.name, family.help, labels=(RUN, *family.labels))
     run = plain(view.run_id)

@@ -1,4 +1,4 @@
-"""The table of metrics, in Prometheus' names and base units. Unknown values have no sample; they are never 0."""
+"""The table of metrics, in Prometheus' names and base units. An unknown value has no sample, instead of 0."""
 
 import enum
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +28,7 @@ _CELL: Final = ("cell", "gpu", "uuid", "model", "workload", "precision", "mode",
 
 
 class Kind(enum.StrEnum):
-    """Type of a metric. Counters start at 0 in each process."""
+    """Type of a metric. A counter starts at 0 in each session of a run."""
 
     GAUGE = "gauge"
     COUNTER = "counter"

@@ -18,7 +18,10 @@ _KEPT: Final = 8  # figures of a cell: the newest counts, older ones replace a w
 
 
 class Follower:
-    """Keeps the events of one run for exporters' threads; the engine's loop calls it. cells: planned cells by id."""
+    """Display that keeps the state of one run for the threads of exporters. cells: planned cells by id.
+
+    The engine's loop calls `show` and `tell`, the exporters call `view`.
+    """
 
     def __init__(self, stored: StoredRun, display: Display) -> None:
         self._display = display
@@ -39,7 +42,7 @@ class Follower:
         )
 
     def view(self) -> View:
-        """Return the state of the run now. Collections that grow are copied, so that the loop may go on."""
+        """Return the state of the run now. It stays valid while the loop goes on: collections are copied."""
         with self._lock:
             newest = {cell: good[-1] for cell, good in self._figures.items() if good}
             return msgspec.structs.replace(

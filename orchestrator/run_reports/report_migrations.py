@@ -59,7 +59,7 @@ _PHASES: Final = {
 
 
 def migrated(document: Json, version: int) -> Json:
-    """Change the document in place to the newest version and return it. version: schema version of the document."""
+    """Change a report (decoded JSON) in place to the newest schema version and return it. version: its present one."""
     for number in range(version, max(STEPS) + 1):
         STEPS[number](document)
         document["schema_version"] = number + 1
@@ -141,7 +141,7 @@ def _to_4(document: Json) -> None:
 
 
 def _median_as_launch(metric: Json, workload: Workload) -> list[Any]:
-    """Return [median over launches (repetitions)] or []: old reports lack the figures of single launches."""
+    """Return [the main figure's median over launches], or [] without one. Old reports lack figures of each launch."""
     value = metric.get(main_figure(workload, str(metric.get("model_name"))).field)
     return [] if value is None else [value]
 

@@ -2,8 +2,8 @@
 
     report.json      of any schema version (report_migrations.py); unknown keys are errors
     a baseline file  of its own schema version; unknown keys are errors
-    a run's folder   its report is made again, so an older version works; also @last, a run's id (run_lookup.py)
-    a name           of a baseline that ships: configs/baselines/<name>.json
+    a run's folder   its report is made again, so runs of older versions work. Also @last or a run's id (run_lookup.py)
+    a name           of a baseline that gpubench ships: configs/baselines/<name>.json
 
 Every error is a ConfigError that names the file and what to do.
 """
@@ -35,9 +35,10 @@ class _Head(msgspec.Struct):
 
 
 def read(name: str, runs_folder: str, history_db: str | None = None) -> Side:
-    """Read the report, baseline or run called `name`, to compare it. history_db: None for the user's own history.
+    """Return the figures to compare of the report, baseline or run called `name`.
 
-    Raises UserError.
+    history_db: history file in which to look up a run's id. None: the user's own. Raises UserError if there is nothing
+    of this name, or it is damaged.
     """
     paths = run_lookup.find_run(name, runs_folder, history_db)
     if paths is not None:
@@ -47,12 +48,12 @@ def read(name: str, runs_folder: str, history_db: str | None = None) -> Side:
 
 
 def is_file(name: str) -> bool:
-    """Whether `name` is an existing .json file: a report or a baseline, not a run. Does not read it."""
+    """Return True if `name` is an existing .json file: a report or a baseline, not a run. Does not read it."""
     return name.lower().endswith(".json") and safe_read.is_there(Path(name)) and not safe_read.is_folder(Path(name))
 
 
 def report(path: Path) -> Report:
-    """Read a report file. Raises ConfigError, also for a baseline."""
+    """Read a report file. Raises ConfigError if it is no report of a known version. A baseline is no report."""
     data = contents(path)
     head = decode(data, _Head, str(path))
     if head.baseline_version is not None:
@@ -61,9 +62,10 @@ def report(path: Path) -> Report:
 
 
 def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None) -> list[Side]:
-    """Read the runs, reports or baselines to compare by their names.
+    """Return what `read` returns for each of `names`, to compare the first with each of the others.
 
-    Raises UserError, also if one has the same runs as the first, or is a baseline while the first is none.
+    Raises UserError as `read` does. Raises it as well if one of the others has the same runs as the first, or is a
+    baseline and the first is not.
     """
     first, *others = [read(name, runs_folder, history_db) for name in names]
     for other in others:
@@ -79,7 +81,10 @@ def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None)
 
 
 def baseline(name: str, runs_folder: str, history_db: str | None = None, *, origin: str = "--compare-baseline") -> Side:
-    """Read the baseline `name`: a file, run, or shipped one. origin: option or line that names it. Raises UserError."""
+    """Read the baseline `name`: a file, a run, or the name of a baseline that gpubench ships.
+
+    origin: option or line that names it, for errors. Raises UserError if there is none of this name, or it is damaged.
+    """
     if not name.strip():
         raise ConfigError(f"{origin}: expected a file or a name, got an empty text")
     shipped = shipped_baselines.files()

@@ -4,7 +4,7 @@
     run.yaml, journal, results ────────┴──▶ Archive ──▶ Evidence ──▶ merge ──▶ Report
     compared_with.json ───────────────────────────────── compare/references ──▶ the same, with score and thresholds
 
-Making a report writes nothing and takes no lock. Into the folder of a live run, only the process of the run writes.
+Making a report writes nothing and takes no lock. While a run is alive, only its own process writes into its folder.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -37,9 +37,10 @@ from protocol.paths import RunPaths
 
 
 class UnwrittenError(StorageError):
-    """Files of a report that could not be written.
+    """Some files of a report could not be written.
 
-    published: files that were written to the output path (-o). copies_alone: whether all failed files belong there.
+    report: the report itself. published: files that were written to the output path (-o). copies_alone: True if only
+    files at the output path failed, so the run's folder has all of them.
     """
 
     def __init__(
@@ -52,7 +53,11 @@ class UnwrittenError(StorageError):
 
 
 class Made(NamedTuple):
-    """A report, and everything else that its formats need. layout: chapters and tables of this kind of run."""
+    """A report, and everything else that its formats need.
+
+    timeline: telemetry for charts. samples: times of launches for charts. layout: chapters and tables of this kind of
+    run.
+    """
 
     report: Report
     timeline: Timeline
@@ -66,18 +71,20 @@ class Made(NamedTuple):
 
 
 def make(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Report:
-    """Make the report of the run in the folder `paths`. held: replaces the stored baseline, thresholds and price.
+    """Return the report of the run in the folder `paths`. stored: None to read it from the folder.
 
-    Raises RunFolderError.
+    held: baseline, thresholds and price to use instead of those stored with the run. Raises RunFolderError if the
+    folder is no run or is damaged.
     """
     return make_all(paths, stored, held).report
 
 
 @evidence.collector_off()
 def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Made:
-    """Make the report and all that its formats need. Raises RunFolderError.
+    """Return the report of the run in the folder `paths`, and all that its formats need.
 
-    held: replaces the baseline, thresholds and price that are stored with the run.
+    stored: configuration and plan of the run. None: read them from the folder. held: baseline, thresholds and price to
+    use instead of those stored with the run. Raises RunFolderError if the folder is no run or is damaged.
     """
     # In this order: a process that held the lock before the journal was read has not recorded the end yet.
     worked_on = _worked_on(paths)
@@ -97,7 +104,10 @@ def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | N
 
 
 def write(stored: StoredRun, paths: RunPaths) -> Report:
-    """Write the report to the output path (-o) and into the run's folder. Raises UnwrittenError."""
+    """Make the report, and write it to the output path (-o) and into the run's folder.
+
+    Raises UnwrittenError if a file cannot be written. The other files are written all the same.
+    """
     made = make_all(paths, stored)
     published = () if report_places.is_copy(stored, paths) else stored.configuration.formats
     _write_each(made, stored, paths, kinds(stored, paths), published)
@@ -105,7 +115,10 @@ def write(stored: StoredRun, paths: RunPaths) -> Report:
 
 
 def complete(stored: StoredRun, paths: RunPaths) -> tuple[Report, bool]:
-    """Return the report of a finished run, and whether missing or outdated files were made. Raises UnwrittenError."""
+    """Write missing or outdated files of a finished run's report. Returns the report, and True if any were written.
+
+    Raises UnwrittenError as `write` does.
+    """
     missing = frozenset(report_places.unwritten(stored, paths))
     outdated = bool(run_status.look(stored, paths)[0].no_outcome)
     if not outdated:
@@ -128,9 +141,10 @@ def complete(stored: StoredRun, paths: RunPaths) -> tuple[Report, bool]:
 def _write_each(
     made: Made, stored: StoredRun, paths: RunPaths, own: Collection[ReportFormat], published: Collection[ReportFormat]
 ) -> None:
-    """Write formats, the most important first: `own` into the run's folder, `published` to the output path (-o).
+    """Write `own` formats into the run's folder and `published` ones to the output path (-o).
 
-    If a write into the folder fails, the older file there is deleted. Raises UnwrittenError.
+    The most important format comes first. If a write into the folder fails, the older file there is deleted. Raises
+    UnwrittenError after all others are written.
     """
     place = Path(stored.configuration.output_path)
     written: list[Path] = []
@@ -154,16 +168,16 @@ def _write_each(
 
 
 def kinds(stored: StoredRun, paths: RunPaths) -> tuple[ReportFormat, ...]:
-    """Return the formats to write into the run's folder: the standard ones, the requested ones, those already there."""
+    """Return the formats to write into the run's folder: standard, requested, and already there."""
     there = [kind for kind in ReportFormat if paths.report(kind).exists()]
     return report.by_importance((*ALWAYS, *stored.configuration.formats, *there))
 
 
 def render_again(made: Made, paths: RunPaths, formats: Iterable[ReportFormat], seen: int) -> tuple[Path, ...]:
-    """Replace the reports in the run's folder by those of `made`; return the files. Raises StorageError.
+    """Replace the reports in the run's folder by those of `made`, and return their paths.
 
-    Writes nothing and returns () if a process works on the run, or if the journal has changed since `made` was made:
-    its length is not `seen` bytes.
+    Writes nothing and returns () if a process works on the run, or if the journal has changed since `made` was made.
+    seen: length of the journal in bytes at that time. Raises StorageError if a file cannot be written.
     """
 
     def taken_up() -> bool:
@@ -192,6 +206,6 @@ def render_again(made: Made, paths: RunPaths, formats: Iterable[ReportFormat], s
 
 
 def _worked_on(paths: RunPaths) -> bool:
-    """Whether a process works on the run, or may work on it on a host or in a container that is not visible here."""
+    """Return True if a process works on the run, or may do so on another host or in a container not visible here."""
     holder = lock.holder(paths)
     return holder is not None and lock.life(holder) is not Life.ENDED

@@ -23,13 +23,19 @@ _SHOWN: Final = 5  # maximum number of runs in the error for an ambiguous id
 
 
 def find(name: str | None, runs: str, history_db: str | None = None) -> RunPaths:
-    """Find the run called `name`, None for the newest. Raises UserError if there is none, or several."""
+    """Return the folder of the run called `name`. None: the newest. Raises UserError if there is none, or several.
+
+    runs: the runs folder. history_db: history file in which to look up an id. None: the user's own.
+    """
     meant = None if name is None else find_run(name, runs, history_db)
     return meant or folders.existing_run(name, runs)
 
 
 def find_run(name: str, runs: str, history_db: str | None = None) -> RunPaths | None:
-    """Find the run `name`; None if this is no name of a run. Raises UserError if the run is missing or ambiguous."""
+    """Return the folder of the run `name`. None if `name` is no folder, no @last and no id: for example, a report file.
+
+    Other parameters as in `find`. Raises UserError if the run is missing, or several match.
+    """
     if (last := _LAST.fullmatch(name)) is not None:
         return _back(name, int(last[1] or 0), runs)
     if name.startswith("@"):
@@ -42,7 +48,7 @@ def find_run(name: str, runs: str, history_db: str | None = None) -> RunPaths | 
 
 
 def is_id(name: str) -> bool:
-    """Whether the name may be the id of a run, or the beginning of an id."""
+    """Return True if the name has the form of a run's id or of its beginning. The run need not exist."""
     return _RUN_ID.fullmatch(name) is not None
 
 

@@ -91,7 +91,7 @@ def _measured(request: Request, given: Iterator[memoryview]) -> tuple[Answer, li
 
 
 class _Calls:
-    """Calls of the compiled function. Keeps their outputs to wait for: JAX returns before they are computed."""
+    """Calls the compiled function. Keeps the outputs for `wait`, because JAX returns before they are computed."""
 
     def __init__(self, compiled: "jax.stages.Compiled", inputs: "list[jax.Array]", copies: int) -> None:
         from jax import numpy as jnp
@@ -112,8 +112,8 @@ class _Calls:
     def pure_ms(self, window_s: float, *, ordered: bool) -> tuple[list[float], TimedBlock]:
         """Return the mean milliseconds of a call in each round, and the timed block of all rounds.
 
-        window_s: approximate seconds of all rounds. ordered: the device computes calls in order. If it does not (a CPU
-        may compute several at once), the host waits for each call.
+        window_s: approximate seconds of all rounds together. ordered: True if the device computes one call after the
+        other. A CPU may compute several at once, so the host waits for each call.
         """
         begin = time.monotonic()
         self.call()
@@ -143,9 +143,10 @@ def _planned_bytes(compiled: "jax.stages.Compiled") -> int:
 
 
 def _profiled(calls: _Calls, kind: DeviceKind) -> tuple[int | None, list[tuple[str, float]]]:
-    """Return the number of kernels in one call (None: none seen), and each event's name and milliseconds.
+    """Return the number of kernels in one call, and (name, milliseconds) of each event.
 
-    On a CPU device XLA's operations count as kernels. Copies are among the events, but not in the number.
+    The number is None if no kernel was seen. On a CPU device XLA's operations count as kernels. The events include
+    copies, the number does not.
     """
     import jax
 

@@ -28,8 +28,8 @@ class Array(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Request to time an operator in JAX.
 
-    parent: PID of the launch. operator: key of FUNCTIONS. window_s: seconds of timed calls. copies: number of copies of
-    the inputs, used in turn. arrays: the inputs.
+    parent: PID of the launch. operator: key of FUNCTIONS in functions.py. window_s: seconds of timed calls. copies:
+    number of copies of the inputs, used in turn. arrays: the inputs. Their bytes follow the message.
     """
 
     parent: int
@@ -42,9 +42,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Times and output of an operator in JAX, or the reason why JAX cannot compute it here.
+    """Times and output of an operator in JAX.
 
-    arrays: the output. series: times, as in ShapeResult. block: timed block of the pure times.
+    unsupported: the reason why JAX cannot compute it here, or empty. arrays: the output. series: times, as in
+    ShapeResult. block: timed block of the series "pure".
     """
 
     unsupported: str = ""
@@ -70,7 +71,7 @@ def joined(message: Request | Answer, contents: Sequence[bytes]) -> bytes:
 
 
 def separated(data: bytes) -> tuple[bytes, memoryview]:
-    """Split received data into the encoded message and the bytes of its arrays."""
+    """Split received data into the encoded message and the bytes of all its arrays."""
     end = _LENGTH.size + _LENGTH.unpack_from(data)[0]
     return data[_LENGTH.size : end], memoryview(data)[end:]
 

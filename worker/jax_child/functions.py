@@ -17,7 +17,7 @@ _LAYOUT: Final = {1: ("NCH", "OIH", "NCH"), 2: ("NCHW", "OIHW", "NCHW")}
 
 
 def _convolution(images: jax.Array, weight: jax.Array, *, padding: int | None = None, groups: int = 1) -> jax.Array:
-    """Convolve `images` with `weight`. padding: on both sides of the images; None: half of the kernel."""
+    """Convolve `images` with `weight`. padding: zeros on each side of the images. None: half of the kernel size."""
     spatial = weight.ndim - 2
     side = weight.shape[-1] // 2 if padding is None else padding
     return lax.conv_general_dilated(

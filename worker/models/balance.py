@@ -1,7 +1,7 @@
 """Scales of random weights that keep the outputs of each layer near one in every precision.
 
-moment: mean square of a layer's inputs. A convolution with weights of variance v has outputs of variance n v moment, if
-each output depends on n inputs.
+moment: mean square of a layer's inputs. A convolution with weights of variance v has outputs of variance
+n * v * moment, if each output depends on n inputs.
 In evaluation an untrained batch normalisation divides by one, so that scales multiply from layer to layer until fp16
 holds zeros or infinities. So either the kernel is drawn for its inputs (`Convolution`), or the running variance is set
 to that of the kernel's outputs (`expect`), as training would. All residual branches together add as much variance as
@@ -19,7 +19,7 @@ from torch import nn
 RELU: Final = 0.5
 """Mean square of the ReLU of a standard normal number."""
 RELU_POOLED: Final = 1.54
-"""Mean square after ReLU and a max pooling of 2 x 2 of standard normal numbers."""
+"""Mean square of standard normal numbers after ReLU and a max pooling of 2 x 2."""
 
 
 class Convolution(nn.Conv2d):

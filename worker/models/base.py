@@ -20,7 +20,7 @@ SIZE: Final = "size"
 
 
 def arguments(spec: ModelSpec, input_size: int | None) -> dict[str, Scalar]:
-    """Return the model's configuration for a cell with this input size. Raises ValueError if a needed size is None."""
+    """Return the model's configuration with `input_size` in place of each "size". Raises ValueError if that is None."""
     config = dict(spec.config)
     for key, value in spec.config.items():
         if value == SIZE:
@@ -36,12 +36,12 @@ def integers(spec: ModelSpec, *keys: str) -> dict[str, int]:
 
 
 def described(spec: ModelSpec, feed: "Feed") -> Batch:
-    """Make a batch of the inputs in `spec`. Serves as `Family.batch` of a model whose loss needs no labels."""
+    """Make a batch of the inputs in `spec`. This is the `Family.batch` of models whose loss needs no labels."""
     return feed.inputs(spec)
 
 
 def applied_to(name: str) -> Callable[[torch.nn.Module, Batch], torch.Tensor]:
-    """Return a `Family.forward` for a model with a single input, `name`."""
+    """Return a function, for use as `Family.forward`, that calls a model on one input: `name` of the batch."""
 
     def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
         output: torch.Tensor = module(batch[name])
@@ -65,10 +65,10 @@ class Family(Protocol):
     """Interface of one module of worker/models/."""
 
     def build(self, spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-        """Build the model in fp32, directly on `device` (no copy exists elsewhere)."""
+        """Build the model in fp32, directly on `device`. input_size: as in Cell."""
 
     def batch(self, spec: ModelSpec, feed: "Feed") -> Batch:
-        """Make the inputs of one iteration by name, and labels if the loss needs them."""
+        """Return name → tensor of the inputs of one iteration, and of labels if the loss needs them."""
 
     def forward(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
         """Run one forward pass on the inputs in `batch` and return its outputs."""
@@ -79,7 +79,7 @@ class Family(Protocol):
 
 @dataclass(frozen=True)
 class Objective:
-    """One part of a training step. loss: runs forward, returns a scalar. parameters: returns those to train."""
+    """One part of a training step. loss runs forward and returns a scalar. parameters returns those to train."""
 
     name: str
     loss: Callable[[torch.nn.Module, Batch], torch.Tensor]
@@ -93,11 +93,11 @@ class Writer(Protocol):
         """Read a prompt (batch, length). Returns the next token's logits, (batch, vocabulary), and the KV cache."""
 
     def decode(self, module: torch.nn.Module, tokens: torch.Tensor, cache: object) -> tuple[torch.Tensor, object]:
-        """Read one more token of each sequence, (batch, 1). Returns new logits and the extended cache, as prefill."""
+        """Read one more token of each sequence, (batch, 1). Returns the next logits and the cache as prefill does."""
 
 
 class Feed:
-    """Maker of a batch's tensors: seeded random numbers. bf16 products of zeros would run 13 % faster [H200]."""
+    """Makes the tensors of a batch from seeded random numbers. With zeros, bf16 would run 13 % faster [H200]."""
 
     def __init__(
         self, *, batch_size: int, input_size: int | None, device: torch.device, dtype: torch.dtype, seed: int
@@ -107,7 +107,7 @@ class Feed:
         self._generator = torch.Generator(device=device).manual_seed(seed)
 
     def inputs(self, spec: ModelSpec) -> Batch:
-        """Make the inputs that `spec` describes, by name and in order."""
+        """Return name → tensor of the inputs that `spec` describes, in its order."""
         return {entry.name: self._tensor(entry) for entry in spec.inputs}
 
     def classes(self, high: int, shape: tuple[int, ...]) -> torch.Tensor:

@@ -48,7 +48,7 @@ def prefill(module: torch.nn.Module, tokens: torch.Tensor) -> tuple[torch.Tensor
 
 
 def decode(module: torch.nn.Module, tokens: torch.Tensor, cache: object) -> tuple[torch.Tensor, object]:
-    """Read one more token of each sequence, (batch, 1). Returns new logits and the extended cache, as prefill."""
+    """Read one more token of each sequence, (batch, 1). Returns the next logits and the cache as prefill does."""
     return _read(module, tokens, cache)
 
 

@@ -1,4 +1,6 @@
-"""Family (worker/models/base.py) of the user's own models. It holds no built model, so that load cells can free it.
+"""Family (worker/models/base.py) of the user's own models.
+
+It keeps only a weak reference to the model that it built, so that load cells can free the model.
 
 hook: a function that the user's code may define to be called here, such as train_step (docs/own-models.md).
 """
@@ -41,11 +43,14 @@ class Own:
 
     @functools.cached_property
     def _code(self) -> own_code.Code:
-        """The user's code, imported at first use, when the device is open: much code uses CUDA on import."""
+        """The user's code. It is imported at first use, after the device is open, as much code uses CUDA on import."""
         return own_code.Code(self._own)
 
     def build(self, spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-        """Build the model by the user's code and move it to `device`. Raises ModelCodeError."""
+        """Build the model by the user's code and move it to `device`.
+
+        Raises ModelCodeError if the code fails, NotBuiltError if nothing describes the model's inputs.
+        """
         module = self._code.make(device)
         self._built = weakref.ref(module)
         if not spec.inputs and self._code.hook(module, "get_example_inputs") is None:
@@ -56,11 +61,11 @@ class Own:
         return module
 
     def structure(self) -> str:
-        """Return a hash of the names, shapes and types of the model's weights."""
+        """Return a hash of the names, shapes and types of the model's weights. Builds another model on the CPU."""
         return own_code.structure(self._code.make(torch.device("cpu")))
 
     def batch(self, spec: ModelSpec, feed: Feed) -> Batch:
-        """Make the inputs of one iteration: random ones if `spec` describes them, else by get_example_inputs."""
+        """Make the inputs of one iteration: random ones if `spec` describes them, else those of get_example_inputs."""
         module = self._module()
         example = own_inputs.drawn(spec, module, feed) if spec.inputs else self._example_inputs(module, feed)
         self._inputs = Inputs(example)
@@ -69,9 +74,10 @@ class Own:
         return batch
 
     def _example_inputs(self, module: torch.nn.Module, feed: Feed) -> object:
-        """Return inputs from the user's get_example_inputs, on the device.
+        """Return inputs from the user's get_example_inputs, moved to the device.
 
-        Raises ModelCodeError if no length follows the batch size, found by a comparison with another batch size.
+        Raises ModelCodeError if they hold no tensor, or if no length in them equals the batch size for each of two
+        batch sizes. A function `samples` of the user replaces the second check.
         """
         requested, other = feed.batch_size, feed.batch_size // 2 or 2  # a smaller batch fits as well
         counts_samples = self._code.hook(module, "samples") is not None
@@ -97,7 +103,10 @@ class Own:
         return own_inputs.moved(made, feed)
 
     def samples(self, batch: Batch) -> int | None:
-        """Return the number of samples in a batch by the user's function `samples`; None without one."""
+        """Return the number of samples in a batch by the user's function `samples`. None if there is no such function.
+
+        Raises ModelCodeError if the function fails or returns no whole number above 0.
+        """
         module = self._module()
         if self._code.hook(module, "samples") is None:
             return None
@@ -107,7 +116,7 @@ class Own:
         return number
 
     def forward(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """Run one forward pass. Returns its outputs, often nested tuples, lists or dicts of tensors."""
+        """Run one forward pass. Returns its outputs, which may be nested tuples, lists or dicts of tensors."""
         example = self._example(batch)
         try:
             return cast(torch.Tensor, own_inputs.call(module, example))
@@ -115,7 +124,10 @@ class Own:
             raise self._code.blame("be run", error) from error
 
     def loss(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """Run the forward pass and return a loss: from the user's loss function if there is one, else _natural_loss."""
+        """Run the forward pass and return the loss, by the user's loss function or else _natural_loss.
+
+        Raises ModelCodeError if the user's code fails or the loss does not depend on the parameters.
+        """
         outputs = self.forward(module, batch)
         if self._loss is None:
             return _natural_loss(outputs, self._code.label)
@@ -167,7 +179,10 @@ class Own:
         return self._inputs.restored(batch)
 
     def _loss_hook(self, module: torch.nn.Module) -> Callable[..., object] | None:
-        """Return the user's loss as a function of outputs and batch (the user's own may take outputs only), or None."""
+        """Return a function of outputs and batch that calls the user's loss. None if there is no loss function.
+
+        The user's function takes the outputs, or outputs and batch.
+        """
         hook = self._code.hook(module, "loss")
         if hook is None:
             return None
@@ -192,8 +207,9 @@ class Own:
 def _natural_loss(outputs: object, label: str) -> torch.Tensor:
     """Return a loss made from a model's outputs.
 
-    It is the output `loss`, else a single output of one number, else the sum of the mean squares of all outputs. Raises
-    ModelCodeError if no output depends on the parameters.
+    It is made from the output `loss` if there is one, else from all outputs that depend on the parameters. A single
+    number is the loss itself. Otherwise the loss is the sum of the outputs' mean squares. Raises ModelCodeError if no
+    output depends on the parameters.
     """
     own = outputs.get("loss") if isinstance(outputs, dict) else getattr(outputs, "loss", None)
     trained = [tensor for tensor in tensors(outputs if own is None else own) if tensor.requires_grad]

@@ -50,10 +50,10 @@ _LIBRARIES: Final = (sysconfig.get_path("stdlib"), *site.getsitepackages(), site
 
 
 class Code:
-    """Imported code of a user's own model. label: its name in messages. made_by: function or class to call."""
+    """Imported code of a user's own model. label: its name in messages. made_by: function or class that makes it."""
 
     def __init__(self, own: OwnModel) -> None:
-        """Import `own.target`. Raises NotBuiltError if that fails or the target makes no model."""
+        """Import `own.target`. Raises NotBuiltError if that fails, or the target is nothing that makes a model."""
         self._own = own
         self._made = False
         where, _, name = own.target.rpartition(":")
@@ -74,7 +74,10 @@ class Code:
             )
 
     def make(self, device: torch.device) -> torch.nn.Module:
-        """Make a new model on `device`. Raises NotBuiltError, or ModelCodeError if it works only once in a process."""
+        """Make a new model on `device`.
+
+        Raises NotBuiltError if that fails, ModelCodeError if it fails after it succeeded before in this process.
+        """
         arguments, config = json.loads(self._own.arguments), json.loads(self._own.config)
         anywhere = self.module.__name__.partition(".")[0] in ANYWHERE
         try:
@@ -90,7 +93,10 @@ class Code:
         return made.to(device)
 
     def hook(self, module: torch.nn.Module | None, name: str) -> Callable[..., object] | None:
-        """Return the model's method `name`, else the user's function `name` if allowed, else None."""
+        """Return the model's method `name`; without one, the function `name` of its Python module; else None.
+
+        Functions count only with --allow-code.
+        """
         method = getattr(module, name, None)
         if callable(method) and not isinstance(method, torch.nn.Module):
             return typing.cast(Callable[..., object], method)
@@ -187,7 +193,7 @@ def _longest_module(target: str) -> tuple[ModuleType, str]:
 
 
 def _from_file(path: Path) -> ModuleType:
-    """Import a Python file, as part of its package if it is in one. The root folder is put first in sys.path."""
+    """Import a Python file, as part of its package if it is in one. Puts the package's folder first in sys.path."""
     root, names = path.parent, [path.stem]
     while (root / "__init__.py").is_file():
         names.insert(0, root.name)
@@ -238,7 +244,7 @@ def _without_ours(frames: TracebackType | None) -> TracebackType | None:
 
 
 def _place(frames: TracebackType | None) -> str:
-    """Return file and line of the innermost frame of the user's code, or else of a library; empty if none."""
+    """Return "(file, line 7)" of the innermost frame of the user's code, else of a library. Empty without frames."""
     stack = traceback.extract_tb(frames)
     own = [frame for frame in stack if not frame.filename.startswith((*_LIBRARIES, _ROOMS, "<"))]
     if not stack:

@@ -16,7 +16,10 @@ from worker.models.base import Batch, Feed
 
 
 class Inputs:
-    """Example of a model's arguments: tuple (by position), dict (by name), a pair of both, or the only argument."""
+    """Example of a model's arguments: `take` returns its tensors, `restored` puts other tensors in their place.
+
+    The example is a tuple (arguments by position), a dict (by name), a tuple of these two, or the only argument.
+    """
 
     def __init__(self, example: object) -> None:
         self._leaves, self._nesting = _pytree.tree_flatten(example)
@@ -24,7 +27,7 @@ class Inputs:
         self._put_together = self._quick_way(example)
 
     def take(self) -> Batch:
-        """Return all tensors by name, and drop them from this object."""
+        """Return name → tensor, and drop the tensors from this object. A name is a number in the flattened example."""
         taken = {str(place): self._leaves[place] for place in self._places}
         for place in self._places:
             self._leaves[place] = None
@@ -35,7 +38,7 @@ class Inputs:
         return self._put_together(batch)
 
     def _quick_way(self, example: object) -> Callable[[Batch], object]:
-        """Return the function behind `restored`. Each iteration calls it, so it is a fast one if possible."""
+        """Return a function that does the work of `restored`, a fast one if possible: each iteration calls it."""
         if isinstance(example, torch.Tensor):
             return lambda batch: batch["0"]
         if type(example) is dict and _all_tensors(example.values()):
@@ -53,7 +56,10 @@ class Inputs:
 
 
 def by_name(example: object) -> object:
-    """Return the example (see Inputs) with keyword mappings, such as a BatchEncoding, as a dict."""
+    """Return the example (see Inputs) with its arguments by name as a dict, if it has any.
+
+    The user's code may return them as another mapping, such as a BatchEncoding of transformers.
+    """
     if isinstance(example, Mapping) and not isinstance(example, dict):
         return dict(example)
     if type(example) is tuple and len(example) == 2 and isinstance(example[0], tuple):
@@ -92,7 +98,10 @@ def drawn(spec: ModelSpec, module: torch.nn.Module, feed: Feed) -> object:
 
 
 def lengths(example: object) -> dict[str, int]:
-    """Return path → length of all tensor axes, lists, tuples and dicts in `example`."""
+    """Return path → length of each tensor axis, list, tuple and dict in `example`.
+
+    The path of axis 0 of the tensor "ids" in a dict is "['ids']:0".
+    """
     if isinstance(example, torch.Tensor):
         return {f":{axis}": length for axis, length in enumerate(example.shape)}
     if isinstance(example, list | tuple):
@@ -110,7 +119,7 @@ def _all_tensors(things: Iterable[object]) -> bool:
 
 
 def _with_vocabulary(entry: InputSpec, module: torch.nn.Module) -> InputSpec:
-    """Return `entry`, with the vocabulary size as the limit of whole numbers that have none.
+    """Return `entry`. If it has whole numbers and no `high`, `high` becomes the model's vocabulary size.
 
     Raises ModelCodeError if the model's config has no vocab_size.
     """

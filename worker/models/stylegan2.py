@@ -36,7 +36,7 @@ class StyleGan2(nn.Module):
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """Build both networks with random weights. Raises ValueError for a resolution that is no power of two."""
+    """Build both networks with random weights. Raises ValueError unless the resolution is a power of two above 4."""
     with torch.device(device):
         return StyleGan2(**_sizes(spec, input_size))
 

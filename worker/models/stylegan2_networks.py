@@ -112,7 +112,11 @@ class _Convolution(nn.Conv2d):
 
 
 class ModulatedConvolution(nn.Module):
-    """Convolution of the generator, modulated by a style. up: double the side, then filter."""
+    """Convolution of the generator. A style scales its input channels.
+
+    latent: length of the style. demodulate: divide the outputs by their expected standard deviation. up: double the
+    side, then filter.
+    """
 
     def __init__(
         self, inputs: int, outputs: int, kernel: int, latent: int, *, demodulate: bool = True, up: bool = False
@@ -190,7 +194,10 @@ class _SynthesisBlock(nn.Module):
 
 
 class Generator(nn.Module):
-    """Turns latents (batch, latent) into images (batch, 3, resolution, resolution)."""
+    """Turns latents (batch, latent) into images (batch, 3, resolution, resolution).
+
+    layers: of the mapping network. base, most: as in `channels`.
+    """
 
     def __init__(self, resolution: int, latent: int, layers: int, base: int, most: int) -> None:
         _require_doublings(resolution)
@@ -223,7 +230,7 @@ class Generator(nn.Module):
 
 
 class _ResidualBlock(nn.Module):
-    """Block of the discriminator: halves the side. The sum of its two paths is scaled to the variance of a path."""
+    """Block of the discriminator: halves the side. The sum of its two paths is scaled to the variance of one path."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -238,7 +245,10 @@ class _ResidualBlock(nn.Module):
 
 
 class MinibatchDeviation(nn.Module):
-    """Appends a channel: standard deviation in groups of 4 images (2 or 1 if 4 does not divide the batch)."""
+    """Appends a channel: the mean standard deviation of the features within groups of 4 images.
+
+    A group is smaller (2 or 1) if 4 does not divide the batch size.
+    """
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """Append the channel. It is computed in fp32, because the 1e-8 under the root would be zero in fp16."""
@@ -249,7 +259,7 @@ class MinibatchDeviation(nn.Module):
 
 
 class Discriminator(nn.Sequential):
-    """Turns images (batch, 3, resolution, resolution) into scores (batch, 1)."""
+    """Turns images (batch, 3, resolution, resolution) into scores (batch, 1). base, most: as in `channels`."""
 
     def __init__(self, resolution: int, base: int, most: int) -> None:
         _require_doublings(resolution)

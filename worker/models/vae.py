@@ -17,7 +17,7 @@ class VariationalAutoEncoder(nn.Module):
         self.decoder = decoder(width, stages, latent_channels)
 
     def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return images decoded from a random draw of the code, and its mean and log variance."""
+        """Return (images decoded from a random draw of the code, mean of the code, log variance of the code)."""
         mean, log_variance = self.encoder(images).chunk(2, dim=1)
         code = mean + torch.exp(0.5 * log_variance) * torch.randn_like(mean)
         return self.decoder(code), mean, log_variance
@@ -40,7 +40,7 @@ def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Return the negative evidence lower bound per value of the images. fp16 cannot hold the sum."""
+    """Return the negative evidence lower bound, divided by the number of values. Undivided, it would overflow fp16."""
     images = batch["images"]
     again, *code = module(images)
     mean, log_variance = (part.float() for part in code)  # a sum over all images overflows half precision

@@ -15,7 +15,7 @@ _NO_KERNELS: Final = ("Memcpy", "Memset")
 
 
 def peak_bytes(call: Step, device: torch.device) -> int:
-    """Return the peak memory in bytes of a call and its inputs; on a CPU device, of the whole process."""
+    """Return the peak memory in bytes of a call and its inputs. On a CPU device it is that of the whole process."""
     memory.release_cached(device)
     memory.reset_peaks(device)
     memory.reset_resident()
@@ -26,7 +26,7 @@ def peak_bytes(call: Step, device: torch.device) -> int:
 
 
 def of_call(call: Step, device: torch.device) -> CallProfile:
-    """Profile one call. The profiler is started twice, because its first start disturbs the call."""
+    """Return the kernels and longest operations of one call. Profiles it twice: the first start disturbs the call."""
     _seen(call, device)
     seen = _seen(call, device)
     if device.type == "cuda":

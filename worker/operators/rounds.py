@@ -16,7 +16,10 @@ _MOST_CALLS: Final = 2000
 
 
 def copies(input_bytes: int, room_bytes: int, kind: str) -> int:
-    """Return the number of input copies for calls to use in turn: 1 to MOST_COPIES, in a quarter of `room_bytes`."""
+    """Return how many copies of the inputs to make, which calls use in turn. At least 1, at most MOST_COPIES.
+
+    All copies together fill at most a quarter of `room_bytes`. kind: key of ROTATED_BYTES.
+    """
     wanted = math.ceil(ROTATED_BYTES[kind] / max(input_bytes, 1))
     return max(1, min(wanted, MOST_COPIES, room_bytes // 4 // max(input_bytes, 1)))
 
@@ -27,7 +30,10 @@ def calls(window_s: float, call_ms: float) -> int:
 
 
 def single_calls(call: Step, wait: Step, window_s: float) -> tuple[list[float], list[float]]:
-    """Time single calls on an idle device. Returns milliseconds until each returns, and until its work is done."""
+    """Time single calls on an idle device. Returns two lists of milliseconds, with one number for each call.
+
+    The first list has the time until the call returns, the second the time until its work is done.
+    """
     clock = HostClock()
     call()
     wait()

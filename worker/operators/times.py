@@ -4,7 +4,7 @@
     pure   calls back to back, each on its own copy of the inputs, so that the L2 cache does not hold them
 
 On a GPU the calls of a pure round are one CUDA graph, so that the host does not limit the speed. Calls that cannot be
-captured are enqueued by the host, which waits after each round (`graphed` is false).
+captured are enqueued by the host, which waits after each round (ShapeResult.graphed is False).
 """
 
 import math
@@ -21,9 +21,10 @@ from worker.timing import HostClock, Step, TimedBlock
 def pure_ms(
     calls: Sequence[Step], device: torch.device, window_s: float, given: Sequence[torch.Tensor]
 ) -> tuple[list[float], TimedBlock, bool]:
-    """Time rounds of calls. Returns mean ms of a call in each round, the rounds' block, and whether a CUDA graph ran.
+    """Time rounds. A round makes all `calls`, or only the last ones if all would take longer than `window_s`.
 
-    given: input tensors of the last call, whose outputs may share their memory.
+    Returns the mean milliseconds of a call in each round, the timed block of all rounds, and True if the calls ran as a
+    CUDA graph. given: input tensors of the last call. Outputs of that call may be views of them.
     """
     begin = time.monotonic()
     calls[0]()
@@ -49,7 +50,7 @@ def pure_ms(
 
 
 def _captured(plain: Step, device: torch.device, given: Sequence[torch.Tensor]) -> torch.cuda.CUDAGraph | None:
-    """Return the calls in `plain` as a CUDA graph; None where not all of their work can be captured."""
+    """Return the calls in `plain` as a CUDA graph. None if not all of their work can be captured, or without CUDA."""
     if device.type != "cuda":
         return None
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch does not annotate it
@@ -69,7 +70,7 @@ def _captured(plain: Step, device: torch.device, given: Sequence[torch.Tensor]) 
 
 
 def _repeats(graph: torch.cuda.CUDAGraph, outputs: Sequence[object], given: Sequence[torch.Tensor]) -> bool:
-    """Whether a replay recomputes the outputs. False if the capture missed work on another stream."""
+    """Return True if a replay recomputes all outputs. It does not if the capture missed work on another stream."""
     shared = {tensor.untyped_storage().data_ptr() for tensor in given}
     tensors = [one for one in outputs if isinstance(one, torch.Tensor)]
     if len(tensors) < sum(one is not None for one in outputs):

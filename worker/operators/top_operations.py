@@ -11,7 +11,7 @@ _LONGEST_NAME: Final = 120
 
 
 def longest(events: Iterable[tuple[str, float]]) -> tuple[OperationTime, ...]:
-    """Return the three operations with the most time, longest first. events: name and milliseconds of each."""
+    """Return the three operations with the largest total time, longest first. events: (name, milliseconds) of each."""
     found: dict[str, list[float]] = defaultdict(list)
     for name, time_ms in events:
         found[name[:_LONGEST_NAME]].append(time_ms)

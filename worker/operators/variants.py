@@ -23,7 +23,7 @@ _PLACE: Final = re.compile(r"\s*\(Triggered internally at .*", re.DOTALL)
 
 @dataclass(frozen=True)
 class Implementation:
-    """A function, and the context in which it is called."""
+    """A function, and the maker of the context manager (`with`) in which it is called."""
 
     function: Function
     context: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -40,7 +40,7 @@ def im2col(images: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def only(backend: SDPBackend) -> Iterator[None]:
-    """Let attention in the `with` body use this backend alone. Raises UnsupportedError where it cannot."""
+    """Let attention in the `with` body use this backend alone. Raises UnsupportedError if the backend cannot do it."""
     with warnings.catch_warnings(record=True) as said, sdpa_kernel(backend):
         warnings.simplefilter("always")
         try:

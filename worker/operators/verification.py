@@ -1,7 +1,7 @@
 """Verify an operator against its reference in fp64: shape, values with and without gradients, gradient.
 
 The deviation of values x from the reference r is the largest |x - r| / (|r| + rms(r)) over all elements. It is
-relative, but elements near zero need only the precision that the arithmetic of the others allows.
+relative. Because of rms(r), an element near zero may be off by as much as elements of the usual size.
 """
 
 import math
@@ -22,10 +22,11 @@ normalisation would be nearly zero."""
 
 @dataclass(frozen=True)
 class Verified:
-    """Outcome of a verification. wrong: what differs, or empty.
+    """Outcome of a verification.
 
-    deviation: None where it is infinite, NaN, or no values were compared. no_gradient: the output has no gradient.
-    compared: shape and type are right, so that values were compared.
+    deviation: largest deviation (see the module) of the output and the gradients, or of what was wrong. None if it is
+    infinite or NaN, or nothing was compared. wrong: the first error, such as "shape [2], expected [3]", or empty.
+    no_gradient: True if the output has no gradient or is wrong. compared: False if its shape, type or device is wrong.
     """
 
     deviation: float | None
@@ -42,10 +43,10 @@ def verify(
     function: Function, reference: Function, inputs: Sequence[torch.Tensor], upstream_seed: int, tolerance: float, *,
     backward: bool,
 ) -> Verified:  # fmt: skip
-    """Call `function` and `reference` on the same inputs and compare. Raises errors of the function.
+    """Call `function` and `reference` on the same inputs and compare. Errors of the function pass through.
 
-    upstream_seed: seed of the output's random gradient. backward: verify a call with gradients before the one under
-    no_grad, because both are timed, and a compiler has a kernel for each.
+    upstream_seed: seed of the output's random gradient. backward: verify a call with gradients too, before the call
+    under no_grad. Both are timed, and torch.compile makes a kernel for each.
     """
     leaves = [_leaf(_widened(tensor), backward=backward) for tensor in inputs]
     with torch.set_grad_enabled(backward):
@@ -101,7 +102,7 @@ def _training(
 
 
 def _forward(found: torch.Tensor, mine: Sequence[torch.Tensor], exact: _Exact, tolerance: float) -> Verified:
-    """Compare the output `found` with the exact one. Also check that the call changed no input."""
+    """Compare the output `found` with the exact one, and the inputs `mine` after the call with those before it."""
     if found.shape != exact.output.shape:
         return _other(f"shape {list(found.shape)}, expected {list(exact.output.shape)}")
     wanted = next(tensor.dtype for tensor in mine if tensor.is_floating_point())
@@ -125,7 +126,7 @@ def upstream(output: torch.Tensor, seed: int) -> torch.Tensor:
 
 
 def deviation(found: torch.Tensor, exact: torch.Tensor) -> float:
-    """Return the largest deviation of an element: infinite if the shapes differ, NaN if a value is NaN."""
+    """Return the largest deviation of an element (see the module). Infinite if shapes differ, NaN if a value is NaN."""
     if found.shape != exact.shape:
         return float("inf")
     usual = exact.square().mean().sqrt()
@@ -137,7 +138,10 @@ def _finite(value: float) -> float | None:
 
 
 def as_tensor(output: object) -> torch.Tensor:
-    """Return a function's output as a tensor, through DLPack if from another framework. Raises TypeError."""
+    """Return a function's output as a tensor. An array of another framework is converted through DLPack.
+
+    Raises TypeError if it is neither.
+    """
     if isinstance(output, torch.Tensor):
         return output
     if hasattr(output, "__dlpack__"):

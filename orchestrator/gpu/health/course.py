@@ -11,19 +11,21 @@ from orchestrator.gpu.health.records import Deafened, HealthRecord, NodeVitals, 
 from protocol.messages import XidSeen
 
 EVENTS, KERNEL_LOG = SOURCES = ("NVML's events", "the kernel's log")
-"""Names of the two sources of the driver's errors (Xid). To read either is enough."""
+"""Names of the two sources of the driver's errors (Xid). One readable source is enough."""
 BUSY_PERCENT: Final = 50  # utilisation from which a reading counts as under load
 
 
 @dataclass
 class Course:
-    """How the health values of one GPU, or of the machine, changed over a run. looks: number of readings.
+    """How the health values of one GPU, or of the machine, changed over a run.
 
-    first, last, lowest, highest: value by name. rise: increase of counters, resets allowed for. busy_lowest: lowest
-    values under load. spent_s: longest time for which a margin was used up (zero or less). refusals: reasons for values
-    missing in the newest reading. broken, damaged: NVML's first reason that the GPU is gone, or its InfoROM damaged.
-    unheard: source of Xids (the driver's error numbers) → why they could not be read at some time; deaf: why no source
-    could be read at some time. watched_s: watched time, without pauses between telemetry processes.
+    looks: number of readings. first, last, lowest, highest: name of a value → that reading of it. rise: name → increase
+    of a counter, which counts on after a reset. busy_lowest: lowest readings under load. spent_s: longest time for
+    which a temperature margin was zero or less. refusals: name → why the value is missing in the newest reading.
+    broken: NVML's first report that the GPU is unusable. damaged: NVML's first report that its InfoROM is damaged.
+    unheard: source of Xids (the driver's error numbers) → why it could not be read at some time. deaf: why no source
+    could be read at some time. Texts are empty if all was well. watched_s: seconds between the readings, without pauses
+    between telemetry processes.
     """
 
     looks: int = 0
@@ -48,7 +50,7 @@ class Course:
         return max(self.rise.get("ecc_uncorrected", 0), self.rise.get("ecc_uncorrected_lifetime", 0))
 
     def take(self, values: Mapping[str, int], refusals: Mapping[str, str], seconds: float) -> None:
-        """Add a reading, made `seconds` after the previous one. refusals: why values are missing in it."""
+        """Add a reading, made `seconds` after the previous one. refusals: name of a missing value → why."""
         busy = values.get("gpu_percent", 0) >= BUSY_PERCENT
         for name, value in values.items():
             self._take(name, value, seconds, busy=busy)
@@ -90,9 +92,10 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True)
 class Courses:
-    """Health of a run, all by UUID: changes of values, Xids, and times of readings (looks), ordered by time.
+    """Health of a run. All mappings are by UUID, all tuples ordered by time.
 
-    node: changes of the machine's values. In `looks` the machine has the UUID "".
+    gpus: changes of each GPU's values. node: changes of the machine's values. looks: times of readings. The machine has
+    the UUID "" there.
     """
 
     gpus: Mapping[str, Course] = field(default_factory=dict)
@@ -135,7 +138,7 @@ def follow(records: Iterable[HealthRecord]) -> Courses:
 
 
 class _Hearing(NamedTuple):
-    """Which sources of Xids (NVML, kernel log) a telemetry process can read. Fields: as in records.Watch."""
+    """Which sources of Xids (NVML, kernel log) a telemetry process can read. Fields as in records.Watch."""
 
     deaf: Mapping[str, str] = {}
     unlogged: Mapping[str, str] = {}

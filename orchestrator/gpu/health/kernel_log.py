@@ -1,4 +1,4 @@
-"""Xids (error numbers of the driver) in the kernel's log, even those that NVML does not report or of lost GPUs.
+"""Xids (error numbers of the driver) in the kernel's log. It also has those of lost GPUs, and others that NVML lacks.
 
     NVRM: Xid (PCI:0000:1b:00): 79, pid=4711, name=python3, GPU has fallen off the bus.
     NVRM: Xid (PCI:0000:1b:00 GPU-I:05 GPU-CI:00): 13, pid=4711, …        of one GPU instance, in MIG mode
@@ -25,7 +25,10 @@ _XID: Final = re.compile(rb"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)(?: GPU-I:(\d+))?(?:
 
 
 class KernelLog:
-    """The kernel's log, read as it grows. slots: PCI address → devices of the run. gap: why records were missed."""
+    """The kernel's log, read as it grows. slots: PCI address → devices of the run on that GPU.
+
+    gap: why records were missed, or empty.
+    """
 
     def __init__(self, slots: Mapping[str, Occupants], path: Path = KMSG) -> None:
         self._slots = {_slot(kernel_name(address)): there for address, there in slots.items()}
@@ -34,11 +37,11 @@ class KernelLog:
 
     @property
     def readable(self) -> bool:
-        """Whether the log can still be read."""
+        """True while the log can be read."""
         return self._fd is not None
 
     def heard(self) -> Iterator[tuple[str, int]]:
-        """Yield UUID and number of each Xid logged since the last call, without waiting."""
+        """Yield (UUID, number) of each Xid logged since the last call, without waiting."""
         for record in self._records():
             for match in _XID.finditer(record):
                 there = self._slots.get(_slot(match.group(1).decode().lower()))

@@ -13,7 +13,10 @@ from orchestrator.errors import ConfigError
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits of health values. Shares are 0 to 1. pcie_replays_per_lane_minute: one limit for each PCIe generation."""
+    """Limits of health values, explained in configs/health.yaml. Shares are 0 to 1.
+
+    pcie_replays_per_lane_minute: one limit for each PCIe generation, from 1.
+    """
 
     ecc_corrected: int
     retired_pages: int
@@ -25,13 +28,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The health signals that a kind of run must have read for the verdict PASS."""
+    """What the verdict PASS needs in a kind of run. required: names of the health signals that must have been read."""
 
     required: tuple[str, ...]
 
 
 class HealthRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Content of configs/health.yaml. nvlinks: number of links by NVML's name of the board. levels: by kind of run."""
+    """Content of configs/health.yaml. nvlinks: NVML's name of the board → number of links. levels: by kind of run."""
 
     limits: Limits
     nvlinks: dict[str, int]
@@ -39,7 +42,7 @@ class HealthRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def load(folder: Path | None = None) -> HealthRules:
-    """Load the rules from `folder`, by default those of gpubench. Raises ConfigError for a broken file."""
+    """Load the rules from `folder`, by default those of gpubench. Raises ConfigError if the file is invalid."""
     return _load(folder or configs_folder())
 
 

@@ -20,9 +20,10 @@ _TOTAL: Final = re.compile(r"^TOTAL_ERR_\w+ (\d+)$", re.MULTILINE)
 
 
 def look(pci_addresses: Iterable[str], elsewhere: int = 0, sysfs: Path = SYSFS) -> NodeVitals:
-    """Read the error counters (AER, EDAC), summed over GPUs and memory controllers.
+    """Read the error counters: AER summed over the GPUs, EDAC summed over the memory controllers.
 
-    elsewhere: number of further GPUs, whose address is unknown. `refusals` of the result: missing and partial counters.
+    elsewhere: number of further GPUs, whose PCI address is unknown. `refusals` of the result: counter → why it is
+    missing, or lacks some of the GPUs.
     """
     values: dict[str, int] = {}
     refusals: dict[str, str] = {}

@@ -32,7 +32,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Watch(_Record, frozen=True, kw_only=True):
     """A telemetry process starts. deaf: UUID → why NVML gives no Xids of that GPU.
 
-    kernel_log: whether the kernel's log is read. unlogged: UUID → why the log says nothing about that GPU.
+    kernel_log: True if the kernel's log is read. unlogged: UUID → why the log may lack that GPU's Xids.
     """
 
     boot_id: str
@@ -42,7 +42,7 @@ class Watch(_Record, frozen=True, kw_only=True):
 
 
 class Deafened(_Record, frozen=True, kw_only=True):
-    """From now on, Xids of some GPUs may be missed. Fields: as in Watch."""
+    """From now on, Xids of some GPUs may be missed. Fields as in Watch."""
 
     deaf: dict[str, str]
     kernel_log: bool = True
@@ -50,10 +50,10 @@ class Deafened(_Record, frozen=True, kw_only=True):
 
 
 class Vitals(_Record, frozen=True, kw_only=True):
-    """Values of one GPU at one time, by the names of reader.py. refusals: value → why it is missing.
+    """Values of one GPU at one time, by the names of reader.py. refusals: name of a value → why it is missing.
 
-    broken: why the GPU is gone or must be reset. damaged: why its InfoROM counts as damaged. Both texts are from NVML;
-    empty if all is well.
+    broken: why the GPU is gone or must be reset. damaged: why its InfoROM counts as damaged. Both are NVML's reason as
+    text, empty if all is well.
     """
 
     uuid: str
@@ -64,7 +64,7 @@ class Vitals(_Record, frozen=True, kw_only=True):
 
 
 class NodeVitals(_Record, frozen=True, kw_only=True):
-    """Error counters of the machine at one time, by the names of node.py."""
+    """Error counters of the machine at one time, by the names of node.py. refusals: name → why it is missing."""
 
     values: dict[str, int]
     refusals: dict[str, str] = {}
@@ -75,7 +75,10 @@ _RECORD: Final = codec.Decoder[HealthRecord](HealthRecord)
 
 
 def read(path: Path) -> Iterator[HealthRecord]:
-    """Yield the undamaged records of a file, none without a file. Raises RunFolderError if it has another format."""
+    """Yield the undamaged records of a file, nothing if it does not exist.
+
+    Raises RunFolderError if it cannot be read or has another format.
+    """
     for _, body in frames(contents(path)):
         try:
             yield _RECORD.decode(body)

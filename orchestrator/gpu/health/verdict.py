@@ -50,7 +50,8 @@ _OF_A_LOST_SLICE: Final = _OF_A_SLICE | {"xid"}
 class Finding:
     """One health signal of one GPU or of the machine, as judged.
 
-    start, end, rise: of the first value of the signal: first reading, last reading and increase; None if unread.
+    start, end, rise: first reading, last reading and increase of the first value that the signal is judged by. None if
+    it was not read. required: PASS needs this signal.
     """
 
     name: str
@@ -64,7 +65,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Opinion:
-    """A verdict on a GPU or the machine. findings: the judged signals. lacking: required signals that were not read."""
+    """A verdict on a GPU or the machine. findings: the judged signals. lacking: required signals that were not read.
+
+    action: what to do about the gravest finding. note: why there is no verdict or readings are incomplete, or empty.
+    """
 
     verdict: HealthVerdict
     findings: tuple[Finding, ...]
@@ -89,14 +93,14 @@ class Opinion:
 
 @dataclass(frozen=True)
 class Reaction:
-    """Whether the run quarantines a GPU (measures nothing more on it) for a fault, and why."""
+    """Reaction of a run to a fault. quarantine: True if it measures nothing more on the GPU. reason: why, or empty."""
 
     quarantine: bool
     reason: str = ""
 
 
 def reaction(numbers: Collection[int], *, broken: str = "") -> Reaction:
-    """Decide whether to quarantine a GPU. numbers: the driver's error numbers. broken: why it is unusable, or ""."""
+    """Decide whether to quarantine a GPU. numbers: its Xids so far. broken: why NVML calls it unusable, or ""."""
     if broken:
         return Reaction(quarantine=True, reason=broken)
     grave = [number for number in xids.roots(numbers) if xids.kind(number) in xids.ENDS_USE]
@@ -122,10 +126,11 @@ def not_applicable(note: str) -> Opinion:
 
 
 def of_node(course: Course, *, reboots: int, differences: Sequence[str], gpus: bool, gap: str = "") -> Opinion:
-    """Return the verdict on the machine: UNKNOWN if none of its error counters was read, NOT APPLICABLE if it has none.
+    """Return the verdict on the machine, from its error counters, its reboots and the settings of its GPUs.
 
-    course: of its error counters. reboots: number of reboots during the run. differences: in the settings of identical
-    GPUs, as text. gpus: whether the run has GPUs. gap: why the readings are incomplete, else empty.
+    UNKNOWN if no counter could be read, NOT APPLICABLE if the machine has none. course: changes of the counters.
+    reboots: number of reboots during the run. differences: texts, one for each setting in which identical GPUs differ.
+    gpus: True if the run has GPUs. gap: why readings are incomplete, or "".
     """
     reboot = Judgement(State.WARN, "the machine was rebooted during the run", Action.MONITOR)
     findings = [_plain("reboot", "reboots", reboot if reboots else Judgement(State.PASS))]
@@ -145,7 +150,7 @@ def of_node(course: Course, *, reboots: int, differences: Sequence[str], gpus: b
 
 
 def worst(verdicts: Iterable[HealthVerdict], default: HealthVerdict = HealthVerdict.NOT_APPLICABLE) -> HealthVerdict:
-    """Return the worst of these verdicts; `default` if there is none."""
+    """Return the worst of these verdicts in the order of GRAVEST_FIRST; `default` if there is none."""
     return min(verdicts, key=GRAVEST_FIRST.index, default=default)
 
 
@@ -160,7 +165,7 @@ class Work:
 
 
 def broke_off(looks: Iterable[Look], parts: Iterable[Work]) -> str:
-    """Explain for which part of a GPU's work its health was not read; empty if there is none.
+    """Return why a part of a GPU's work lacks health readings, such as "no readings for 40 s". Empty if none does.
 
     looks: times of the readings. parts: times of the work.
     """
@@ -226,7 +231,7 @@ def _judged(signal: Signal, case: Case) -> Judgement:
 
 
 def _unread(name: str, case: Case) -> Judgement:
-    """Judge a value that was never read. It counts as absent if the driver supports it on no identical GPU."""
+    """Judge a value that was never read. It is NOT_APPLICABLE if the driver supports it on no identical GPU."""
     why = case.course.refusals.get(name, "no readings")
     siblings = [course for course in case.siblings if name in course.last or name in course.refusals]
     having = sum(name in course.last for course in siblings)

@@ -52,7 +52,10 @@ class HealthWatch:
         self._begun = False
 
     def tick(self, now_ns: int) -> tuple[XidSeen | GpuBroken, ...]:
-        """Write new Xids (driver errors), and values if due. Return new errors. Raises OSError if a write fails."""
+        """Write new Xids (driver errors), and every ten seconds all values. Return new Xids and newly unusable GPUs.
+
+        Raises OSError if a write fails.
+        """
         if not self._begun:
             self._begun = True
             self._hears = self._hearing()
@@ -64,13 +67,16 @@ class HealthWatch:
         return (*heard, *self._look())
 
     def look_at(self, uuid: str) -> tuple[GpuBroken, ...]:
-        """Read one GPU out of turn, at most once a second. Return a GpuBroken if it is newly unusable, else nothing."""
+        """Read one GPU's values out of turn, at most once a second.
+
+        Return (GpuBroken,) if the GPU is newly unusable, else ().
+        """
         if time.monotonic_ns() - self._looked.get(uuid, 0) < _OFTEN_NS:
             return ()
         return self._seen(uuid)
 
     def close(self) -> None:
-        """Read all values once more, then close. Raises OSError when they cannot be written."""
+        """Read all values once more, then close. Raises OSError if they cannot be written."""
         try:
             self._listen()
             self._look()
@@ -116,7 +122,7 @@ class HealthWatch:
         return tuple(broken)
 
     def _seen(self, uuid: str) -> tuple[GpuBroken, ...]:
-        """Read a GPU's values and write them to the file. Return a GpuBroken if the GPU is newly unusable."""
+        """Read a GPU's values and write them to the file. Return (GpuBroken,) if the GPU is newly unusable, else ()."""
         seen = vitals(self._nvml, uuid)
         self._looked[uuid] = seen.at_ns
         self._write(seen)
@@ -137,7 +143,7 @@ class HealthWatch:
         return {slot: mig.occupants(self._nvml, uuids) for slot, uuids in found.items() if slot}
 
     def _slot(self, uuid: str) -> str:
-        """Return the PCI address of a GPU; empty where unknown, with the reason in `_unlogged`."""
+        """Return the PCI address of a GPU. Empty if unknown; `_unlogged` then has the reason."""
         try:
             address = self._nvml.ask(uuid, lambda lib, gpu: str(lib.nvmlDeviceGetPciInfo(gpu).busId))
         except NvmlError as error:
@@ -183,7 +189,7 @@ class _Events:
         self._by_handle = {address: mig.occupants(nvml, there) for address, there in found.items()}
 
     def heard(self) -> list[tuple[str, int]]:
-        """Return UUID and number of each Xid (driver error) since the last call, without waiting."""
+        """Return (UUID, number) of each Xid (driver error) since the last call, without waiting."""
         seen: list[tuple[str, int]] = []
         while self._by_handle and len(seen) < MOST_EVENTS:
             try:

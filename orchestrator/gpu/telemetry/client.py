@@ -25,7 +25,8 @@ from protocol.result import Result
 
 _FROM_SAMPLER: Final = codec.Decoder[FromSampler](FromSampler)
 _PATIENCE_S: Final = 2.0
-"""Patience for each step of ending the sampler: closed socket, SIGTERM, SIGKILL. SIGKILL first once froze an A100."""
+"""Seconds to wait after each step of ending the sampler: closing the socket, SIGTERM, SIGKILL. SIGKILL as the first
+step once froze an A100."""
 
 
 class Telemetry:
@@ -47,9 +48,10 @@ class Telemetry:
         stop: TemperatureStop | None = None,
         hot: Mapping[str, int] | None = None,
     ) -> Self:
-        """Start sampling the GPUs into `RunPaths(folder).samples(uuid)`. stop, hot: as in sampler.Task.
+        """Start a process that samples the GPUs into `RunPaths(folder).samples(uuid)`. stop, hot: as in sampler.Task.
 
-        Call it from the main thread: the sampler is killed when that thread ends. Raises StorageError without a folder.
+        Call it from the main thread: the sampler is killed when that thread ends. Raises StorageError if the folder for
+        the samples cannot be made.
         """
         paths = RunPaths(folder)
         try:
@@ -100,16 +102,18 @@ class Telemetry:
             messages.append(_FROM_SAMPLER.decode(data))
 
     def await_free(self, uuid: str, limit_bytes: int, timeout_s: float) -> None:
-        """Request a DeviceFree when the GPU's used memory is at or below the limit, or at the timeout.
+        """Request a DeviceFree message, which `receive` returns later.
 
-        Without a reading the answer is free=False, used_bytes=None at once. Raises EOFError if the process has ended.
+        The sampler sends it when the GPU's used memory is at most `limit_bytes`, or at the timeout. If the memory
+        cannot be read, it sends free=False, used_bytes=None at once. Raises EOFError if the process has ended or takes
+        no requests.
         """
         self._send(AwaitFree(uuid=uuid, limit_bytes=limit_bytes, timeout_s=timeout_s))
 
     def stop(self) -> process_end.Exit | None:
-        """End the process after its last write, and return its exit. May be called again. Takes at most 6 s.
+        """End the process after its last write, and return its exit. Takes at most 6 s. May be called again.
 
-        None for a process that hangs inside the driver and survives SIGKILL.
+        Returns None if the process survives SIGKILL, because it hangs inside the driver.
         """
         with contextlib.suppress(OSError):  # closed already, or nobody is at the other end
             self._channel.shutdown(socket.SHUT_WR)
@@ -149,7 +153,10 @@ class LaunchTelemetry:
         self._kept: dict[str, list[Sample]] = {uuid: [] for uuid in self._readers}
 
     def readings(self, device: Device, result: Result) -> Readings:
-        """Return the readings of a device during a launch, which has just ended there with `result`."""
+        """Return the readings of a device for the measured time of a launch, which has just ended.
+
+        result: of that launch.
+        """
         reader = self._readers.get(device.uuid)
         if reader is None or not result.blocks:
             return Readings(note="no telemetry was recorded")

@@ -12,9 +12,10 @@ from protocol.messages import Sample
 
 @dataclass(frozen=True)
 class Climate:
-    """Median temperature (Celsius) and SM clock (MHz) of a GPU in a ten-second window; None if unread.
+    """Median temperature and SM clock of a GPU in a ten-second window. None if not read.
 
-    number: as in stats/windows.py. capped: share of samples at the power limit, 0 to 1.
+    number: of the window, as in stats/windows.py. temperature_c: in degrees Celsius. capped: share of samples at the
+    power limit, 0 to 1.
     """
 
     number: int
@@ -24,7 +25,7 @@ class Climate:
 
 
 def climates(samples: Iterable[Sample]) -> tuple[Climate, ...]:
-    """Return one Climate for each window with samples, in order. samples: of one GPU in one boot."""
+    """Return one Climate for each window that has samples, in order. samples: of one GPU in one boot."""
     windows: dict[int, list[Sample]] = defaultdict(list)
     for sample in samples:
         windows[sample.at_ns // WINDOW_NS].append(sample)

@@ -2,8 +2,8 @@
 
     telemetry process: Lookout.look ── ForeignSeen, when it changes ──▶ orchestrator: ForeignUse.during, .here
 
-A process that only draws is not reported. Nor is a PID that /proc lacks: it may be one of ours, as seen by the host of
-a container.
+A process that only draws is not reported. Neither is a PID that /proc does not show: in a container, it may be the PID
+that one of our processes has on the host.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ _GENERATIONS: Final = 64  # limit of ancestors: reused PIDs could form an endles
 
 
 def is_ours(pid: int, orchestrator: int) -> bool | None:
-    """Whether a process is the orchestrator (its PID) or a descendant; None if /proc does not show it."""
+    """Return True if `pid` is `orchestrator` (a PID) or one of its descendants. None if /proc does not show it."""
     link = pid
     for _ in range(_GENERATIONS):
         if link == orchestrator:
@@ -40,7 +40,7 @@ class Lookout:
         self._seen: dict[str, tuple[ForeignProcess, ...]] = {}
 
     def look(self, uuid: str, at_ns: int) -> ForeignSeen | None:
-        """Return the foreign processes on a GPU; None if they are the same as before, or NVML gives no list."""
+        """Return a message with the foreign processes on a GPU. None if they have not changed, or NVML lists none."""
         try:
             processes = self._nvml.processes(uuid)
         except NvmlError:
@@ -58,7 +58,10 @@ class Lookout:
 
 
 class ForeignUse:
-    """Foreign processes on each GPU, as the telemetry process reported them. Texts are empty if there are none."""
+    """Foreign processes on each GPU, as the telemetry process reported them.
+
+    In words: "PID 4711 python3, 2.0 GiB, and 1 more". Empty if there are none.
+    """
 
     def __init__(self) -> None:
         self._here: dict[str, str] = {}
@@ -69,7 +72,7 @@ class ForeignUse:
         self.note(message.uuid, describe_processes(message.processes), message.at_ns)
 
     def note(self, uuid: str, by: str, at_ns: int) -> None:
-        """Note which processes (`by`, in words; empty: none) compute on a GPU from `at_ns` (monotonic) on."""
+        """Note which processes compute on a GPU from `at_ns` (monotonic) on. by: in words, empty for none."""
         if left := self._here.pop(uuid, ""):
             self._last[uuid] = (at_ns, left)
         if by:
@@ -81,21 +84,24 @@ class ForeignUse:
             self.note(uuid, "", at_ns)
 
     def here(self, uuid: str) -> str:
-        """Return the foreign process on a GPU now, in words; empty for none."""
+        """Return the foreign processes on a GPU now, in words."""
         return self._here.get(uuid, "")
 
     def during(self, uuid: str, since_ns: int) -> str:
-        """Return a foreign process that used a GPU at any time since `since_ns` (monotonic); empty for none."""
+        """Return the newest foreign processes that used a GPU since `since_ns` (monotonic), in words."""
         left_ns, words = self._last.get(uuid, (0, ""))
         return self.here(uuid) or (words if left_ns >= since_ns else "")
 
     def beside(self, uuids: Iterable[str], since_ns: int) -> str:
-        """Return a foreign process that used any of the GPUs since `since_ns` (monotonic); empty for none."""
+        """Return the result of `during` for the first GPU that had foreign processes. Empty if none had."""
         return next(filter(None, (self.during(uuid, since_ns) for uuid in uuids)), "")
 
 
 def describe_processes(processes: tuple[ForeignProcess, ...]) -> str:
-    """Describe the process with the most memory, and count the others; empty for none."""
+    """Describe the process with the most memory, and count the others. Empty for none.
+
+    Example: "PID 4711 python3, 2.0 GiB, and 1 more".
+    """
     if not processes:
         return ""
     first = max(processes, key=lambda process: process.used_bytes or 0)

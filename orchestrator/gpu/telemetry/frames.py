@@ -20,7 +20,10 @@ _FRAME: Final = struct.Struct("<II")
 
 
 class FrameFile:
-    """A regular file of frames, open for appending. An unfinished last frame is cut off. Raises OSError."""
+    """A file of frames, open for appending. An unfinished last frame is cut off.
+
+    The constructor raises OSError if the file cannot be opened.
+    """
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -54,7 +57,7 @@ class FrameFile:
 
 
 def contents(path: Path) -> bytes:
-    """Return the bytes of a file of frames, empty without a file. Raises RunFolderError for an unreadable file."""
+    """Return the bytes of a file of frames. Empty if it does not exist. Raises RunFolderError if it cannot be read."""
     try:
         return safe_read.read(path)
     except FileNotFoundError:

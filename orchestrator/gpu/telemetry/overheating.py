@@ -23,7 +23,10 @@ _LOOK_NS: Final = 1_000_000_000
 
 
 class TemperatureStop(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a GPU is too hot. celsius: requested limit, None: only the GPU's own. held_s: seconds at the limit."""
+    """When a GPU is too hot. celsius: requested limit in degrees. None: only the GPU's own limit counts.
+
+    held_s: seconds at the limit after which a GPU is too hot.
+    """
 
     celsius: int | None = None
     held_s: float = HELD_S
@@ -38,9 +41,9 @@ class Thermometer:
         self._reported: set[str] = set()
 
     def too_hot(self, uuid: str, now_ns: int, temperature_c: int | None, margin_c: int | None) -> str:
-        """Explain why a GPU must stop; empty if it may continue, or if that was already reported.
+        """Return why a GPU must stop, as text. Empty if it may continue, or an earlier call returned the reason.
 
-        temperature_c, margin_c: degrees Celsius now, and left until the GPU slows itself down; None if unread.
+        temperature_c: now. margin_c: degrees left until the GPU slows itself down. None if not read.
         """
         limit = self._reached(temperature_c, margin_c)
         if not limit:
@@ -72,7 +75,10 @@ class HeatWatch:
         self._next_ns = 0
 
     def look(self, newest: Mapping[str, Sample], now_ns: int) -> Iterator[TooHot]:
-        """Yield GPUs that must stop, each once. newest: newest sample of each GPU. Looks at most once a second."""
+        """Yield the GPUs that must stop, each once. newest: UUID → newest sample.
+
+        Does nothing if the last look was less than a second ago.
+        """
         if now_ns < self._next_ns:
             return
         self._next_ns = now_ns + _LOOK_NS

@@ -29,12 +29,12 @@ MIN_FOR_CLOCK_DRIFT: Final = 4
 
 
 class Readings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Telemetry of one measurement. None where unknown; `note` has the reason.
+    """Telemetry of one measurement. A value is None if it is unknown, and `note` says why.
 
-    Means, except temperature_max_c and memory_used_bytes (maxima) and reasons (NVML's bits of all samples).
-    sm_clock_drift_percent: change from the first half of the samples to the second. thermal_violation, power_violation:
-    fraction of the measured time with clocks lowered by heat or power, by NVML's counters. slowdown_samples: fraction
-    of samples with clocks lowered by heat or a brake.
+    Values are means, with exceptions: temperature_max_c and memory_used_bytes are maxima. energy_j is a total. reasons
+    has NVML's clock-event bits of all samples. sm_clock_drift_percent: change from the first half of the samples to the
+    second. thermal_violation, power_violation: fraction of the measured time with clocks lowered by heat or power, by
+    NVML's counters. slowdown_samples: fraction of samples with clocks lowered by heat or a hardware brake.
     """
 
     gpu_utilization_percent: float | None = None
@@ -55,7 +55,7 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def slowdown(self) -> float | None:
-        """Fraction of the time with clocks lowered by heat or a brake, the larger of two measures; None if unknown."""
+        """Fraction of time with clocks lowered by heat or a brake: the larger of two measures. None if unknown."""
         signs = (self.thermal_violation, self.slowdown_samples)
         return max((sign for sign in signs if sign is not None), default=None)
 
@@ -68,10 +68,10 @@ class Track:
         self._times_ns = [sample.at_ns for sample in samples]
 
     def readings(self, windows: Sequence[Window], load: Window | None = None) -> Readings:
-        """Return the readings over the measured windows (periods of time), ordered by time.
+        """Return the readings over the measured windows, which are ordered by time.
 
-        load: window for power, energy and utilisation. Energy is then that of all time from the first window to the
-        last.
+        load: load window, over which power and utilisation are then averaged. Energy is then that power multiplied by
+        the time from the start of the first window to the end of the last.
         """
         if not windows:
             return Readings(note="nothing was measured")
@@ -89,7 +89,7 @@ class Track:
 
 
 def readings_over(samples: Sequence[Sample], windows: Sequence[Window], load: Window | None = None) -> Readings:
-    """Return the readings over the measured windows (periods of time), ordered by time. load: as in Track.readings."""
+    """Return the readings over the measured windows, which are ordered by time. load: as in Track.readings."""
     return Track(samples).readings(windows, load)
 
 
@@ -155,7 +155,7 @@ def _means(inside: Sequence[Sample]) -> _Averages:
 
 
 def _under_load(inside: Sequence[Sample], work_ns: int) -> _Averages:
-    """Return averages over a load window. inside: its samples. work_ns: time that the energy is computed for.
+    """Return averages over a load window. inside: its samples. work_ns: duration for which to compute the energy.
 
     Power is the slope of the energy counter, because the board's mean over a second includes the time before the load.
     Without a counter power is the mean of the samples, and energy is not known.
@@ -184,7 +184,10 @@ def _note(values: dict[str, float | None], measured_s: float | None) -> str:
 
 
 def of_slice(readings: Readings) -> Readings:
-    """Note that a slice's readings, except memory, are those of its GPU. Remove energy: its share is unknown."""
+    """Return the readings without energy, which is unknown for a slice.
+
+    A note says that all values but memory are those of the whole GPU.
+    """
     note = "; ".join(filter(None, [readings.note, SHARED]))
     return msgspec.structs.replace(readings, energy_j=None, note=note)
 
@@ -198,7 +201,10 @@ def _nearest(around: Sequence[Sample], windows: Sequence[Window]) -> list[Sample
 
 
 class _Moment(NamedTuple):
-    """A time between two samples. since_ns: time since the earlier sample. apart_ns: time between both samples."""
+    """A time between two samples. before, after: their indices. since_ns: time since the earlier sample.
+
+    apart_ns: time between both samples.
+    """
 
     before: int
     after: int
@@ -207,7 +213,7 @@ class _Moment(NamedTuple):
 
 
 def _moments(times_ns: Sequence[int], windows: Sequence[Window]) -> list[_Moment] | None:
-    """Return start and end of each window; None if one of them is not between two samples that are near each other."""
+    """Return a _Moment for the start and end of each window. None if one is not between samples at most 1 s apart."""
     found: list[_Moment] = []
     last = len(times_ns) - 1
     for window in windows:

@@ -4,8 +4,9 @@
     orchestrator ◀── Digest (1 Hz), DeviceFree, Unavailable ──┤            telemetry/health.records
     orchestrator ◀── XidSeen, GpuBroken, TooHot, ForeignSeen ─┘            SOCK_SEQPACKET, descriptor 3
 
-It never waits for the orchestrator: a full socket drops the digest and delays answers. A batch of samples that the disk
-refuses is lost, which is reported once. It ends when the socket closes, on SIGTERM, and with the orchestrator.
+It never waits for the orchestrator: if the socket is full, it drops the digest and delays answers. A batch of samples
+that cannot be written is lost. The first loss is reported. It ends when the socket closes, on SIGTERM, and with the
+orchestrator.
 """
 
 import contextlib
@@ -45,9 +46,9 @@ _AWAIT_FREE: Final = codec.Decoder[AwaitFree](AwaitFree)
 class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True):
     """First message to the sampler. files: UUID → file of samples. health: file of health records.
 
-    parent_pid: of the orchestrator. root: folder from which it imported its packages; a sampler imported from another
-    one refuses to work. interval_ms: between two readings. stop: when a GPU is too hot, None for never. hot: UUID →
-    degrees to use instead of the real ones (a simulated fault).
+    parent_pid: of the orchestrator. root: folder from which the orchestrator imported its packages. A sampler imported
+    from another folder refuses to work. interval_ms: between two readings. stop: when a GPU is too hot, None for never.
+    hot: UUID → degrees to use instead of the real ones (a simulated fault).
     """
 
     parent_pid: int
@@ -176,7 +177,7 @@ class Sampler:
             return None
 
     def _receive(self) -> bool:
-        """Read requests. Return False if the orchestrator has closed the socket or is gone."""
+        """Read requests. Return True while the orchestrator keeps the socket open."""
         while True:
             try:
                 data = self._channel.recv(MAX_MESSAGE_BYTES, socket.MSG_DONTWAIT)
@@ -225,7 +226,7 @@ class Sampler:
 
     @contextlib.contextmanager
     def _complaining(self, what: str) -> Iterator[None]:
-        """Within `with`, report the first OSError of writing `what` to the orchestrator, and ignore later ones."""
+        """Catch each OSError in the `with` body, which writes `what`. Report only the first to the orchestrator."""
         try:
             yield
         except OSError as error:
@@ -235,7 +236,7 @@ class Sampler:
 
 
 def main() -> int:
-    """Run the telemetry process of the orchestrator, to which descriptor 3 leads."""
+    """Run the telemetry process and return its exit code. Descriptor 3 is its socket to the orchestrator."""
     with socket.socket(fileno=CONTROL_FD) as channel:
         data = channel.recv(MAX_MESSAGE_BYTES)
         if not data:

@@ -31,7 +31,7 @@ _FIELDS: Final = Sample.__struct_fields__
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Samples of one boot in the order they were taken: `rows` holds the values of `fields`."""
+    """Samples of one boot in the order they were taken. A row has the values of `fields` for one sample."""
 
     boot_id: str
     fields: tuple[str, ...]
@@ -42,7 +42,7 @@ _BATCH: Final = codec.Decoder[Batch](Batch)
 
 
 class SampleFile:
-    """A file of samples, open for appending. Raises OSError if it cannot be opened."""
+    """A file of samples, open for appending. The constructor raises OSError if it cannot be opened."""
 
     def __init__(self, path: Path, boot_id: str) -> None:
         self._boot_id = boot_id
@@ -62,7 +62,10 @@ class SampleFile:
 
 
 def thinned(samples: Sequence[Sample]) -> list[Sample]:
-    """Return the last sample, which may follow the end of a launch, and earlier ones at least THINNED_NS apart."""
+    """Return some of the samples: the last, and earlier ones at least THINNED_NS apart.
+
+    The last may be the first after the end of a launch, which its readings need.
+    """
     kept: list[Sample] = []
     for sample in reversed(samples):
         if not kept or kept[-1].at_ns - sample.at_ns >= THINNED_NS:
@@ -71,9 +74,10 @@ def thinned(samples: Sequence[Sample]) -> list[Sample]:
 
 
 def read_samples(path: Path, boot_id: str | None = None) -> tuple[Sample, ...]:
-    """Return the samples of a file, by time; none without a file. boot_id: only those of that boot.
+    """Return the samples of a file, ordered by time; () if it does not exist. boot_id: only samples of that boot.
 
-    Damaged batches and an unfinished last one are skipped. Raises RunFolderError for a file of another format.
+    Damaged batches and an unfinished last one are skipped. Raises RunFolderError if the file cannot be read or has
+    another format.
     """
     batches = _batches(contents(path))
     samples = [sample for batch in batches if boot_id in (None, batch.boot_id) for sample in _samples(batch)]
@@ -89,7 +93,7 @@ class SampleReader:
         self._offset = 0
 
     def read(self) -> tuple[Sample, ...]:
-        """Return the samples of this boot added since the last call; none if the file cannot be read."""
+        """Return the samples of this boot added since the last call; () if the file cannot be read."""
         try:
             data = safe_read.read(self._path, self._offset)
         except OSError:

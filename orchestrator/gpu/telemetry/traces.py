@@ -1,6 +1,6 @@
 """Samples of a GPU over a whole run, reduced to the hundreds of points that a chart needs. Pure.
 
-samples ──▶ stretches of equal length ──▶ of each: lowest, mean and highest value
+samples ──▶ stretches of time of equal length ──▶ of each: lowest, mean and highest value
 """
 
 from bisect import bisect_left
@@ -27,7 +27,7 @@ READINGS: Final[Mapping[str, Callable[[Sample], float | None]]] = {
 
 @dataclass(frozen=True)
 class Curve:
-    """Lowest, mean and highest value of one reading in each stretch; None where it was not read."""
+    """Lowest, mean and highest value of one reading in each stretch of time. None if it was not read there."""
 
     low: tuple[float | None, ...]
     mean: tuple[float | None, ...]
@@ -36,14 +36,17 @@ class Curve:
 
 @dataclass(frozen=True)
 class Trace:
-    """Curves of a GPU in one boot, by names of READINGS. at_ns: monotonic time of the first sample of each stretch."""
+    """Curves of a GPU in one boot, by names of READINGS.
+
+    at_ns: monotonic time of the first sample of each stretch.
+    """
 
     at_ns: tuple[int, ...] = ()
     curves: Mapping[str, Curve] = field(default_factory=dict)
 
 
 def points(devices: int) -> int:
-    """Return the number of points in the trace of each device of a run with `devices` devices."""
+    """Return the largest number of points in the trace of each device, for a run on `devices` devices."""
     return max(LEAST_POINTS, min(MOST_POINTS, ALL_POINTS // max(1, devices)))
 
 
