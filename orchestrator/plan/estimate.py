@@ -1,7 +1,7 @@
 """Rough estimate of a plan's duration. Pure.
 
-A launch (measurement in a fresh process) costs its start, the model's construction, warm-up and measurement. Rates are
-those of an average device. Constants that depend on no model are means of a default run on one H200.
+A launch (measurement in a fresh process) takes time to start, to construct the model, to warm up and to measure.
+Rates are those of an average device. Constants that depend on no model are means of a default run on one H200.
 """
 
 import math
@@ -87,7 +87,7 @@ YEAR_S: Final = 365 * 24 * 3600.0
 
 
 def total_s(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> float:
-    """Return the seconds of the whole plan. Devices work in parallel, except on cells that run solo."""
+    """Return the estimated seconds of the whole plan. All devices work at once, except on cells of mode solo."""
     cells = {cell.id: cell for cell in plan.cells}
 
     def sums(mode: Mode) -> list[float]:
@@ -104,16 +104,21 @@ def total_s(plan: Plan, configuration: Configuration, devices: Sequence[Device])
 
 
 def shared_start_s(configuration: Configuration, devices: Sequence[Device]) -> float:
-    """Return the seconds until the first launch: the start of the process that forks workers."""
+    """Return the estimated seconds that the zygote takes to start before the first launch.
+
+    0 if the run has no zygote.
+    """
     zygote = max((ZYGOTE_S[device.kind] for device in devices), default=0.0)
     return zygote if configuration.isolation is Isolation.FORK else 0.0
 
 
 def launch_s(cell: Cell, configuration: Configuration, device: Device, scale: float = 1.0, *, round_: int = 0) -> float:
-    """Return the seconds of one launch of `cell` on `device`, or of its whole search for the batch size.
+    """Return the estimated seconds of one launch of `cell` on `device`, from its start to its end.
 
-    scale: factor on iteration_s; if cells have a fixed length, it only affects replays (repeated training steps).
-    round_: number of the round; only in round 0 power is read for some time.
+    If the batch size of the cell is AUTO: of all launches of its search for the batch size. scale: factor on the
+    estimated time of an iteration. In a run whose cells have a fixed length, it matters only for replays (repeated
+    training steps). round_: round of the launch. Some launches in round 0 take longer: they have a load window or
+    changing input sizes.
     """
     if cell.batch_size == AUTO:
         step = msgspec.structs.replace(cell, batch_size=SCAN_BATCH)
@@ -138,24 +143,31 @@ def launch_s(cell: Cell, configuration: Configuration, device: Device, scale: fl
 
 
 def timed_start_s(cell: Cell, configuration: Configuration, device: Device) -> float:
-    """Return the seconds from the start of a launch to its work, in a run whose cells have a fixed length."""
+    """Return the estimated start-up of a launch in seconds, until its work of fixed length begins."""
     return _start_s(configuration.by_name[cell.model], configuration, device) + FIRST_S[device.kind]
 
 
 def timed_work_s(cell: Cell, model: ModelSpec, device: Device, cell_s: float, scale: float = 1.0) -> float:
-    """Return the seconds that a cell of length `cell_s` works; more for a replay if REPLAY_LEAST steps take longer."""
+    """Return the estimated seconds for which a cell works after its start, if its length is fixed.
+
+    cell_s: that length in seconds. A replay (repeated training steps) takes longer if REPLAY_LEAST steps do. scale:
+    factor on the estimated time of a step.
+    """
     if cell.workload is not Workload.REPLAY:
         return cell_s
     return max(cell_s, REPLAY_LEAST * scale * iteration_s(cell, model, device))
 
 
 def scale(configuration: Configuration, device: Device, devices: Sequence[Device]) -> float:
-    """Return the initial factor on iteration_s, above 1 if cells have a fixed length and devices share cores."""
+    """Return the `scale` of launch_s on `device` before anything is measured.
+
+    1 in most runs. If cells have a fixed length: above 1 for CPU devices, more so if they share cores with others.
+    """
     return 1.0 if configuration.cell_s is None else BUSY[device.kind] * sharing(device, devices)
 
 
 def sharing(device: Device, devices: Sequence[Device]) -> int:
-    """Return the number of CPU devices on the busiest core of `device`, which slow it down; 1 for a GPU."""
+    """Return how many CPU devices use the busiest core of `device`, itself included; 1 for a GPU."""
     if device.kind is not DeviceKind.CPU:
         return 1
     others = [other.cpus for other in devices if other.kind is DeviceKind.CPU]
@@ -163,7 +175,11 @@ def sharing(device: Device, devices: Sequence[Device]) -> int:
 
 
 def iteration_s(cell: Cell, model: ModelSpec, device: Device) -> float:
-    """Return the seconds of an iteration: loading, a forward pass, a training step (three passes), or a text."""
+    """Return the estimated seconds of one iteration of `cell`.
+
+    An iteration is one load of the weights, one forward pass, one training step (as long as three forward passes), or
+    the generation of one batch of texts.
+    """
     if cell.workload is Workload.LOAD:
         return BUILD_S + _weights_bytes(cell, model) / READ_BYTES_S
     passes = WORKLOADS[cell.workload].forward_passes
@@ -185,7 +201,7 @@ def _weights_bytes(cell: Cell, model: ModelSpec) -> int:
 
 
 def _relative_size(cell: Cell, model: ModelSpec) -> float:
-    """Return the work for an input relative to one of the default size; images grow in two dimensions."""
+    """Return the work for one input, relative to an input of the model's default size."""
     if cell.input_size is None or model.sizes is None:
         return 1.0
     relative = cell.input_size / model.sizes.default
@@ -198,9 +214,9 @@ def _warm_up_s(measurement: Measurement, iteration: float) -> float:
 
 
 def _measured_s(measurement: Measurement, iteration: float, device: Device, least: int = MEASURED_ITERATIONS) -> float:
-    """Return the seconds of a measurement. iteration: seconds of one iteration. least: fewest iterations.
+    """Return the estimated seconds of a measurement. iteration: seconds of one. least: fewest iterations it may have.
 
-    If ENOUGH iterations take longer than max_s, it lasts for max_s, or with give_up for min_s.
+    If ENOUGH iterations take longer than max_s, it lasts for max_s; for min_s if the profile has give_up.
     """
     interval_s = ENOUGH * iteration
     if interval_s > measurement.max_s:
