@@ -7,13 +7,13 @@ JUMP_S: Final = 2.0
 
 
 class WallClock:
-    """Compares the time of day with the monotonic clock to see that the time was set. Both are in seconds."""
+    """Compares the time of day with the monotonic clock, to see whether it was set. Both are in seconds."""
 
     def __init__(self, wall: float, monotonic: float) -> None:
         self._offset = wall - monotonic
 
     def jumped(self, wall: float, monotonic: float) -> float:
-        """Return the seconds by which the clock was set since the last call, 0.0 if it was not."""
+        """Return the seconds by which the time of day was set since the last call; 0.0 if it was not."""
         by = wall - monotonic - self._offset
         self._offset += by
         return by if abs(by) >= JUMP_S else 0.0

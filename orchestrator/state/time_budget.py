@@ -136,9 +136,9 @@ class Budget:
         self._costs[device.uuid].append(_believable(lasted_s / explained_s))
 
     def decide(self, state: RunState, now: float) -> Iterator[tuple[Slot, str]]:
-        """Yield each waiting launch that does not fit into the limit, with the reason to drop it.
+        """Yield (launch, reason to drop it) for each waiting launch that does not fit into the limit.
 
-        The reason is empty for a launch that is only to be postponed. now: monotonic seconds.
+        The reason is "" if the launch is only to be postponed. now: monotonic seconds.
         """
         if state.stopping:
             return

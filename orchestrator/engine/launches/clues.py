@@ -23,9 +23,10 @@ _RAISED_FROM: Final = "\n\nThe above exception was the direct cause of the follo
 
 
 def with_clues(failure: Failure, live: Live, sample: Sample | None, xids: str) -> Failure:
-    """Return the failure with clues added to the worker's own evidence; unchanged if a stop was requested.
+    """Return the failure with clues added to the evidence that the worker reported.
 
-    sample: newest reading of the GPU. xids: the driver's error numbers during the launch, as text.
+    After a stop request it is unchanged. sample: newest reading of the GPU. xids: error numbers that the driver
+    reported during the launch, as text.
     """
     if failure.category is Category.STOPPED:
         return failure
@@ -46,7 +47,10 @@ def with_clues(failure: Failure, live: Live, sample: Sample | None, xids: str) -
 
 
 def _end_of_stderr(path: Path, failure: Failure) -> str:
-    """Return the end of stderr that explains the failure, without later noise and the exception that wraps it."""
+    """Return the end of stderr that explains the failure.
+
+    Later lines are noise. The exception that wraps the failure is left out, too.
+    """
     text = log_files.tail(path, _LOOKED_AT_BYTES)
     last = (failure.traceback or "").strip().rpartition("\n")[2]
     if last and last in text:

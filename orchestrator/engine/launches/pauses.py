@@ -16,9 +16,10 @@ Span = tuple[int, int]
 
 
 def describe(pauses: Iterable[Pause], measuring: Span, blocks: Sequence[Block]) -> str:
-    """Explain which pause affected a launch; "" if none did. measuring: from warm-up to the end of the measurement.
+    """Say which pause affected a launch: "the machine was suspended". "" if none did.
 
-    pauses: of the orchestrator. blocks: timed groups of iterations of the launch.
+    pauses: of the orchestrator. measuring: from warm-up to the end of the measurement. blocks: timed groups of
+    iterations of the launch.
     """
     for pause in pauses:
         if pause.end_ns <= measuring[0] or measuring[1] <= pause.begin_ns:
