@@ -26,9 +26,9 @@ class More(NamedTuple):
 
 @evidence.collector_off()
 def look(paths: RunPaths, stored: StoredRun, kind: Kind) -> Look:
-    """Read all results, and return the doubts about GPUs that they leave. Call it while no launch runs.
+    """Read all results, and return which GPUs they leave in doubt, and in which cells.
 
-    Raises RunFolderError if a file of the run is damaged.
+    Call it while no launch runs. Raises RunFolderError if a file of the run is damaged.
     """
     loaded = archive.load(paths, stored, alive=True)
     return kind.look(loaded, evidence.gather(loaded, goes_on=True))
@@ -42,7 +42,7 @@ class AdaptiveLaunches:
         self._applies = around.kind.adds_launches(around.stored.configuration, around.stored.devices)
 
     def look(self, state: RunState) -> Look:
-        """Return the doubts about GPUs that the results leave; none if no launch may be added. Reads all results.
+        """Return which GPUs the results leave in doubt; none if no launch may be added. Reads all results.
 
         Raises RunFolderError if a file of the run is damaged.
         """

@@ -114,7 +114,7 @@ class Conductor:
         return bool(slots)
 
     def in_doubt(self) -> Look:
-        """Return the doubts about GPUs that the results so far leave. Slow: reads all results."""
+        """Return which GPUs the results so far leave in doubt, and in which cells. Slow: reads all results."""
         return self._adaptive.look(self.state)
 
     def add_launches(self, look: Look) -> bool:
@@ -188,7 +188,7 @@ class Conductor:
             self.carry_out(self.fleet.end(live, failure, self._clock.now()))
 
     def look_after_the_waiting(self, now: float) -> None:
-        """Free the waiting GPUs that are cool and idle again. Quarantine those that other processes use for too long.
+        """Free the waiting GPUs that are cool and idle again. Quarantine those that stay busy for too long.
 
         now: seconds of the loop's clock.
         """
@@ -272,10 +272,7 @@ class Conductor:
         return end
 
     def _halted(self, live: Live, result: Result) -> Failure | None:
-        """Return a failure if the launch was paused during its measurement, which spoils its times.
-
-        Otherwise return None.
-        """
+        """Return a failure if the launch was paused while it measured, which spoils its times; else None."""
         if self._works_around_pauses:
             return None
         stopped = [

@@ -72,6 +72,6 @@ class Hazards:
         return tuple(other for other in self._broken if other != uuid)
 
     def since(self, uuid: str, at_ns: int) -> str:
-        """Describe the Xids that a GPU has reported since `at_ns` (monotonic): "79 (…)". "" if there are none."""
+        """Describe the Xids that a GPU has reported since `at_ns` (monotonic): "79 (the GPU was lost)". "" for none."""
         numbers = [xid for xid, last_ns in self._last_ns.get(uuid, {}).items() if last_ns >= at_ns]
         return ", ".join(f"{number} ({xids.kind(number)})" for number in xids.roots(numbers))

@@ -94,11 +94,11 @@ class Kind:
     """The decisions of a kind of run. Its functions are pure.
 
     worker_environment: variables of processes that import torch, unless the user sets them. next_rounds: takes the
-    state, the seed and whether there is time for a cell; returns launches to add once devices are idle. None: no rounds
-    are added. adds_launches: whether launches may be added after the plan. look: returns the doubts about GPUs, which
-    these launches should settle. advise: see Advise. remaining: returns the seconds that a device has measured and must
-    still measure; None: the run ends with its plan. works_around_pauses: whether figures exclude pauses of a worker
-    (stats/stalls.py). outcome: returns the printed answer; None: the report is printed.
+    state, the seed and a function that says whether there is time for a cell; returns launches to add once devices are
+    idle. None: no rounds are added. adds_launches: whether launches may be added after the plan. look: returns which
+    GPUs are in doubt, so that launches are added for them. advise: see Advise. remaining: see Remaining; None: the run
+    ends with its plan. works_around_pauses: whether figures exclude pauses of a worker (stats/stalls.py). outcome:
+    returns the printed answer; None: the report is printed.
     """
 
     name: str

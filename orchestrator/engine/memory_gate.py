@@ -51,7 +51,7 @@ class Gates:
         return None if used is None else used + TOLERANCE_BYTES
 
     def admit(self, gone: Gone, telemetry: Telemetry | None, now: float) -> Passed | None:
-        """Take the device of a process that is gone. Return it as Passed, or None if it must wait for its memory.
+        """Return a Passed for the device of a process that is gone; None if it must wait for its memory.
 
         now: seconds of the loop's clock.
         """
@@ -70,10 +70,7 @@ class Gates:
         return None
 
     def answered(self, answer: DeviceFree) -> Passed | None:
-        """Handle the sampler's answer about a device that waits.
-
-        Return the device as Passed; None if it does not wait any more.
-        """
+        """Return a Passed for the device that the sampler's answer is about; None if that device does not wait."""
         gone = self._waiting.pop(answer.uuid, None)
         if gone is None:
             return None
@@ -83,7 +80,7 @@ class Gates:
         return self._pass(gone, f"its memory was not freed within {TIMEOUT_S:.0f} s ({used} in use)")
 
     def overdue(self, now: float) -> list[Passed]:
-        """Return the devices that waited too long for an answer, as Passed. A hanging NVML must not stop the run.
+        """Return a Passed for each device that waited too long for an answer. A hanging NVML must not stop the run.
 
         now: seconds of the loop's clock.
         """
@@ -92,7 +89,7 @@ class Gates:
         return [self._pass(self._waiting.pop(uuid), "") for uuid in silent]
 
     def open_all(self) -> list[Passed]:
-        """Return all waiting devices as Passed: the sampler has ended, or a stop must not take longer."""
+        """Return a Passed for each waiting device: the sampler has ended, or a stop must not take longer."""
         waiting, self._waiting = self._waiting, {}
         return [self._pass(gone, "") for gone in waiting.values()]
 

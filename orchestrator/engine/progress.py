@@ -126,7 +126,7 @@ def eta(through_s: float | None, stops_s: float | None) -> float | None:
 
 
 def share(done: int, total: int | None, limited: Time | None, through_s: float | None) -> float:
-    """Return the share of a run that is over, 0 to 1: of its time limit, else of its launches.
+    """Return the share of a run that is over, 0 to 1: of its time if that is limited, else of its launches.
 
     done, total: numbers of launches; total is None if launches are added to the plan. limited: time of the run, None
     without a time limit. through_s: from `through`.

@@ -148,7 +148,7 @@ def came_to_its_end(records: Sequence[Record]) -> bool:
 
 
 def is_over(paths: RunPaths) -> bool:
-    """Whether the last process that worked on the run has recorded its end. True also after a stop."""
+    """Whether the run has ended and nobody has resumed it since. A stopped or aborted run has ended, too."""
     records = read(paths.journal) if paths.journal.exists() else ()
     return any(isinstance(record, Finished) for record in records[-1:])
 

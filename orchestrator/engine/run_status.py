@@ -204,7 +204,7 @@ def _is_running(attempt: Attempt, state: RunState) -> bool:
 def _is_failure(attempt: Attempt, state: RunState) -> bool:
     """Whether to show an attempt as a failure.
 
-    True if its failure has not been repaired by a later attempt, and is not only due to the end of the run.
+    False if a later attempt has a result, or if it failed only because the run ended and it is tried again.
     """
     slot = state.slots[attempt.slot]
     if attempt.failure is None or slot.status is SlotStatus.MEASURED:

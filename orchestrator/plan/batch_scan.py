@@ -88,10 +88,10 @@ def best(tried: Iterable[Tried]) -> Tried | None:
 
 
 def bound(tried: Iterable[Tried], room: Room) -> str:
-    """Return what limits the largest batch size, in a word. Return "" if no size worked or the scan has not ended.
+    """Return what limits the largest batch size. "" if no size worked or the scan has not ended.
 
-    "memory", "failure: <category>" (of the failure at the next larger size), "cap" (room.largest is reached) or "time"
-    (an iteration at a larger size would take longer than room.longest_s).
+    "memory". "failure: <category>": a larger size failed. "cap": room.largest is reached. "time": an iteration at a
+    larger size would take longer than room.longest_s.
     """
     tried = tuple(tried)
     working, unfit = _apart(tried)
@@ -104,7 +104,7 @@ def bound(tried: Iterable[Tried], room: Room) -> str:
 
 
 def is_an_answer(tried: Sequence[Tried], category: Category) -> bool:
-    """Whether a failure is not one of the scan, but only shows a limit of the batch size.
+    """Whether a failed launch is an answer for the scan: it shows a limit of the batch size.
 
     True if the launch ran out of memory, or if a batch size has worked before.
     """
@@ -112,7 +112,10 @@ def is_an_answer(tried: Sequence[Tried], category: Category) -> bool:
 
 
 def _apart(tried: Iterable[Tried]) -> tuple[list[Tried], int | None]:
-    """Return the launches at sizes below the smallest one that failed, ascending, and that size."""
+    """Return the launches at sizes below the smallest one that failed, ascending, and that size.
+
+    The size is None if none failed.
+    """
     unfit = min((one.batch_size for one in tried if one.figures is None), default=None)
     working = [one for one in tried if one.figures is not None and (unfit is None or one.batch_size < unfit)]
     return sorted(working, key=lambda one: one.batch_size), unfit

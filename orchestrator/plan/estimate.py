@@ -159,7 +159,7 @@ def timed_work_s(cell: Cell, model: ModelSpec, device: Device, cell_s: float, sc
 
 
 def scale(configuration: Configuration, device: Device, devices: Sequence[Device]) -> float:
-    """Return the `scale` of launch_s on `device` before anything is measured.
+    """Return the initial `scale` of launch_s on `device`: the factor on the time of an iteration.
 
     1 in most runs. If cells have a fixed length: above 1 for CPU devices, more so if they share cores with others.
     """

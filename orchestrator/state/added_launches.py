@@ -34,7 +34,7 @@ class Doubt:
 
 @dataclass(frozen=True)
 class Look:
-    """Doubts that the results so far leave. word: verdict of the GPUs in doubt, for messages.
+    """Doubts about GPUs that the results so far leave. word: verdict of these GPUs, for messages.
 
     most: maximum number of launches of a cell. warning: text about doubts that more launches will not settle, or "".
     advice: what to do about those doubts, or "".

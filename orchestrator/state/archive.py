@@ -142,7 +142,7 @@ def read_result(folder: LaunchPaths, promised: str, devices: Collection[str]) ->
     """Read and check the result file in `folder`.
 
     promised: SHA-256 of the file, from the journal. devices: UUIDs of the run's devices. Raises ResultFileError if the
-    file is missing, has another hash, or was measured on another device.
+    file is missing, has another hash, is no measurement, or was measured on another device.
     """
     path = folder.result
     try:

@@ -25,7 +25,10 @@ from protocol.failure import Category, Phase
 
 
 class Blame(enum.StrEnum):
-    """What a failure is attributed to."""
+    """What a failure is attributed to.
+
+    OPEN: not known yet, because another device will still try the cell. UNKNOWN: no other device can show it.
+    """
 
     MODEL = "the model"
     DEVICE = "the device"

@@ -1,9 +1,9 @@
 """Replay a journal: the only code that knows what its records mean for the state of a run. Pure.
 
-                                  ┌▶ resume, the start of the engine: RunState
-    plan, rules ─┐                ├▶ status, watch: counts, work, time left          (engine/run_status.py)
+                                    ┌▶ resume, the start of the engine: RunState
+    plan, rules ─┐                  ├▶ status, watch: counts, work, time left          (engine/run_status.py)
     journal ─────┴▶ replay ▶ Replay ┼▶ report: outcome of each cell, counted launches  (analysis/outcomes.py)
-                                  └▶ archive: attempts, quarantined, skipped, dropped
+                                    └▶ archive: attempts, quarantined, skipped, dropped
 
 Records go through the same `step` as live events. Consequences of an end of a launch (measurement) are derived again;
 only quarantines from outside (telemetry, a blocked GPU) are read.

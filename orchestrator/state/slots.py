@@ -2,7 +2,7 @@
 
     RunState ─┬─ slots     each planned launch (measurement): waiting, running, or how it was settled
               ├─ devices   each device: its queue, what it runs, its quarantine
-              └─ lessons   batch sizes that do not fit, faulty models, launches and attempts made
+              └─ …         batch sizes that do not fit, faulty models, launches and attempts made
 
 A step costs the same for ten cells and for twenty thousand (persistent_map.py).
 """

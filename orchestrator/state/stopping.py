@@ -21,8 +21,8 @@ OUT_OF_TIME: Final = "the time limit of the run was reached"
 class Order(enum.Enum):
     """What to do because of a stop request or the time limit.
 
-    BEGIN_NOTHING: start no more launches. END_GENTLY: end running launches with SIGTERM. KILL: end them with SIGKILL.
-    TIME_IS_UP: end them with SIGKILL, and drop the launches that wait.
+    BEGIN_NOTHING: start no more launches. END_GENTLY: end running launches with SIGTERM, after GENTLE_GRACE_S with
+    SIGKILL. KILL: end them with SIGKILL. TIME_IS_UP: end them with SIGKILL, and drop the launches that wait.
     """
 
     BEGIN_NOTHING = enum.auto()

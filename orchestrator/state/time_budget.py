@@ -211,8 +211,8 @@ class Budget:
     def _scale(self, cell: Cell) -> float:
         """Return the expected ratio of the real to the estimated time of an iteration of `cell`.
 
-        It is the median of the cell's own ratios. Without any, it is between the initial one and the smallest one of
-        similar cells: the more of these were measured, the closer to the latter.
+        It is the median of the cell's own ratios. Without any, it is between the initial ratio (estimate.scale) and the
+        smallest ratio of similar cells. The more of these were measured, the closer it is to theirs.
         """
         own, *others = _keys(cell)
         if own in self._speeds:

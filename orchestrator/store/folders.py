@@ -117,9 +117,9 @@ def require_room_for_reports(paths: RunPaths) -> None:
 def _try_writing(folder: Path, origin: str, what: str, *, make: bool) -> None:
     """Check that a file can be made in `folder`. Raises ConfigError if not.
 
-    It makes a temporary file, because only that fails on every disk that cannot be written, for root too. make: make
-    the folder if it is missing; else the nearest existing folder above it is checked. For the message: `origin` is the
-    option that set the folder, such as "--runs-folder"; `what` is what the folder is needed for, such as "weights".
+    It makes a temporary file there, because permissions do not show every disk that is full or read-only. make: make
+    the folder if it is missing. Otherwise the nearest existing folder above it is checked. origin: option that set the
+    folder, such as "--runs-folder". what: what the folder is needed for, such as "weights". The message has both.
     """
     try:
         standing = next(place for place in (folder, *folder.parents) if place.exists())

@@ -1,8 +1,8 @@
 """Collect evidence of a failed launch (one measurement) that only the parent of its process has.
 
-Keys: exit (in words), state (of the process, before it was ended), progress (phase and share), stderr and stacks (the
-ends of these files), available_bytes (of the host), device_used_bytes (last sample), xids (error numbers that the
-driver reported for its GPUs during the launch).
+Keys of Failure.evidence: exit (in words), state (of the process, before it was ended), progress (phase and share),
+stderr and stacks (the ends of these files), available_bytes (of the host), device_used_bytes (last sample), xids (error
+numbers that the driver reported for its GPUs during the launch).
 """
 
 from pathlib import Path
@@ -47,9 +47,9 @@ def with_clues(failure: Failure, live: Live, sample: Sample | None, xids: str) -
 
 
 def _end_of_stderr(path: Path, failure: Failure) -> str:
-    """Return the end of stderr that explains the failure.
+    """Return the end of stderr that explains the failure, without the noise after it.
 
-    Later lines are noise. The exception that wraps the failure is left out, too.
+    If our own exception wraps the failure, its traceback is left out.
     """
     text = log_files.tail(path, _LOOKED_AT_BYTES)
     last = (failure.traceback or "").strip().rpartition("\n")[2]

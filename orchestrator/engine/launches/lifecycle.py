@@ -47,9 +47,9 @@ class Status(enum.Enum):
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """The state of one process of a launch. cause: why the orchestrator ends the process, if it does.
 
-    deadline: of the phase, in seconds of the loop's clock. deadlines: seconds allowed for each phase (start, warm-up,
-    …). fraction: part of the phase that is done, 0 to 1. held: failure that is held back until its cause may be known.
-    has_outcome: whether its outcome was passed on.
+    deadline: when its phase or its status takes too long, in seconds of the loop's clock. deadlines: seconds allowed
+    for each phase (start, warm-up, …). fraction: part of the phase that is done, 0 to 1. held: failure that is held
+    back until its cause may be known. has_outcome: whether a Conclude was returned.
     """
 
     deadlines: Deadlines
@@ -131,7 +131,7 @@ class Assign(msgspec.Struct, frozen=True):
 
 
 class Conclude(msgspec.Struct, frozen=True):
-    """Action: pass the outcome on. outcome: None if only the exit of the process can explain its end."""
+    """Action: note that the process has this outcome. None if only its exit can explain why it ended."""
 
     outcome: Result | Failure | None
 

@@ -1,9 +1,10 @@
 """Detect launches (measurements) that were paused: their times include the pause. Pure.
 
 its process was stopped      the kernel reports every SIGSTOP to the parent, however short (process_end.was_stopped)
-the machine was asleep       its boot time went on without its monotonic clock
+the machine was asleep       its boot-time clock went on, its monotonic clock did not
 the orchestrator was paused  the worker was paused, too (a frozen container), unless the times of its blocks (groups of
-                             iterations) show that it continued. Below 2 s, they must show that it was paused
+                             iterations) show that it continued. After a pause below 2 s, it is the other way round:
+                             the worker was only paused if the times of its blocks show it
 """
 
 from collections.abc import Iterable, Sequence

@@ -54,7 +54,7 @@ def ended(exit_: Exit | None, phase: Phase, *, host_oom_kills: bool, memory_limi
 
 
 def outside(failure: Failure, hazard: Failure | None, broken: str) -> Failure:
-    """Return the failure of a process, with the category of its outside cause if it has one.
+    """Return the failure of a process. If its cause is outside, it gets the category of that cause.
 
     hazard: fault of its GPU that was reported. It is the cause if hardware may cause such a failure. None: no fault.
     broken: as in `collateral`.
@@ -72,7 +72,7 @@ def outside(failure: Failure, hazard: Failure | None, broken: str) -> Failure:
 
 
 def beside(failure: Failure, others: str) -> Failure:
-    """Return the failure, as CONTAMINATED if other processes on the GPU may have caused it.
+    """Return the failure. If other processes on the GPU may be the cause, its category is CONTAMINATED.
 
     others: those processes, such as "PID 4711 python", or "".
     """
@@ -84,7 +84,7 @@ def beside(failure: Failure, others: str) -> Failure:
 
 
 def collateral(failure: Failure, broken: str) -> Failure:
-    """Return the failure, as DEVICE_UNAVAILABLE if other, broken GPUs may be the cause.
+    """Return the failure. If other, broken GPUs may be the cause, its category is DEVICE_UNAVAILABLE.
 
     broken: labels of those GPUs, such as "GPU 1 and GPU 3", or "".
     """
