@@ -3,7 +3,7 @@
 from typing import Final
 
 JUMP_S: Final = 2.0
-"""Difference from which the clock was set: a slewed clock (NTP) only drifts by at most 0.5 ms per second."""
+"""Least change in seconds that counts as a jump. A clock that NTP adjusts only drifts, by at most 0.5 ms per second."""
 
 
 class WallClock:

@@ -35,7 +35,9 @@ FLOOR_S: Final = {DeviceKind.CUDA: 0.003, DeviceKind.CPU: 0.005}
 FORK_S: Final = {DeviceKind.CUDA: 0.6, DeviceKind.CPU: 0.1}
 EXEC_S: Final = {DeviceKind.CUDA: 13.0, DeviceKind.CPU: 4.0}
 ZYGOTE_S: Final = {DeviceKind.CUDA: 15.0, DeviceKind.CPU: 4.0}
-"""Seconds to start and end a forked process and a new interpreter, and to start the zygote. GPU: of an H200."""
+"""Seconds. FORK_S: to start and end a forked process. EXEC_S: the same for a new interpreter. ZYGOTE_S: to start the
+zygote. Those of a GPU are from an H200.
+"""
 
 BUILD_S: Final = 0.05
 BUILD_PARAMETERS_S: Final = {DeviceKind.CUDA: 2.5e9, DeviceKind.CPU: 80e6}
@@ -67,21 +69,21 @@ REPLAY_LEAST: Final = LEAST_REPLAYS * REPLAY_STEPS + 3
 
 COUNT_S: Final = 0.15
 LATENCY_S: Final = 0.3
-"""Seconds after the measurement to count operations, and at most to measure latencies."""
+"""Seconds after the measurement. COUNT_S: to count operations. LATENCY_S: at most, to measure latencies."""
 
 WARM_UP_BLOCKS: Final = 10
 WARM_UP_ITERATIONS: Final = 2
 ENOUGH: Final = 20
-"""Number of times from which a confidence interval can be computed."""
+"""Number of iterations whose times suffice for a confidence interval."""
 MEASURED_ITERATIONS: Final = 3
 """Least number of measured iterations, however long they take."""
 
 SCAN_LAUNCHES: Final = 16
 SCAN_BATCH: Final = 32
-"""Assumed number of launches of a batch scan, and the batch size of a typical one."""
+"""SCAN_LAUNCHES: assumed number of launches of a batch scan. SCAN_BATCH: assumed batch size of a typical one."""
 
 SHARE: Final = {DeviceKind.CUDA: 0.3, DeviceKind.CPU: 1.0}
-"""Assumed duration of a measurement, from the profile's min_s (0) to max_s (1): on CPUs times are rarely steady."""
+"""Assumed duration of a measurement: 0 is min_s of the profile, 1 its max_s. On CPUs times are rarely steady."""
 
 YEAR_S: Final = 365 * 24 * 3600.0
 

@@ -21,7 +21,10 @@ from protocol.cell import Cell, Mode
 from protocol.failure import Category, Failure, Phase
 
 Family = tuple[Cell, int | None]
-"""Key of cells that differ only in batch size: (the cell without batch size, round or None for all rounds)."""
+"""Key of cells that differ only in batch size: (the cell with batch size 0, round).
+
+The round is None if all share it.
+"""
 
 
 class SlotStatus(enum.StrEnum):

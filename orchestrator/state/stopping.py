@@ -12,7 +12,7 @@ from typing import Final
 from protocol.failure import Category, Failure, Phase
 
 GENTLE_S: Final = 12.0
-"""Seconds for launches to finish by themselves. With the grace period of SIGTERM, a gentle stop takes 20 s at most."""
+"""Seconds for launches to finish by themselves after a stop request. With GENTLE_GRACE_S, a stop takes at most 20 s."""
 GENTLE_GRACE_S: Final = 4.0
 OUT_OF_TIME: Final = "the time limit of the run was reached"
 """Message of a launch that the time limit ended. Such a launch is dropped; a stopped one would be measured again."""

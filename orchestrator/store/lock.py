@@ -89,7 +89,7 @@ def life(of: Holder) -> Life:
     if of.hostname != here.hostname and of.boot_id != here.boot_id:
         return Life.ELSEWHERE
     if of.boot_id != here.boot_id:
-        return Life.ENDED  # with the boot in which it ran
+        return Life.ENDED  # it ended with the boot in which it ran
     if of.namespace != here.namespace:
         return Life.ELSEWHERE
     return Life.ALIVE if host.start_ticks(of.pid) == of.start_ticks else Life.ENDED

@@ -22,7 +22,10 @@ from protocol.messages import Deadlines, Measurement
 from protocol.result import Result
 
 DRAIN_S: Final = 1.0
-"""Seconds to wait for a process's last message after its death: the death was noticed first in 4 of 600 launches."""
+"""Seconds to wait for the last message of a dead process.
+
+In 4 of 600 launches the death was noticed before the message.
+"""
 UNKILLABLE_S: Final = 60.0
 TERM_GRACE_S: Final = 10.0
 
