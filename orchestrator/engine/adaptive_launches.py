@@ -26,7 +26,10 @@ class More(NamedTuple):
 
 @evidence.collector_off()
 def look(paths: RunPaths, stored: StoredRun, kind: Kind) -> Look:
-    """Read all results, and return the doubts about GPUs. Call it while no launch runs. Raises RunFolderError."""
+    """Read all results, and return which GPUs they leave in doubt, and in which cells.
+
+    Call it while no launch runs. Raises RunFolderError if a file of the run is damaged.
+    """
     loaded = archive.load(paths, stored, alive=True)
     return kind.look(loaded, evidence.gather(loaded, goes_on=True))
 
@@ -39,7 +42,10 @@ class AdaptiveLaunches:
         self._applies = around.kind.adds_launches(around.stored.configuration, around.stored.devices)
 
     def look(self, state: RunState) -> Look:
-        """Return the doubts about GPUs; none if no launch may be added. Reads all results. Raises RunFolderError."""
+        """Return which GPUs the results leave in doubt; none if no launch may be added. Reads all results.
+
+        Raises RunFolderError if a file of the run is damaged.
+        """
         around = self._around
         return look(around.paths, around.stored, around.kind) if self._may_add(state) else Look()
 

@@ -55,7 +55,7 @@ class Announcer:
         self._display.tell(Notice(level=level, message=message, event=event, fields=fields))
 
     def ended(self, state: RunState, live: Live, outcome: Result | Failure, lasted_s: float) -> None:
-        """Show that a launch has ended after `lasted_s` seconds. state: of the run, once the launch has ended."""
+        """Show that a launch has ended. lasted_s: seconds that it took. state: the run's state after its end."""
         for uuid in live.next.cell.devices:
             number, total_s = self._durations.get(uuid, (0, 0.0))
             self._durations[uuid] = number + 1, total_s + lasted_s
@@ -70,14 +70,17 @@ class Announcer:
             self._advise(self._kind.advise, live, outcome)
 
     def warned(self, warning: str, advice: str) -> None:
-        """Show a warning and advice about the results, each text only the first time. Either text may be empty."""
+        """Show a warning and advice about the results. Only the first of each is shown. Either may be ""."""
         news = ("" if self._warned else warning, "" if self._advised else advice)
         self._warned, self._advised = self._warned or bool(warning), self._advised or bool(advice)
         if any(news):
             self.tell("warning", ": ".join(filter(None, news)))
 
     def added(self, slots: Collection[Slot], suspects: Collection[str], look: Look) -> None:
-        """Show that launches were added because of doubts about the devices `suspects` (UUIDs)."""
+        """Show that launches were added because of doubts about GPUs.
+
+        slots: the launches. suspects: UUIDs of the GPUs. look: the doubts.
+        """
         labels = ", ".join(self._devices[uuid].label for uuid in suspects)
         number, cells = len(slots), len({cell for cell, _ in slots})
         more = f"{plural(number, 'launch', 'launches')} of {plural(cells, 'cell')}"
@@ -114,7 +117,10 @@ class Announcer:
         stops_s: float | None,
         note: str,
     ) -> None:
-        """Show a snapshot of the run. samples: newest reading by UUID. Other parameters: as in progress.snapshot."""
+        """Show a snapshot of the run. live: process by token. samples: newest reading by UUID.
+
+        Other parameters: as in progress.snapshot.
+        """
         now = time.monotonic()
         if now >= self._counted + COUNT_EVERY_S or not live:
             self._counted, self._cells = now, progress.cells(state)

@@ -82,7 +82,7 @@ class Conductor:
 
     @property
     def work_left(self) -> bool:
-        """Whether launches remain to be made, now or later."""
+        """Whether launches remain to be made, now or later. False once a stop was requested."""
         return not self.state.stopping and self.state.settled < len(self.state.slots)
 
     @property
@@ -114,7 +114,7 @@ class Conductor:
         return bool(slots)
 
     def in_doubt(self) -> Look:
-        """Return the doubts about GPUs that the results so far leave. Slow: merges all results."""
+        """Return which GPUs the results so far leave in doubt, and in which cells. Slow: reads all results."""
         return self._adaptive.look(self.state)
 
     def add_launches(self, look: Look) -> bool:
@@ -129,7 +129,7 @@ class Conductor:
         return True
 
     def carry_out(self, happenings: Iterable[Happening]) -> None:
-        """Act on what happened to the processes, and record it. Watch each new process by pidfd, to notice its end."""
+        """Act on what happened to processes, and record it. Watch each new process by its pidfd, to notice its end."""
         for happening in happenings:
             match happening:
                 case Concluded(live, outcome):
@@ -147,7 +147,10 @@ class Conductor:
                 self.recorder.spawned(live)
 
     def let_pass(self, passed: Passed | None) -> None:
-        """Free or quarantine a device whose process is gone; None: do nothing. A launch ends with its last device."""
+        """Free or quarantine the device of a process that is gone. None: do nothing.
+
+        The launch is recorded as gone after the last of its devices.
+        """
         if passed is None:
             return
         uuid, launch = passed.device.uuid, passed.gone.live.spec.launch
@@ -185,7 +188,10 @@ class Conductor:
             self.carry_out(self.fleet.end(live, failure, self._clock.now()))
 
     def look_after_the_waiting(self, now: float) -> None:
-        """Free waiting GPUs that are cool and idle again; quarantine those that waited too long. now: seconds."""
+        """Free the waiting GPUs that are cool and idle again. Quarantine those that stay busy for too long.
+
+        now: seconds of the loop's clock.
+        """
         context = self.failure_context
         released = self._waiting.released(now, context.samples, context.foreign.here, stopping=self.state.stopping)
         for uuid, given_up in released:
@@ -214,7 +220,10 @@ class Conductor:
                 self._keep_to_the_budget()
 
     def show(self, note: str, over_by: float = math.inf) -> None:
-        """Show the state of the run. note: why devices are idle. over_by: when a stop is complete, monotonic s."""
+        """Show the state of the run. note: what idle devices wait for, or "".
+
+        over_by: monotonic seconds by which a requested stop has ended all launches; infinity without a request.
+        """
         now = time.monotonic()
         limited = None if self._budget is None else self._budget.time(now)
         stops_s = None if over_by == math.inf else over_by - now
@@ -263,7 +272,7 @@ class Conductor:
         return end
 
     def _halted(self, live: Live, result: Result) -> Failure | None:
-        """Return a failure if the launch was paused during its measurement, which spoils the times; else None."""
+        """Return a failure if the launch was paused while it measured, which spoils its times; else None."""
         if self._works_around_pauses:
             return None
         stopped = [
@@ -278,7 +287,10 @@ class Conductor:
         return gang.halted([sibling.ending() for sibling in live.siblings], failure, stopped[0] if stopped else None)
 
     def _doubt(self, live: Live, device: Device, *, last: bool) -> None:
-        """Withdraw the result of a launch if `device` was throttled or had other users. last: it is the last device."""
+        """Withdraw the result of a launch if `device` was throttled or other processes used it.
+
+        last: whether it is the last device of the launch to become free.
+        """
         result = self._results.get(live.spec.launch)
         if result is None:
             return

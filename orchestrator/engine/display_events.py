@@ -11,10 +11,11 @@ from protocol.messages import Sample
 
 
 class DeviceLine(msgspec.Struct, frozen=True, kw_only=True):
-    """Current state of one device. Its readings are None without telemetry, its `cell` is None while it is idle.
+    """Current state of one device.
 
-    label: "GPU 0". name: of the product. cell: what is measured, for people; cell_id: id of the planned cell. fraction:
-    progress of the phase, 0 to 1. note: the reason of the quarantine, else what an idle device waits for; may be empty.
+    label: "GPU 0". name: of the product. cell: what is measured, for people; None while the device is idle. cell_id: id
+    of the planned cell. fraction: progress of the phase, 0 to 1. sample and the readings in it: None without telemetry.
+    note: reason of the quarantine, else what an idle device waits for; may be "".
     """
 
     uuid: str
@@ -35,10 +36,11 @@ class DeviceLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Current state of the whole run. cells: number of cells (things to measure) by status, counted some seconds ago.
+    """Current state of the whole run.
 
-    done, total, failed: numbers of launches (measurements); total is None where rounds are added until the time is up.
-    share: part of the run that is over, 0 to 1. eta_s: seconds until the last measurement ends, None if unknown.
+    done, total, failed: numbers of launches (measurements). total: None if rounds are added until the time is up.
+    share: part of the run that is over, 0 to 1. eta_s: seconds until the last measurement ends, None if unknown. cells:
+    status → number of cells (things to measure), counted some seconds ago.
     """
 
     devices: tuple[DeviceLine, ...]
@@ -52,10 +54,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CellEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a launch (one measurement of a cell). next_step: what gpubench does about a failure, may be empty.
+    """The end of a launch (one measurement of a cell). summary: figures or the failure, in words.
 
     cell: what was measured, for people. cell_id: id of the planned cell. again: the launch failed and is retried.
-    repeated: an earlier launch failed with the same message.
+    next_step: what gpubench does after a failure, may be "". repeated: an earlier launch failed with the same message.
     """
 
     label: str
@@ -73,7 +75,10 @@ class CellEnded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """A message about the run, with a name (event) and JSON values (fields) for programs that read logs."""
+    """A message about the run. level: "info", "warning" or "error".
+
+    event, fields: name and JSON values of the message, for programs that read logs.
+    """
 
     level: str
     message: str
@@ -88,7 +93,7 @@ class Display(Protocol):
         """Show the current state of the run. Called at least once a second."""
 
     def tell(self, event: CellEnded | Notice) -> None:
-        """Show that a launch has ended, or a notice."""
+        """Show the end of a launch, or a notice."""
 
     def close(self) -> None:
         """Restore the terminal after the run."""

@@ -17,7 +17,10 @@ from protocol.messages import Sample
 
 
 class FailureContext:
-    """Collects events that may explain failures on each GPU. shares: whether other processes may use the GPUs."""
+    """Collects events that may explain failures on each GPU.
+
+    shares: whether other processes may use the GPUs (--allow-busy).
+    """
 
     def __init__(self, devices: Iterable[Device], *, shares: bool) -> None:
         self.samples: dict[str, Sample] = {}
@@ -27,7 +30,10 @@ class FailureContext:
         self.shares = shares
 
     def as_read(self, failure: Failure, live: Live) -> Failure:
-        """Return the failure of a launch with clues added, and recategorised if it has a cause outside the launch."""
+        """Return the failure of a launch with clues added.
+
+        If its cause is outside the launch, it gets the category of the cause.
+        """
         devices, own = live.next.cell.devices, live.device.uuid
         others = "" if self.shares else self.foreign.beside(devices, live.spec.requested_ns)
         broken = " and ".join(self._labels[other] for other in self.hazards.broken_beside(own))

@@ -25,11 +25,17 @@ class Hazards:
         self._grave: dict[str, Failure] = {}
 
     def is_news(self, message: XidSeen | GpuBroken | TooHot) -> bool:
-        """Whether the message is new: not an Xid that the GPU has reported before, perhaps a thousand times."""
+        """Whether a message is new.
+
+        False for an Xid that the GPU has reported before: it may repeat it a thousand times.
+        """
         return not isinstance(message, XidSeen) or message.xid not in self._last_ns.get(message.uuid, {})
 
     def heard(self, message: XidSeen | GpuBroken | TooHot) -> Failure | None:
-        """Note a message about a GPU. Return the failure of launches on it if the GPU is now unusable; else None."""
+        """Note a message about a GPU.
+
+        If it makes the GPU unusable, return the failure of launches on it. Otherwise return None.
+        """
         if isinstance(message, TooHot):  # heat does not cause failures of other GPUs
             hot = Failure(category=Category.TOO_HOT, message=message.reason, phase=Phase.MEASURE)
             return self._grave.setdefault(message.uuid, hot)
@@ -47,14 +53,17 @@ class Hazards:
         return failure
 
     def grave(self, uuids: Collection[str]) -> Failure | None:
-        """Return the failure that made the first of these GPUs unusable, None if all are usable. It names the GPU."""
+        """Return the failure that made the first of these GPUs unusable; None if all are usable.
+
+        If there are several GPUs, the failure names that GPU (Failure.device).
+        """
         for uuid, failure in self._grave.items():
             if uuid in uuids:
                 return failure if len(uuids) == 1 else structs.replace(failure, device=uuid)
         return None
 
     def ended(self, uuid: str, failure: Failure) -> None:
-        """Note that a launch on a GPU has failed. If the failure is one of hardware, the GPU counts as broken."""
+        """Note that a launch on a GPU has failed. If the failure shows faulty hardware, the GPU counts as broken."""
         if failure.category in HARDWARE:
             self._broken[uuid] = None
 
@@ -63,6 +72,6 @@ class Hazards:
         return tuple(other for other in self._broken if other != uuid)
 
     def since(self, uuid: str, at_ns: int) -> str:
-        """Describe the Xids that a GPU has reported since `at_ns` (monotonic), each number once; empty for none."""
+        """Describe the Xids that a GPU has reported since `at_ns` (monotonic): "79 (the GPU was lost)". "" for none."""
         numbers = [xid for xid, last_ns in self._last_ns.get(uuid, {}).items() if last_ns >= at_ns]
         return ", ".join(f"{number} ({xids.kind(number)})" for number in xids.roots(numbers))

@@ -37,9 +37,10 @@ Advise = Callable[[StoredRun, Mapping[str, Sequence[float]]], str]
 
 @dataclass(frozen=True)
 class LaunchTerms:
-    """How a launch (one measurement in fresh processes) measures on one device. injection: fault to simulate.
+    """Settings of a launch (one measurement in fresh processes) on one device.
 
-    steps: alternating load and pauses of a burn-in. python: path of the interpreter, empty for ours.
+    injection: fault to simulate. steps: alternating load and pauses of a burn-in. python: path of the interpreter;
+    empty: the one that runs gpubench.
     """
 
     measurement: Measurement
@@ -51,17 +52,18 @@ class LaunchTerms:
 
 @dataclass(frozen=True)
 class TelemetryTerms:
-    """Settings of telemetry. stop: when a GPU is too hot, None for never. hot: simulated temperature in °C, by GPU."""
+    """Settings of telemetry. stop: when a GPU is too hot; None: never. hot: GPU → simulated temperature in °C."""
 
     stop: TemperatureStop | None = None
     hot: Mapping[str, int] = field(default_factory=dict)
 
 
 class Remaining(NamedTuple):
-    """Seconds that count as measured, and seconds that remain, for the device of a run that has measured least.
+    """Time of a run with a duration (burn-in).
 
-    left_s: seconds for launches of a resumed run. short: the device measured too little, and another launch fits into
-    the remaining time.
+    served_s: seconds that have been measured on the device with the least. left_s: seconds for launches after a resume,
+    until that device has measured for the whole duration. short: some device has measured too little, and another
+    launch on it fits into left_s.
     """
 
     served_s: float
@@ -70,7 +72,7 @@ class Remaining(NamedTuple):
 
 
 def configured_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return the configured terms of a launch. Some have a load window: steady work over which power is read."""
+    """Return the settings of a launch as the configuration has them. Some launches have a load window."""
     load_s = load_windows.window_s(cell, configuration, device, slot[1])
     return LaunchTerms(replace(configuration.measurement, load_s=load_s), configuration.deadlines)
 
@@ -83,7 +85,7 @@ class Outcome:
 
 
 def suspects(archive: Archive, evidence: Evidence) -> Look:
-    """Return the doubts about GPUs that are SUSPECT (perhaps slower than identical GPUs), one for each such cell."""
+    """Return a doubt for each cell in which a GPU is SUSPECT (perhaps slower than identical GPUs)."""
     return Look(report_builder.in_doubt(archive, evidence))
 
 
@@ -92,11 +94,11 @@ class Kind:
     """The decisions of a kind of run. Its functions are pure.
 
     worker_environment: variables of processes that import torch, unless the user sets them. next_rounds: takes the
-    state, the seed and whether there is time for a cell; returns launches to add once devices are idle. None: no rounds
-    are added. adds_launches: whether launches may be added after the plan. look: returns the doubts about GPUs, which
-    these launches should settle. advise: see Advise. remaining: returns the seconds that a device has measured and must
-    still measure; None: the run ends with its plan. works_around_pauses: whether figures exclude pauses of a worker
-    (stats/stalls.py). outcome: returns the printed answer; None: the report is printed.
+    state, the seed and a function that says whether there is time for a cell; returns launches to add once devices are
+    idle. None: no rounds are added. adds_launches: whether launches may be added after the plan. look: returns which
+    GPUs are in doubt, so that launches are added for them. advise: see Advise. remaining: see Remaining; None: the run
+    ends with its plan. works_around_pauses: whether figures exclude pauses of a worker (stats/stalls.py). outcome:
+    returns the printed answer; None: the report is printed.
     """
 
     name: str

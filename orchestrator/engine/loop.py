@@ -61,7 +61,10 @@ class Loop:
         return self._conductor.state
 
     def run(self) -> None:
-        """Work until nothing is left to do. Raises StorageError; ZygoteError, LinkError if no worker can be started."""
+        """Work until nothing is left to do.
+
+        Raises StorageError if a file cannot be written; ZygoteError or LinkError if no worker can be started any more.
+        """
         self._watch(self._around.link.socket)
         self._watch(self._around.stop_signals.fileno())
         if self._around.telemetry is not None:
@@ -244,7 +247,10 @@ class Loop:
             self._conductor.tell("warning", f"{module} cannot be imported, so its models will fail: {error}")
 
     def _replace_zygote(self) -> None:
-        """Start another zygote after one died. Running workers continue; unanswered forks are requested again."""
+        """Start another zygote after one died.
+
+        Running workers continue. Launches whose fork was not answered are tried again.
+        """
         try:
             end = self._nursery.bury()
         except ZygoteError as error:

@@ -33,7 +33,7 @@ def _asleep() -> float:
 class LoopClock:
     """Counts the seconds in which the loop was at work. read: returns monotonic seconds.
 
-    asleep: returns the seconds for which the machine was suspended since boot. pauses: all pauses of SHORT_S or more.
+    asleep: returns the seconds for which the machine was suspended since it booted. pauses: all of SHORT_S or more.
     """
 
     def __init__(self, read: Callable[[], float] = time.monotonic, asleep: Callable[[], float] = _asleep) -> None:
@@ -59,7 +59,7 @@ class LoopClock:
         return at - self._paused_s
 
     def suspended_s(self) -> float:
-        """Return the seconds of pauses since the last call, 0.0 without any."""
+        """Return the seconds of pauses of STILL_S or more since the last call, 0.0 without any."""
         self.now()
         paused_s, self._unreported_s = self._unreported_s, 0.0
         return paused_s

@@ -34,7 +34,7 @@ class Passed:
 
 
 class Gates:
-    """Devices whose process is gone and that wait until their memory is free."""
+    """Devices whose process is gone and that wait until their memory is free. True if any waits."""
 
     def __init__(self, devices: tuple[Device, ...]) -> None:
         self._devices = {device.uuid: device for device in devices}
@@ -51,7 +51,10 @@ class Gates:
         return None if used is None else used + TOLERANCE_BYTES
 
     def admit(self, gone: Gone, telemetry: Telemetry | None, now: float) -> Passed | None:
-        """Return the device of a gone process as Passed; None if it must wait for its memory. now: seconds."""
+        """Return a Passed for the device of a process that is gone; None if it must wait for its memory.
+
+        now: seconds of the loop's clock.
+        """
         device = gone.live.device
         if gone.unkillable:
             return self._pass(gone, "a process on it cannot be killed")
@@ -67,7 +70,7 @@ class Gates:
         return None
 
     def answered(self, answer: DeviceFree) -> Passed | None:
-        """Return the device that the sampler's answer is about as Passed; None if the device does not wait any more."""
+        """Return a Passed for the device that the sampler's answer is about; None if that device does not wait."""
         gone = self._waiting.pop(answer.uuid, None)
         if gone is None:
             return None
@@ -77,13 +80,16 @@ class Gates:
         return self._pass(gone, f"its memory was not freed within {TIMEOUT_S:.0f} s ({used} in use)")
 
     def overdue(self, now: float) -> list[Passed]:
-        """Return as Passed all devices that waited too long for an answer: a hanging NVML must not stop the run."""
+        """Return a Passed for each device that waited too long for an answer. A hanging NVML must not stop the run.
+
+        now: seconds of the loop's clock.
+        """
         silent = [uuid for uuid in self._waiting if now > self._since[uuid] + TIMEOUT_S + _PATIENCE_S]
         self._deaf = self._deaf or bool(silent)  # do not ask again: every cell would wait as long
         return [self._pass(self._waiting.pop(uuid), "") for uuid in silent]
 
     def open_all(self) -> list[Passed]:
-        """Return all waiting devices as Passed, because the sampler has ended and will not answer."""
+        """Return a Passed for each waiting device: the sampler has ended, or a stop must not take longer."""
         waiting, self._waiting = self._waiting, {}
         return [self._pass(gone, "") for gone in waiting.values()]
 

@@ -30,7 +30,10 @@ _STANDS: Final = (
 
 
 class Alike(msgspec.Struct, frozen=True):
-    """Properties in which the cells (things to measure) of a plan differ. sizes: (model, workload) → input sizes."""
+    """Names cells (things to measure) of a plan by the properties in which they differ.
+
+    sizes: (model, workload) → input sizes. modes: all modes in the plan.
+    """
 
     sizes: Mapping[tuple[str, Workload], Collection[int | None]]
     modes: Collection[Mode]
@@ -44,7 +47,7 @@ class Alike(msgspec.Struct, frozen=True):
 
 
 def alike(cells: Iterable[Cell]) -> Alike:
-    """Collect the properties in which the cells of a plan differ."""
+    """Collect the input sizes and modes of the cells of a plan."""
     sizes: dict[tuple[str, Workload], set[int | None]] = {}
     modes: set[Mode] = set()
     for cell in cells:
@@ -72,11 +75,12 @@ def snapshot(
 ) -> Snapshot:
     """Describe the whole run at one moment. Waiting launches of a skipped model count as done and failed.
 
-    live: process by token. samples: newest reading by UUID. named: describes cells. launch_s: device → mean seconds of
-    its ended launches. expected_s: cell → estimated seconds of a launch. limited: time of the run, None without a time
-    limit. stops_s: as in eta. rounds: launches are added until the time is up; dropped launches then do not count.
-    open_ended: any number of launches may be added. stands: number of cells by status, as last counted by `cells`.
-    note: what idle devices wait for, which makes the remaining time unknown.
+    live: process by token. samples: newest reading by UUID. named: describes cells. elapsed_s: since the process began.
+    launch_s: device → mean seconds of its ended launches. expected_s: cell → estimated seconds of a launch. limited:
+    time of the run, None without a time limit. stops_s: as in eta. rounds: launches are added until the time is up;
+    dropped launches then do not count. open_ended: any number of launches may be added. stands: number of cells by
+    status, as last counted by `cells`. note: what idle devices wait for. If it is not "", the remaining time is
+    unknown.
     """
     by_device = {launch.device.uuid: launch for launch in live.values()}
     in_vain = sum(state.in_vain.values())
@@ -102,8 +106,8 @@ def snapshot(
 def through(launches_s: float | None, total: int | None, limited: Time | None) -> float | None:
     """Return the seconds until the last measurement of a run ends if nobody stops it; None if unknown.
 
-    launches_s: seconds of the remaining launches, None if unknown. total: number of launches, None where rounds are
-    added until the time is up. limited: time of the run, None without a time limit.
+    launches_s: seconds of the remaining launches, None if unknown. total: number of launches, None if rounds are added
+    until the time is up. limited: time of the run, None without a time limit.
     """
     left_s = None if limited is None else max(limited.left_s, 0.0)
     if total is None or launches_s is None:
@@ -112,16 +116,20 @@ def through(launches_s: float | None, total: int | None, limited: Time | None) -
 
 
 def eta(through_s: float | None, stops_s: float | None) -> float | None:
-    """Return the remaining seconds of measurement, None if unknown. stops_s: seconds until a requested stop, if any."""
+    """Return the seconds until the last measurement ends, None if unknown. through_s: from `through`.
+
+    stops_s: seconds until a requested stop has ended all launches; None without a request.
+    """
     if stops_s is None:
         return through_s
     return max(stops_s, 0.0) if through_s is None else min(through_s, max(stops_s, 0.0))
 
 
 def share(done: int, total: int | None, limited: Time | None, through_s: float | None) -> float:
-    """Return the share of a run that is over, 0 to 1: of its time where that is limited, else of its launches.
+    """Return the share of a run that is over, 0 to 1: of its time if that is limited, else of its launches.
 
-    done, total: numbers of launches; total is None where launches are added to the plan. through_s: from `through`.
+    done, total: numbers of launches; total is None if launches are added to the plan. limited: time of the run, None
+    without a time limit. through_s: from `through`.
     """
     if limited is None or done == total:
         return done / total if total else 1.0
@@ -131,7 +139,10 @@ def share(done: int, total: int | None, limited: Time | None, through_s: float |
 
 
 def cells(state: RunState) -> dict[SlotStatus, int]:
-    """Count the planned cells by status; of a cell's launches the one with the status first in _STANDS counts. Slow."""
+    """Return status → number of planned cells. Slow: looks at every slot.
+
+    A cell has the first status in _STANDS that one of its launches has.
+    """
     places: dict[str, int] = {}
     for (cell_id, _), slot in state.slots.items():
         in_vain = slot.status is SlotStatus.WAITING and is_skipped(state, state.cells[cell_id])
@@ -142,7 +153,7 @@ def cells(state: RunState) -> dict[SlotStatus, int]:
 
 
 def ended(state: RunState, live: Live, device: Device, outcome: Result | Failure, named: Alike) -> CellEnded:
-    """Describe a launch that is over. state: of the run, once the launch is over. named: describes the cell."""
+    """Describe a launch that has ended. state: of the run, after that end. named: describes the cell."""
     event = CellEnded(
         label=device.label,
         cell=named.describe(live.next.cell),
@@ -181,7 +192,10 @@ def _device_rate(result: Result, mean_ms: float) -> str:
 
 
 def _again(state: RunState, live: Live, failure: Failure) -> bool:
-    """Whether a failed launch is retried in this run. False if a search for the batch size just tries another size."""
+    """Whether a failed launch is repeated in this run.
+
+    False if a search for the batch size only goes on with another size.
+    """
     if failure.category is Category.STOPPED or (live.next.scans and not POLICY[failure.category].retries):
         return False
     return state.slots[live.next.slot].status is SlotStatus.WAITING
@@ -247,10 +261,10 @@ def _line(
 def launches_s(
     state: RunState, launch_s: Mapping[str, float], expected_s: Mapping[str, float] | None = None
 ) -> float | None:
-    """Return the seconds until the slowest device has finished its launches, None if unknown.
+    """Return the seconds until all devices have finished their launches, None if unknown.
 
-    launch_s: mean duration of ended launches, by device. expected_s: estimated duration of a launch, by cell; used for
-    devices without an ended launch.
+    launch_s: device → mean seconds of its ended launches. expected_s: cell → estimated seconds of a launch, for devices
+    without an ended launch.
     """
     times: dict[str, float] = {}
     for uuid, device in state.devices.items():
@@ -265,7 +279,10 @@ def launches_s(
 
 
 def _alone(state: RunState, uuid: str) -> float:
-    """Return the share (0 to 1) of launches in a device's queue during which all other devices wait."""
+    """Return the share (0 to 1) of a device's waiting launches that run in mode solo.
+
+    All other devices wait meanwhile.
+    """
     queue = state.devices[uuid].queue
     if not turns.are_taken(state) or not queue:
         return 0.0

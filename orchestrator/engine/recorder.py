@@ -49,7 +49,10 @@ class Recorder:
         )
 
     def added(self, slots: tuple[Slot, ...], suspects: tuple[str, ...] = ()) -> None:
-        """Record that launches of planned cells were added. suspects: UUIDs of the GPUs in doubt, the reason for it."""
+        """Record that launches of planned cells were added.
+
+        suspects: UUIDs of the GPUs in doubt, if they are the reason.
+        """
         self._append(records.Added(slots=slots, suspects=suspects, at_ns=time.monotonic_ns()))
 
     def dropped(self, slot: Slot, reason: str) -> None:
@@ -63,7 +66,10 @@ class Recorder:
         self._append(records.Spawned(launch=live.spec.launch, pid=live.pid, start_ticks=ticks))
 
     def ended(self, live: Live, outcome: Result | Failure) -> records.End:
-        """Record the outcome of a launch; first write a result to its file. A failure withdraws an earlier result."""
+        """Record the outcome of a launch, and return the record. A result is written to its file before.
+
+        A failure after a result withdraws the result.
+        """
         if isinstance(outcome, Result):
             data = codec.encode(outcome)
             write_durably(live.paths.result, data)
@@ -83,11 +89,11 @@ class Recorder:
         self._journal.require_room()
 
     def beside(self, live: Live, by: str) -> None:
-        """Record that the result of a launch counts although the foreign process `by` computed on the GPU."""
+        """Record that the result of a launch counts although another process used its GPU. by: that process."""
         self._append(records.Beside(launch=live.spec.launch, at_ns=time.monotonic_ns(), by=by))
 
     def foreign_seen(self, message: ForeignSeen) -> None:
-        """Record that another process has come to a GPU or left it."""
+        """Record that another process now computes on a GPU, or that none does any more."""
         by = foreign_use.describe_processes(message.processes)
         self._append(records.Foreign(device=message.uuid, at_ns=message.at_ns, by=by))
 
@@ -104,7 +110,7 @@ class Recorder:
         )
 
     def clock_set(self, wall: float, by_s: float) -> None:
-        """Record that the host's clock was set by `by_s` seconds, to `wall` (since the epoch)."""
+        """Record that the host's time of day jumped by `by_s` seconds, to `wall` (seconds since the epoch)."""
         self._append(records.ClockSet(at_ns=time.monotonic_ns(), wall=wall, by_s=by_s))
 
     def suspended(self, seconds: float) -> None:
@@ -128,5 +134,5 @@ class Recorder:
         self._append(records.TooHot(device=message.uuid, at_ns=message.at_ns, reason=message.reason))
 
     def skipped(self, skip: Skip, reason: str) -> None:
-        """Record that a model is skipped from now on."""
+        """Record that a model, or a part of it, is skipped from now on."""
         self._append(records.Skipped(model=skip.model, only=skip.only, at_ns=time.monotonic_ns(), reason=reason))

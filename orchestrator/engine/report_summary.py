@@ -10,7 +10,11 @@ from orchestrator.system import safe_read
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Verdict of a report. why: reason for a non-zero exit code. report: its path. gpus: verdicts by device label."""
+    """What the report of a run says, in short.
+
+    verdict: in a word. why: reason for a non-zero exit code. report: path of the report. gpus: label of a GPU → its
+    verdict.
+    """
 
     verdict: str
     exit_code: int
@@ -21,7 +25,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def outcome(run: Archive) -> Outcome | str:
-    """Read the outcome from the report in the run's folder, or explain why it cannot be read."""
+    """Read the outcome from the report in the run's folder. If it cannot be read, return the reason as a text."""
     path = run.paths.report(ReportFormat.JSON)
     try:
         report = msgspec.json.decode(safe_read.read(path), type=ReportOutline)

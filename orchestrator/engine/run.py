@@ -59,9 +59,11 @@ def execute(
     """Work on a run until it is done, write its report and return it.
 
     look: NVML's view when the run was planned, if CUDA was tested then; None: read NVML and test CUDA now.
-    stop_signals: those of the command; None: catch them here. write_report: called while the lock is held. Raises
-    UserError when the run cannot be worked on here, StorageError when files cannot be written, and what `write_report`
-    raises.
+    stop_signals: those that the command already catches; None: catch them here. write_report: called while the lock is
+    held.
+
+    Raises UserError if the run cannot be worked on here, StorageError if files cannot be written, and the errors of
+    `write_report`.
     """
     process_start.check_rooms()
     if paths.journal.exists():  # before the check of the GPUs, which leftover workers may use
@@ -99,7 +101,10 @@ def execute(
 
 
 def clear_up(stored: StoredRun, paths: RunPaths) -> None:
-    """Remove files left by a process that was killed after the run had ended. Raises RunFolderError."""
+    """Remove files left by a process that was killed after the run had ended.
+
+    Raises RunFolderError if a process works on the run, or if the journal is damaged.
+    """
     with lock.held(paths):
         reserve.remove(reserve_of(paths.journal))
         for file in _half_written(stored, paths, read(paths.journal)):
@@ -107,10 +112,10 @@ def clear_up(stored: StoredRun, paths: RunPaths) -> None:
 
 
 def left_to_do(stored: StoredRun, paths: RunPaths, kind: Kind) -> tuple[int, int]:
-    """Return the numbers of remaining launches (measurements), lost results included, and of all launches of the run.
+    """Return (remaining launches, all launches) of a run. A launch whose result file is lost remains.
 
-    In a run with a duration (burn-in), 0 remain once the duration is served. If the plan is done earlier, one more
-    launch of each cell remains.
+    In a run with a duration (burn-in), 0 remain once it has measured that long. If its plan is done before that, one
+    more launch of each cell remains.
     """
     records = read(paths.journal) if paths.journal.exists() else ()
     if not any(isinstance(record, Segment) for record in records):
@@ -127,7 +132,10 @@ def left_to_do(stored: StoredRun, paths: RunPaths, kind: Kind) -> tuple[int, int
 
 @evidence.collector_off()
 def remaining(stored: StoredRun, paths: RunPaths, kind: Kind) -> Remaining | None:
-    """Return measured and remaining time of a run with a duration (burn-in); None for others. Raises RunFolderError."""
+    """Return the measured and the remaining time of a run with a duration (burn-in). None for other runs.
+
+    Raises RunFolderError if a file of the run is damaged.
+    """
     if kind.remaining is None:
         return None
     loaded = archive.assemble(stored, paths, read(paths.journal))
@@ -140,7 +148,7 @@ def came_to_its_end(records: Sequence[Record]) -> bool:
 
 
 def is_over(paths: RunPaths) -> bool:
-    """Whether the run has ended, finished or stopped, and nobody has resumed it since."""
+    """Whether the run has ended and nobody has resumed it since. A stopped or aborted run has ended, too."""
     records = read(paths.journal) if paths.journal.exists() else ()
     return any(isinstance(record, Finished) for record in records[-1:])
 
@@ -197,7 +205,7 @@ def _state(stored: StoredRun, records: tuple[Record, ...]) -> RunState:
 
 
 def _budget(stored: StoredRun, kind: Kind, records: tuple[Record, ...]) -> Budget | None:
-    """Return the time limit, None without one. In a gate or a resumed burn-in it counts from the first launch."""
+    """Return the time limit; None without one. In a gate or a resumed burn-in, it counts from the first launch."""
     configuration = stored.configuration
     if configuration.time_limit_s is None:
         return None
@@ -218,9 +226,9 @@ def _take_over(
     *,
     kind: Kind,
 ) -> None:
-    """Record that this process works on the run: end attempts of a dead process, withdraw results whose file is lost.
+    """Record that this process works on the run. End attempts of a dead process. Withdraw results whose file is lost.
 
-    driver: version of the driver. settings: environment variables that affect results, with their values.
+    driver: version of the driver. settings: environment variables that affect results, as (name, value).
     """
     records = journal.recovered
     so_far = remaining(stored, paths, kind) if records else None

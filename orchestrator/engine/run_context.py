@@ -17,7 +17,10 @@ from protocol.paths import RunPaths
 
 @dataclass(frozen=True)
 class RunContext:
-    """Resources of a run, closed by run.py. nursery: starts workers. gone: GPUs that were lost before the start."""
+    """Resources of a run, closed by run.py. nursery: starts the zygote. budget: the time limit, None without one.
+
+    gone: GPUs that were lost before the start.
+    """
 
     stored: StoredRun
     kind: Kind

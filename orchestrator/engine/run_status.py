@@ -3,7 +3,7 @@
     run.yaml, journal, lock ──▶ look ─▶ Status ─▶ describe, or JSON
     report ─── its outcome ───┘  (report_summary.py)
 
-The process itself is not asked, so nobody knows whether it warms up or measures.
+The process itself is not asked. So it is not known whether a launch warms up or measures.
 """
 
 import time
@@ -36,7 +36,7 @@ _ENDED: Final = frozenset({Standing.OVER, Standing.INTERRUPTED, Standing.BROKEN}
 
 
 def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...]]:
-    """Return the status of the run, and all attempts at measurements. Raises RunFolderError for an unreadable run."""
+    """Return the status of the run, and all attempts at its cells. Raises RunFolderError if the run cannot be read."""
     holder = lock.holder(paths)
     alive = None if holder is None else lock.life(holder)
     results = tuple(paths.results())
@@ -138,7 +138,10 @@ def _spent_s(stored: StoredRun, holder: lock.Holder, records: Sequence[Record]) 
 
 
 def stop_requests_ns(records: Sequence[Record]) -> tuple[int, ...]:
-    """Return when the working process was asked to stop (monotonic ns of this boot), oldest first."""
+    """Return the times of the stop requests in the current session, oldest first.
+
+    They are monotonic nanoseconds of this boot.
+    """
     asked_ns: list[int] = []
     for record in reversed(records):
         match record:
@@ -199,7 +202,10 @@ def _is_running(attempt: Attempt, state: RunState) -> bool:
 
 
 def _is_failure(attempt: Attempt, state: RunState) -> bool:
-    """Whether to show an attempt as a failure: it failed by itself, and no later attempt at its launch succeeded."""
+    """Whether to show an attempt as a failure.
+
+    False if a later attempt has a result, or if it failed only because the run ended and it is tried again.
+    """
     slot = state.slots[attempt.slot]
     if attempt.failure is None or slot.status is SlotStatus.MEASURED:
         return False

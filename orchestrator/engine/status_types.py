@@ -9,7 +9,7 @@ from orchestrator.engine import report_summary
 
 
 class Standing(enum.StrEnum):
-    """What a run is doing or how it ended, in words for people."""
+    """What a run is doing or how it ended. The values are shown to people."""
 
     NOT_BEGUN = "not begun"
     RUNNING = "running"
@@ -39,7 +39,7 @@ STOPPING: Final = "`gpubench-orchestrate stop {folder}` again stops the run now"
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """The attempt at a measurement that runs on a device. for_s: seconds since its start."""
+    """An attempt that runs on a device. for_s: seconds since its start. device: label. cell: in words."""
 
     device: str
     cell: str
@@ -49,15 +49,17 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """Current status of a run. planned, measured, failed, dropped, settled: numbers of launches, with added ones.
+    """Current status of a run.
 
-    planned: None for a run that adds rounds until its time is up. failed: failed and not retried. settled: need no more
-    work, for whatever reason. importing_s: seconds that launches have waited for the zygote's import. skipped: model →
-    reason. started: seconds since the epoch. limit_left_s: seconds until the time limit ends the process, reports
-    included. eta_s: seconds until the last measurement ends; None until every device has ended a launch. share: part of
-    the run that is over, 0 to 1; None if unknown. stop_requested_s: seconds since the stop request. stops_now: a stop
-    was requested twice. quarantined: device → reason. no_outcome: why a run that has ended has no outcome. lost:
-    missing result files, only checked once no process works on the run.
+    planned, measured, failed, dropped, settled: numbers of launches, added ones among them. planned: None for a run
+    that adds rounds until its time is up. failed: failed and not retried. settled: they need no more work, for any
+    reason. importing_s: seconds since the zygote's import began, on which launches wait; None if none waits. skipped:
+    model → reason. started: seconds since the epoch. limit_left_s: seconds until the time limit has ended the process
+    and its reports are written. eta_s: seconds until the last measurement ends; None until every device has ended a
+    launch. share: part of the run that is over, 0 to 1; None if unknown. stop_requested_s: seconds since the stop
+    request. stops_now: a stop was requested twice. quarantined: device → reason. unwritten: missing reports.
+    no_outcome: why a run that has ended has no outcome. lost: missing result files, only checked once no process works
+    on the run.
     """
 
     run_id: str

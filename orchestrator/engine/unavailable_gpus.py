@@ -19,9 +19,9 @@ AT_MOST_S: Final = 120.0
 
 @dataclass(frozen=True)
 class Rest:
-    """Pause in which a hot GPU cools down, until `until` (seconds of the loop's clock) at the latest.
+    """Pause in which a hot GPU cools down. until: its latest end, in seconds of the loop's clock.
 
-    since_ns: monotonic time from which samples count. limit_c: temperature to reach; None where NVML has no sensor.
+    since_ns: monotonic time from which samples count. limit_c: temperature to reach; None if NVML has no sensor.
     """
 
     until: float
@@ -35,7 +35,10 @@ def begin_rest(hottest_c: int | None, now: float, now_ns: int) -> Rest:
 
 
 def is_rested(resting: Rest, newest: Sample | None, now: float) -> bool:
-    """Whether the GPU may be used again. newest: newest sample of the GPU; without one, only the time decides."""
+    """Whether the GPU may be used again: it is cool enough, or the pause has lasted long enough.
+
+    newest: newest sample of the GPU; without one, only the time decides. now: seconds of the loop's clock.
+    """
     if now >= resting.until:
         return True
     if newest is None or newest.at_ns < resting.since_ns:
@@ -47,7 +50,7 @@ def is_rested(resting: Rest, newest: Sample | None, now: float) -> bool:
 
 
 class Waiting:
-    """Devices that wait because they are too hot, because other processes use them, or both. By UUID."""
+    """Devices (UUIDs) that wait because they are too hot or because other processes use them. True if any waits."""
 
     def __init__(self) -> None:
         self._resting: dict[str, Rest] = {}
@@ -64,16 +67,16 @@ class Waiting:
         self._resting[uuid] = begin_rest(hottest_c, now, now_ns)
 
     def block(self, uuid: str, limit_bytes: int | None, now: float) -> None:
-        """Let a busy device wait. limit_bytes: it is free at or below this used memory; None if unknown."""
+        """Let a busy device wait. limit_bytes: as in blocked_gpus.Block. now: seconds of the loop's clock."""
         self._blocked[uuid] = blocked_gpus.block(limit_bytes, now)
 
     def released(
         self, now: float, samples: Mapping[str, Sample], foreign: Callable[[str], str], *, stopping: bool
     ) -> Iterator[tuple[str, str]]:
-        """Yield (UUID, reason) of each device that waits no longer; reason: why it is given up, empty if it is usable.
+        """Yield (UUID, reason to quarantine it) for each device that no longer waits. The reason is "" if it is usable.
 
         samples: newest sample of each device. foreign: returns the other process that computes on a device, or "".
-        stopping: the run stops, so no device has to wait.
+        stopping: the run stops, so no device has to wait. now: seconds of the loop's clock.
         """
         for uuid in {*self._resting, *self._blocked}:
             sample, given_up = samples.get(uuid), ""

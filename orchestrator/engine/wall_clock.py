@@ -3,17 +3,17 @@
 from typing import Final
 
 JUMP_S: Final = 2.0
-"""Difference from which the clock was set: a slewed clock (NTP) only drifts by at most 0.5 ms per second."""
+"""Least change in seconds that counts as a jump. A clock that NTP adjusts only drifts, by at most 0.5 ms per second."""
 
 
 class WallClock:
-    """Compares the time of day with the monotonic clock to see that the time was set. Both are in seconds."""
+    """Compares the time of day with the monotonic clock, to see whether it was set. Both are in seconds."""
 
     def __init__(self, wall: float, monotonic: float) -> None:
         self._offset = wall - monotonic
 
     def jumped(self, wall: float, monotonic: float) -> float:
-        """Return the seconds by which the clock was set since the last call, 0.0 if it was not."""
+        """Return the seconds by which the time of day was set since the last call; 0.0 if it was not."""
         by = wall - monotonic - self._offset
         self._offset += by
         return by if abs(by) >= JUMP_S else 0.0

@@ -19,25 +19,28 @@ from protocol.failure import Category
 from protocol.result import Result
 
 SECOND: Final = 8
-"""Second batch size to try, after 1: far enough away to show how much memory an item takes."""
+"""Second batch size to try, after 1. It is large enough to show how much memory an item takes."""
 GROWTH: Final = 16
 """The predicted size is tried only up to this multiple of the largest size that worked."""
 RESOLUTION: Final = 32
 CREEP: Final = 8
-"""If the predicted size fits, the next one to try is larger by its CREEP-th part."""
+"""If the predicted size fits, the next size is at least 1/CREEP larger."""
 _ROUND: Final = 8
 _ROUND_FROM: Final = 64
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Figures of one batch size. peak_bytes: allocated on a GPU, resident on a CPU device."""
+    """Memory and throughput at one batch size.
+
+    peak_bytes: peak of the allocated GPU memory; on a CPU device the peak resident memory of the process.
+    """
 
     peak_bytes: int
     items_per_second: float
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch size and the result of trying it: figures, or the category of the failure."""
+    """A batch size and the result of trying it. figures: None if it failed. category: of that failure."""
 
     launch: int
     batch_size: int
@@ -46,7 +49,7 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def figures(result: Result) -> Figures:
-    """Return the memory and throughput of a result; throughput over the whole time of its measured blocks."""
+    """Return the peak memory of a result, and its mean throughput over all measured blocks."""
     seconds = sum(block.end_ns - block.start_ns for block in result.blocks) / 1e9
     iterations = sum(block.iterations for block in result.blocks)
     memory = result.memory
@@ -67,21 +70,28 @@ def next_batch(tried: Sequence[Tried], room: Room) -> int | None:
 
 
 def largest(tried: Iterable[Tried]) -> Tried | None:
-    """Return the largest batch size that worked below the smallest one that failed; None if none worked."""
+    """Return the launch with the largest batch size that worked; None if none worked.
+
+    Sizes above the smallest one that failed do not count.
+    """
     working, _ = _apart(tried)
     return working[-1] if working else None
 
 
 def best(tried: Iterable[Tried]) -> Tried | None:
-    """Return the batch size with the highest throughput; None if none worked."""
+    """Return the launch with the highest throughput; None if no batch size worked.
+
+    Sizes above the smallest one that failed do not count.
+    """
     working, _ = _apart(tried)
     return max(working, key=lambda one: one.figures.items_per_second if one.figures else 0.0, default=None)
 
 
 def bound(tried: Iterable[Tried], room: Room) -> str:
-    """Return what limits the largest batch: "memory", "time", "cap" (fixed maximum), or "failure: <category>".
+    """Return what limits the largest batch size. "" if no size worked or the scan has not ended.
 
-    Empty if nothing worked, and until the scan has ended.
+    "memory". "failure: <category>": a larger size failed. "cap": room.largest is reached. "time": an iteration at a
+    larger size would take longer than room.longest_s.
     """
     tried = tuple(tried)
     working, unfit = _apart(tried)
@@ -94,12 +104,18 @@ def bound(tried: Iterable[Tried], room: Room) -> str:
 
 
 def is_an_answer(tried: Sequence[Tried], category: Category) -> bool:
-    """Whether a failure shows a limit of the batch size: it ran out of memory, or a smaller size worked."""
+    """Whether a failed launch is an answer for the scan: it shows a limit of the batch size.
+
+    True if the launch ran out of memory, or if a batch size has worked before.
+    """
     return category is Category.OUT_OF_MEMORY or largest(tried) is not None
 
 
 def _apart(tried: Iterable[Tried]) -> tuple[list[Tried], int | None]:
-    """Return the sizes that worked, ascending, and the smallest size that failed. Ignore sizes above it."""
+    """Return the launches at sizes below the smallest one that failed, ascending, and that size.
+
+    The size is None if none failed.
+    """
     unfit = min((one.batch_size for one in tried if one.figures is None), default=None)
     working = [one for one in tried if one.figures is not None and (unfit is None or one.batch_size < unfit)]
     return sorted(working, key=lambda one: one.batch_size), unfit
@@ -140,7 +156,10 @@ def _predicted(working: Sequence[Tried], room: Room) -> int:
 
 
 def _rounded(size: int, above: int) -> int:
-    """Return `size` rounded down to a multiple of eight (faster matrices), unless that is not above `above`."""
+    """Return `size` rounded down to a multiple of 8, which makes matrices faster.
+
+    Sizes below _ROUND_FROM stay, and so does a size whose rounded value is not greater than `above`.
+    """
     rounded = size - size % _ROUND if size >= _ROUND_FROM else size
     return rounded if rounded > above else size
 

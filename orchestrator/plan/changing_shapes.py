@@ -9,16 +9,25 @@ from protocol.messages import ChangingShapes
 
 
 def can_meet(cell: Cell, configuration: Configuration) -> bool:
-    """Whether a cell is compiled inference in a run without a search for the batch size."""
+    """Whether some launches of a cell may get changing input sizes.
+
+    True for compiled inference, unless the run searches for the batch size.
+    """
     return cell.compiles and cell.workload is Workload.INFERENCE and AUTO not in configuration.batch_sizes
 
 
 def of_launch(cell: Cell, configuration: Configuration, round_: int) -> ChangingShapes | None:
-    """Return the input sizes that a launch in round `round_` calls its model with afterwards; None for none."""
+    """Return the input sizes with which a launch calls its model after the measurement, or None.
+
+    round_: number of the launch's round. Only round 0 has such calls, and only if --compile-shapes requested them.
+    """
     return configuration.shapes if round_ == 0 and can_meet(cell, configuration) else None
 
 
 def forms(cell: Cell, configuration: Configuration, round_: int) -> int:
-    """Return how many graphs a launch compiles for changing sizes: static and padded for each size, one dynamic."""
+    """Return the number of graphs that a launch compiles for changing input sizes; 0 without any.
+
+    Each size is compiled as it is and padded. One more graph is dynamic: it serves all sizes.
+    """
     shapes = of_launch(cell, configuration, round_)
     return 0 if shapes is None else 2 * len(shapes.sizes) + 1

@@ -1,7 +1,7 @@
 """Rough estimate of a plan's duration. Pure.
 
-A launch (measurement in a fresh process) costs its start, the model's construction, warm-up and measurement. Rates are
-those of an average device. Constants that depend on no model are means of a default run on one H200.
+A launch (measurement in a fresh process) takes time to start, to construct the model, to warm up and to measure.
+Rates are those of an average device. Constants that depend on no model are means of a default run on one H200.
 """
 
 import math
@@ -35,7 +35,9 @@ FLOOR_S: Final = {DeviceKind.CUDA: 0.003, DeviceKind.CPU: 0.005}
 FORK_S: Final = {DeviceKind.CUDA: 0.6, DeviceKind.CPU: 0.1}
 EXEC_S: Final = {DeviceKind.CUDA: 13.0, DeviceKind.CPU: 4.0}
 ZYGOTE_S: Final = {DeviceKind.CUDA: 15.0, DeviceKind.CPU: 4.0}
-"""Seconds to start and end a forked process and a new interpreter, and to start the zygote. GPU: of an H200."""
+"""Seconds. FORK_S: to start and end a forked process. EXEC_S: the same for a new interpreter. ZYGOTE_S: to start the
+zygote. Those of a GPU are from an H200.
+"""
 
 BUILD_S: Final = 0.05
 BUILD_PARAMETERS_S: Final = {DeviceKind.CUDA: 2.5e9, DeviceKind.CPU: 80e6}
@@ -67,27 +69,27 @@ REPLAY_LEAST: Final = LEAST_REPLAYS * REPLAY_STEPS + 3
 
 COUNT_S: Final = 0.15
 LATENCY_S: Final = 0.3
-"""Seconds after the measurement to count operations, and at most to measure latencies."""
+"""Seconds after the measurement. COUNT_S: to count operations. LATENCY_S: at most, to measure latencies."""
 
 WARM_UP_BLOCKS: Final = 10
 WARM_UP_ITERATIONS: Final = 2
 ENOUGH: Final = 20
-"""Number of times from which a confidence interval can be computed."""
+"""Number of iterations whose times suffice for a confidence interval."""
 MEASURED_ITERATIONS: Final = 3
 """Least number of measured iterations, however long they take."""
 
 SCAN_LAUNCHES: Final = 16
 SCAN_BATCH: Final = 32
-"""Assumed number of launches of a batch scan, and the batch size of a typical one."""
+"""SCAN_LAUNCHES: assumed number of launches of a batch scan. SCAN_BATCH: assumed batch size of a typical one."""
 
 SHARE: Final = {DeviceKind.CUDA: 0.3, DeviceKind.CPU: 1.0}
-"""Assumed duration of a measurement, from the profile's min_s (0) to max_s (1): on CPUs times are rarely steady."""
+"""Assumed duration of a measurement: 0 is min_s of the profile, 1 its max_s. On CPUs times are rarely steady."""
 
 YEAR_S: Final = 365 * 24 * 3600.0
 
 
 def total_s(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> float:
-    """Return the seconds of the whole plan. Devices work in parallel, except on cells that run solo."""
+    """Return the estimated seconds of the whole plan. All devices work at once, except on cells of mode solo."""
     cells = {cell.id: cell for cell in plan.cells}
 
     def sums(mode: Mode) -> list[float]:
@@ -104,16 +106,21 @@ def total_s(plan: Plan, configuration: Configuration, devices: Sequence[Device])
 
 
 def shared_start_s(configuration: Configuration, devices: Sequence[Device]) -> float:
-    """Return the seconds until the first launch: the start of the process that forks workers."""
+    """Return the estimated seconds that the zygote takes to start before the first launch.
+
+    0 if the run has no zygote.
+    """
     zygote = max((ZYGOTE_S[device.kind] for device in devices), default=0.0)
     return zygote if configuration.isolation is Isolation.FORK else 0.0
 
 
 def launch_s(cell: Cell, configuration: Configuration, device: Device, scale: float = 1.0, *, round_: int = 0) -> float:
-    """Return the seconds of one launch of `cell` on `device`, or of its whole search for the batch size.
+    """Return the estimated seconds of one launch of `cell` on `device`, from its start to its end.
 
-    scale: factor on iteration_s; if cells have a fixed length, it only affects replays (repeated training steps).
-    round_: number of the round; only in round 0 power is read for some time.
+    If the batch size of the cell is AUTO: of all launches of its search for the batch size. scale: factor on the
+    estimated time of an iteration. In a run whose cells have a fixed length, it matters only for replays (repeated
+    training steps). round_: round of the launch. Some launches in round 0 take longer: they have a load window or
+    changing input sizes.
     """
     if cell.batch_size == AUTO:
         step = msgspec.structs.replace(cell, batch_size=SCAN_BATCH)
@@ -138,24 +145,31 @@ def launch_s(cell: Cell, configuration: Configuration, device: Device, scale: fl
 
 
 def timed_start_s(cell: Cell, configuration: Configuration, device: Device) -> float:
-    """Return the seconds from the start of a launch to its work, in a run whose cells have a fixed length."""
+    """Return the estimated start-up of a launch in seconds, until its work of fixed length begins."""
     return _start_s(configuration.by_name[cell.model], configuration, device) + FIRST_S[device.kind]
 
 
 def timed_work_s(cell: Cell, model: ModelSpec, device: Device, cell_s: float, scale: float = 1.0) -> float:
-    """Return the seconds that a cell of length `cell_s` works; more for a replay if REPLAY_LEAST steps take longer."""
+    """Return the estimated seconds for which a cell works after its start, if its length is fixed.
+
+    cell_s: that length in seconds. A replay (repeated training steps) takes longer if REPLAY_LEAST steps do. scale:
+    factor on the estimated time of a step.
+    """
     if cell.workload is not Workload.REPLAY:
         return cell_s
     return max(cell_s, REPLAY_LEAST * scale * iteration_s(cell, model, device))
 
 
 def scale(configuration: Configuration, device: Device, devices: Sequence[Device]) -> float:
-    """Return the initial factor on iteration_s, above 1 if cells have a fixed length and devices share cores."""
+    """Return the initial `scale` of launch_s on `device`: the factor on the time of an iteration.
+
+    1 in most runs. If cells have a fixed length: above 1 for CPU devices, more so if they share cores with others.
+    """
     return 1.0 if configuration.cell_s is None else BUSY[device.kind] * sharing(device, devices)
 
 
 def sharing(device: Device, devices: Sequence[Device]) -> int:
-    """Return the number of CPU devices on the busiest core of `device`, which slow it down; 1 for a GPU."""
+    """Return how many CPU devices use the busiest core of `device`, itself included; 1 for a GPU."""
     if device.kind is not DeviceKind.CPU:
         return 1
     others = [other.cpus for other in devices if other.kind is DeviceKind.CPU]
@@ -163,7 +177,11 @@ def sharing(device: Device, devices: Sequence[Device]) -> int:
 
 
 def iteration_s(cell: Cell, model: ModelSpec, device: Device) -> float:
-    """Return the seconds of an iteration: loading, a forward pass, a training step (three passes), or a text."""
+    """Return the estimated seconds of one iteration of `cell`.
+
+    An iteration is one load of the weights, one forward pass, one training step (as long as three forward passes), or
+    the generation of one batch of texts.
+    """
     if cell.workload is Workload.LOAD:
         return BUILD_S + _weights_bytes(cell, model) / READ_BYTES_S
     passes = WORKLOADS[cell.workload].forward_passes
@@ -185,7 +203,7 @@ def _weights_bytes(cell: Cell, model: ModelSpec) -> int:
 
 
 def _relative_size(cell: Cell, model: ModelSpec) -> float:
-    """Return the work for an input relative to one of the default size; images grow in two dimensions."""
+    """Return the work for one input, relative to an input of the model's default size."""
     if cell.input_size is None or model.sizes is None:
         return 1.0
     relative = cell.input_size / model.sizes.default
@@ -198,9 +216,9 @@ def _warm_up_s(measurement: Measurement, iteration: float) -> float:
 
 
 def _measured_s(measurement: Measurement, iteration: float, device: Device, least: int = MEASURED_ITERATIONS) -> float:
-    """Return the seconds of a measurement. iteration: seconds of one iteration. least: fewest iterations.
+    """Return the estimated seconds of a measurement. iteration: seconds of one. least: fewest iterations it may have.
 
-    If ENOUGH iterations take longer than max_s, it lasts for max_s, or with give_up for min_s.
+    If ENOUGH iterations take longer than max_s, it lasts for max_s; for min_s if the profile has give_up.
     """
     interval_s = ENOUGH * iteration
     if interval_s > measurement.max_s:

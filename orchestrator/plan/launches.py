@@ -1,7 +1,7 @@
 """Default number of launches of each cell: how often a fresh process measures it. Pure.
 
-As many as fit into FITTING_S by the plan's estimate, at most MOST, at least as many as the profile says: small
-runs can then be compared, and large ones stay short.
+It is the number that fits into FITTING_S by the plan's estimate: at most MOST, but at least the number of the profile.
+So the results of small runs can be compared, and large runs stay short.
 """
 
 import math
@@ -33,7 +33,7 @@ def fitted(configuration: Configuration, devices: Sequence[Device]) -> Configura
 
 
 def reason(configuration: Configuration) -> str:
-    """Explain in a sentence why each cell has that number of launches."""
+    """Return a sentence on the number of launches: "3 launches of each cell: the number of …"."""
     number = "One launch" if configuration.launches == 1 else f"{configuration.launches} launches"
     bounds = f"the number of the profile, or as many as fit into {FITTING_S / 60:g} min, at most {MOST}"
     return f"{number} of each cell: {bounds}."

@@ -1,6 +1,7 @@
-"""Launches (measurements) with a load window: steady work over which power and utilisation are read (ADR 30). Pure.
+"""Launches with a load window: steady work during which power and utilisation are read. Pure.
 
-These are the first launches of each model, workload and precision at its largest batch, on GPUs with telemetry.
+These are the launches in round 0 of each model, workload and precision at its largest batch size, on GPUs with
+telemetry (docs/adr/0030-power-is-read-over-a-load-window.md).
 """
 
 from orchestrator.config.run_configuration import Configuration
@@ -9,9 +10,9 @@ from protocol.cell import AUTO, Cell, Device, DeviceKind
 
 
 def window_s(cell: Cell, configuration: Configuration, device: Device, round_: int) -> float:
-    """Return the seconds of the load window of a launch in round `round_`; 0 for none.
+    """Return the seconds of a launch's load window; 0 if it has none. round_: number of the launch's round.
 
-    cell: with its actual batch size, which may be smaller than requested after an out-of-memory error.
+    cell: with its actual batch size, which is smaller than the planned one if memory was too small.
     """
     facts = WORKLOADS[cell.workload]
     read = device.kind is DeviceKind.CUDA and configuration.monitor

@@ -11,7 +11,7 @@ from protocol.cell import Cell, CompileMode, Device, Mode, ModelSpec, OperatorSp
 
 
 class Place(NamedTuple):
-    """Where cells are measured: a device, a mode (solo or loaded), and the configuration of the run."""
+    """Where operators are measured: on one device, in one mode. configuration: of the run."""
 
     configuration: Configuration
     device: Device
@@ -21,7 +21,10 @@ class Place(NamedTuple):
 def planned(
     configuration: Configuration, devices: Sequence[Device], cells_of: Callable[[Place], Iterator[Cell]]
 ) -> Plan:
-    """Plan a run of operators from the cells of each place. Raises ConfigError if none has a requested precision."""
+    """Plan a run that measures operators. cells_of: yields the cells to measure at a place.
+
+    Raises ConfigError if no operator has a requested precision.
+    """
     mode = modes_of(configuration, devices)[0]
     cells: dict[str, Cell] = {}
     order: dict[str, tuple[tuple[str, int], ...]] = {}
@@ -36,7 +39,10 @@ def planned(
 
 
 def cell(place: Place, model: ModelSpec, workload: Workload, precision: Precision, *, compiled: bool = False) -> Cell:
-    """Return the cell that measures an operator at a place. All implementations of an operator get the same inputs."""
+    """Return the cell that measures an implementation of an operator at `place`. model: entry of that implementation.
+
+    All implementations of an operator get the same seed, and so the same inputs.
+    """
     name = model.operator.name if model.operator else model.name
     return Cell(
         devices=(place.device.uuid,),
@@ -51,13 +57,13 @@ def cell(place: Place, model: ModelSpec, workload: Workload, precision: Precisio
 
 
 def operator_of(model: ModelSpec) -> OperatorSpec:
-    """Return the operator that `model`, an entry in the list of models, stands for."""
+    """Return the operator that `model` implements. `model` must be an operator's entry in the catalogue of models."""
     assert model.operator is not None
     return model.operator
 
 
 def precisions(model: ModelSpec, configuration: Configuration) -> list[Precision]:
-    """Return the requested precisions that the operator has."""
+    """Return the requested precisions in which the operator of `model` can be measured."""
     return [one for one in configuration.precisions if one in operator_of(model).tolerance]
 
 

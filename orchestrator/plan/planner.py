@@ -4,8 +4,8 @@
     of two modes:  loaded, in random order; solo, in random order                                           …
 
 Rounds are randomised complete blocks, because the speed of a machine drifts. The seed decides the order, so identical
-GPUs work on the same cell at about the same time. With a time limit, priority.py decides the order. Modes alternate by
-round because all devices must change them together (state/turns.py).
+GPUs work on the same cell at about the same time. With a time limit, priority.py decides the order. A round of a run in
+two modes has a part in each mode, because all devices must change the mode together (state/turns.py).
 """
 
 import hashlib
@@ -56,7 +56,11 @@ def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
 
 
 def room(device: Device, devices: Sequence[Device]) -> Room:
-    """Return the limits of a search for the batch size on `device`: free memory when the run began, and time."""
+    """Return the limits of memory and time for a search for the batch size on `device`.
+
+    The memory is what was free when the run began. devices: all devices of the run. CPU devices share the host's
+    memory.
+    """
     free = None
     if device.memory_total_bytes is not None:
         free = device.memory_total_bytes - (device.memory_used_bytes or 0)
@@ -68,7 +72,7 @@ def room(device: Device, devices: Sequence[Device]) -> Room:
 
 
 def modes_of(configuration: Configuration, devices: Sequence[Device]) -> tuple[Mode, ...]:
-    """Return the modes of a run (solo: one device at a time; loaded: all at once); a single device is always solo."""
+    """Return the modes in which the run measures each cell. With a single device, only solo."""
     return (Mode.SOLO,) if len(devices) == 1 else configuration.modes
 
 
@@ -107,15 +111,19 @@ def _cell(shape: Shape, device: Device, mode: Mode, seed: int) -> Cell:
 
 
 def cell_seed(seed: int, model: str, workload: Workload) -> int:
-    """Return the seed of weights and inputs, 32 bits; equal for all devices, precisions, modes and batch sizes."""
+    """Return the seed (32 bits) of a cell's weights and inputs. seed: of the run.
+
+    It is the same on all devices, and at all precisions, modes and batch sizes, so that results can be compared.
+    """
     words = f"{seed}/{model}/{workload}"
     return int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "big")
 
 
 def rounds_of(cells: int, launches: int, seed: int, *, first: int | None = None) -> list[list[int]]:
-    """Return `launches` random orders of the numbers below `cells`. None begins with the last number of the one before.
+    """Return `launches` random orders of the cell numbers 0, 1, …: one list for each round.
 
-    first: number that begins the first order, None for a random one.
+    No round begins with the cell that ended the round before it. cells: number of cells. first: number of the cell that
+    begins the first round; None for a random one.
     """
     chance = random.Random(seed)
     rounds: list[list[int]] = []

@@ -16,7 +16,7 @@ _FOR_COMPILING: Final = "worker.inductor_ahead"
 
 
 def modules(stored: StoredRun, cells: Iterable[Cell]) -> tuple[str, ...]:
-    """Return the modules that measuring these cells needs, each once, in a fixed order."""
+    """Return the modules to import before `cells` are measured: ("worker.workloads.load", …)."""
     measured = tuple(cells)
     by_name = stored.configuration.by_name
     named = [f"worker.workloads.{cell.workload}" for cell in measured]

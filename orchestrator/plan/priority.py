@@ -25,7 +25,7 @@ _ROUND: Final = 1000
 
 
 def number(cell: Cell, configuration: Configuration, round_: int = 0) -> int:
-    """Return the priority of a planned launch: lower comes earlier."""
+    """Return the priority of a planned launch: launches with a lower number come earlier. round_: its round."""
     precisions = configuration.precisions
     later = precisions.index(cell.precision) if cell.precision in precisions else 0
     modes = configuration.modes
@@ -34,7 +34,10 @@ def number(cell: Cell, configuration: Configuration, round_: int = 0) -> int:
 
 
 def first_things_first(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Plan:
-    """Return the plan with launches ordered by priority. The order is the same on all devices of one kind."""
+    """Return the plan with the launches of each device ordered by priority.
+
+    Devices of one kind (GPU or CPU) get their launches in the same order.
+    """
     cells = {cell.id: cell for cell in plan.cells}
 
     def sorted_for(device: Device) -> tuple[Slot, ...]:

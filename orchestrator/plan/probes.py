@@ -1,6 +1,6 @@
 """Probes: measurements of a device itself, without a model. Pure.
 
-A GPU that measures models also gets gemm, in each precision, and hbm as references.
+A GPU that measures models also gets two probes as references: gemm in each precision, and hbm.
 """
 
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ from protocol.cell import Device, DeviceKind, ModelSpec, Precision
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """Facts about a probe besides configs/models.yaml.
+    """Facts about a probe that configs/models.yaml does not contain.
 
-    work: resource that limits the probe. figure: name of its main figure. each_precision: measured in each precision,
-    otherwise once in fp32. reference: figures of models are compared with it. gpu_only: why it means nothing on a CPU
-    device, else empty.
+    work: resource that limits the probe. figure: name of its main figure. each_precision: measured in each requested
+    precision, else only in fp32. reference: figures of models are compared with its figure. gpu_only: why it means
+    nothing on a CPU device; "" if it can run there.
     """
 
     work: Work
@@ -46,7 +46,7 @@ PROBES: Final[dict[str, Probe]] = {
 
 
 def on(configuration: Configuration, device: Device) -> Iterator[tuple[ModelSpec, Precision]]:
-    """Yield (probe, precision) for each probe to run on `device`, in the configured order."""
+    """Yield (probe, precision) for each measurement by a probe on `device`. Requested probes come before references."""
     for spec in (*_requested(configuration), *_added(configuration, device)):
         probe = PROBES[spec.name]
         if _applicable(probe, device):
@@ -55,7 +55,7 @@ def on(configuration: Configuration, device: Device) -> Iterator[tuple[ModelSpec
 
 
 def exclusions(configuration: Configuration, device: Device) -> Iterator[Exclusion]:
-    """Yield the requested probes that are not applicable to `device`, with the reason."""
+    """Yield an exclusion for each requested probe that does not apply to `device`. It contains the reason."""
     for spec in _requested(configuration):
         probe = PROBES[spec.name]
         if not _applicable(probe, device):

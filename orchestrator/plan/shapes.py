@@ -1,12 +1,12 @@
-"""What is measured of each model: workloads, precisions, batch sizes, input sizes, memory formats. Pure.
+"""What is measured of each model: workloads, precisions, batch sizes, input sizes, formats. Pure.
 
     load         once for each precision, at the first input size
     inference    at every batch size and every input size
     training     the same, with its own batch sizes
-    generation   models that can write, with their own batch sizes; prompts as long as --seq-len says
+    generation   models that can write text, with their own batch sizes; prompts have the length of --seq-len
 
-Requested sizes in tokens or pixels apply to models with that unit. A size that a model cannot have is excluded with a
-reason; for a model that the user names, it was refused before.
+Requested sizes in tokens apply to models that take tokens, sizes in pixels to models that take pixels. A size that a
+model cannot have is excluded with a reason. If the user names such a model, the command refuses the size before.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ class Shape:
 
 
 def of(model: ModelSpec, configuration: Configuration) -> Iterator[Shape]:
-    """Yield all shapes that are measured of `model`."""
+    """Yield all shapes of `model` that the run measures."""
     for workload in configuration.workloads:
         writes = model.generation if WORKLOADS[workload].generates else None
         for precision in configuration.precisions:
@@ -60,12 +60,12 @@ def of(model: ModelSpec, configuration: Configuration) -> Iterator[Shape]:
 
 
 def compile_modes(workload: Workload, configuration: Configuration) -> tuple[CompileMode, ...]:
-    """Return the requested compile modes; only eager for a workload that is never compiled."""
+    """Return the requested compile modes for a workload; only eager if it is never compiled."""
     return configuration.compile_modes if WORKLOADS[workload].compiles else (CompileMode.EAGER,)
 
 
 def exclusions(model: ModelSpec, configuration: Configuration) -> Iterator[str]:
-    """Yield sentences that say which requested work is not measured for `model`, and why."""
+    """Yield reasons why requested work is not measured. Example: "takes 1 to 512 tokens, not 1024"."""
     explained = False
     if model.sizes is not None:
         impossible = [size for size in requested(model.sizes, configuration) if not is_possible(model.sizes, size)]
@@ -86,7 +86,7 @@ def exclusions(model: ModelSpec, configuration: Configuration) -> Iterator[str]:
 
 
 def counts_in(model: ModelSpec, unit: SizeUnit) -> bool:
-    """Whether the model has a selectable input size, in this unit."""
+    """Whether the input size of `model` can be selected and its unit (tokens or pixels) is `unit`."""
     return model.sizes is not None and model.sizes.unit is unit
 
 
@@ -119,10 +119,10 @@ def _written(model: ModelSpec, configuration: Configuration) -> tuple[int, ...]:
 
 
 def memory_format(model: ModelSpec, wanted: MemoryFormat | None) -> MemoryFormat:
-    """Return the requested memory format; else channels_last for convolutional models, which is faster with cuDNN.
+    """Return the requested memory format `wanted`. If None: channels_last for convolutional models, else contiguous.
 
-    CONTIGUOUS for a model without images. A model is convolutional if its type is "cnn", or if it takes pixels and is
-    no transformer.
+    Always contiguous for a model without images. channels_last is faster with cuDNN. A model is convolutional if its
+    type is "cnn", or if it takes pixels and is no transformer.
     """
     if not sees_images(model):
         return MemoryFormat.CONTIGUOUS
@@ -132,7 +132,10 @@ def memory_format(model: ModelSpec, wanted: MemoryFormat | None) -> MemoryFormat
 
 
 def sees_images(model: ModelSpec) -> bool:
-    """Whether the memory format of images may matter to the model."""
+    """Whether the memory format may matter to the model: it takes images, or its inputs are unknown.
+
+    They are unknown if the user's own code makes them.
+    """
     images = any(entry.dtype == "float" and len(entry.shape) == IMAGE_DIMENSIONS for entry in model.inputs)
     unknown = model.own is not None and not model.inputs  # its code makes them: whoever asks for a format knows why
     return counts_in(model, SizeUnit.PIXELS) or images or unknown

@@ -1,10 +1,11 @@
-"""Choose launches (measurements in fresh processes) to add while results leave a GPU SUSPECT: perhaps too slow. Pure.
+"""Choose launches (measurements) to add while results leave a GPU SUSPECT: perhaps too slow. Pure.
 
     all planned launches are done ──▶ which GPUs are SUSPECT, in which cells? (analysis/standings.py)
-              ▲                          │ none: stop                          │ some
-              └── launched and judged ◀──┴── one more round of these cells, on every GPU that has them
+             ▲                          │ none: stop                          │ some
+             └── launched and judged ◀──┴── one more round of these cells, on every GPU that has them
 
-All identical GPUs take part: the median must be as well known, and all drift alike.
+All identical GPUs get these launches, not only the SUSPECT one. So their median becomes more precise, too, and a drift
+of the machine affects all alike.
 """
 
 import math
@@ -33,9 +34,10 @@ class Doubt:
 
 @dataclass(frozen=True)
 class Look:
-    """Doubts that the results so far leave. most: maximum launches of a cell. word: what messages call GPUs in doubt.
+    """Doubts about GPUs that the results so far leave. word: verdict of these GPUs, for messages.
 
-    warning: text about doubts that more launches will not settle. advice: what to do about those doubts.
+    most: maximum number of launches of a cell. warning: text about doubts that more launches will not settle, or "".
+    advice: what to do about those doubts, or "".
     """
 
     doubts: tuple[Doubt, ...] = ()
@@ -46,19 +48,25 @@ class Look:
 
 
 def applies(configuration: Configuration, devices: Iterable[Device]) -> bool:
-    """Whether this run may add launches to settle doubts: some GPU can become SUSPECT, no cell has a fixed duration."""
+    """Whether this run may add launches to settle doubts.
+
+    True if some GPU can become SUSPECT, cells have no fixed duration, and the configuration allows it.
+    """
     return configuration.cell_s is None and configuration.adds_launches and bool(judged(devices))
 
 
 def judged(devices: Iterable[Device]) -> tuple[Device, ...]:
-    """Return the GPUs that can become SUSPECT: whole GPUs, of which the run has enough identical ones."""
+    """Return the GPUs that can become SUSPECT: whole GPUs with enough identical ones in the run.
+
+    Enough is LEAST_GPUS, itself included. A slice of a GPU (MIG) cannot.
+    """
     whole = [device for device in devices if device.kind is DeviceKind.CUDA and device.slice_of is None]
     kinds = Counter((device.name, device.memory_total_bytes) for device in whole)
     return tuple(device for device in whole if kinds[device.name, device.memory_total_bytes] >= LEAST_GPUS)
 
 
 def at_most(cells: Iterable[Cell], launches: int, devices: Sequence[Device]) -> int:
-    """Return the largest number of launches that may be added for `cells`, each planned `launches` times."""
+    """Return the largest number of launches that a run may add for `cells`. launches: planned launches of each cell."""
     among = {device.uuid for device in judged(devices)}
     several = [cell for cell in cells if cell.devices[0] in among and WORKLOADS[cell.workload].sibling_verdict]
     return sum(cell.batch_size != AUTO for cell in several) * max(MOST_LAUNCHES - launches, 0)
@@ -73,10 +81,10 @@ def decide(
     left_s: float = math.inf,
     expected_s: Callable[[Cell], float] = lambda _: 0.0,
 ) -> tuple[Slot, ...]:
-    """Choose launches to add that settle `doubts`, as (cell id, round), in the order of each device.
+    """Return the launches to add for `doubts`, as (cell id, round), in the order of each device.
 
-    most: maximum launches of a cell. left_s: seconds left for launches. expected_s: returns the estimated seconds of
-    one.
+    Empty if every cell has `most` launches or the time is too short. seed: of the run; decides the order. left_s:
+    seconds that are left for launches. expected_s: returns the estimated seconds of one launch of a cell.
     """
     several = sorted({doubt.cells for doubt in doubts})
     chosen: list[Slot] = []
@@ -91,7 +99,7 @@ def decide(
 
 
 def added(state: RunState, slots: Iterable[Slot]) -> RunState:
-    """Append launches of planned cells to the queues of their devices."""
+    """Return the state with these launches of planned cells at the end of the queues of their devices."""
     for slot in slots:
         if slot in state.slots:
             continue

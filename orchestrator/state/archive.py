@@ -44,10 +44,12 @@ class ResultFileError(Exception):
 
 @dataclass(frozen=True)
 class Archive:
-    """One stored run. A session is the work of one process on it. segments, durations_s, suspended: by session.
+    """One run, read from its folder. A session is the work of one process on it; its record is a Segment.
 
-    too_hot: GPU → (reason, seconds since the epoch). dropped_ns: session → launch → monotonic time at which it was
-    dropped. foreign: session → processes of others that came or left. telemetry_ended: session → monotonic ns.
+    segments, durations_s, suspended: one element for each session, in order. durations_s: seconds from the start of the
+    session to its last launch or its end. zygotes: each start of a zygote. too_hot: GPU → (reason, seconds since the
+    epoch). dropped_ns: session → launch, as (cell id, round) → monotonic time at which it was dropped. foreign: session
+    → records of other processes that came to a GPU or left it. telemetry_ended: session → monotonic time.
     """
 
     paths: RunPaths
@@ -71,7 +73,7 @@ class Archive:
 
     @property
     def skipped(self) -> Mapping[str, str]:
-        """The skipped models, or parts of models, by name (as in `slots.scopes`), with the reason."""
+        """Skipped models and skipped parts of models: name (as in `slots.scopes`) → reason."""
         return self.replay.skipped
 
     @property
@@ -86,7 +88,7 @@ class Archive:
 
     @property
     def finished(self) -> Finished | None:
-        """The record of the run's end; None if the journal has none."""
+        """The end of the last session; None while it has not ended, or if its process was killed."""
         return self.replay.finished
 
     @functools.cached_property
@@ -120,11 +122,14 @@ class Archive:
         return self.paths.launch(attempt.start.cell, attempt.start.attempt)
 
     def result(self, attempt: Attempt) -> Result:
-        """Read an attempt's result. Raises ResultFileError for a bad file, ValueError if there is no result."""
+        """Read the result of an attempt.
+
+        Raises ResultFileError if its file is missing or damaged, ValueError if the attempt has no result.
+        """
         return self._read(attempt, attempt.promised)
 
     def withdrawn_result(self, attempt: Attempt) -> Result:
-        """Read a result that an attempt had before it was withdrawn. Raises as `result` does."""
+        """Read the result that an attempt had before it was withdrawn. Raises the same errors as `result`."""
         return self._read(attempt, attempt.withdrawn)
 
     def _read(self, attempt: Attempt, promised: str | None) -> Result:
@@ -134,7 +139,11 @@ class Archive:
 
 
 def read_result(folder: LaunchPaths, promised: str, devices: Collection[str]) -> Result:
-    """Read and check a result file. promised: its SHA-256 in the journal. devices: UUIDs. Raises ResultFileError."""
+    """Read and check the result file in `folder`.
+
+    promised: SHA-256 of the file, from the journal. devices: UUIDs of the run's devices. Raises ResultFileError if the
+    file is missing, has another hash, is no measurement, or was measured on another device.
+    """
     path = folder.result
     try:
         with path.open("rb") as file:
@@ -157,7 +166,10 @@ def read_result(folder: LaunchPaths, promised: str, devices: Collection[str]) ->
 
 
 def load(paths: RunPaths, stored: StoredRun | None = None, *, alive: bool = False) -> Archive:
-    """Read the run in a folder. alive: whether a process works on it. Raises RunFolderError for an unreadable run."""
+    """Read the run in a folder. alive: whether a process works on it. Raises RunFolderError if it cannot be read.
+
+    stored: its configuration and plan, if they are already known.
+    """
     stored = stored or run_files.load(paths)
     results = tuple(paths.results())
     begun = paths.journal.exists() or paths.launches.is_dir()
@@ -168,7 +180,10 @@ def load(paths: RunPaths, stored: StoredRun | None = None, *, alive: bool = Fals
 
 
 def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...], *, alive: bool = False) -> Archive:
-    """Build the archive from the stored run and its journal's records. alive: whether a process works on the run."""
+    """Build the archive from the stored run and the records of its journal. alive: whether a process works on the run.
+
+    Raises RunFolderError as `require_coherent` does.
+    """
     header = require_coherent(stored, paths, records)
     replayed = replay(stored.plan, rules_of(stored), records, alive=alive)
     segments: list[Segment] = []
@@ -217,7 +232,10 @@ def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...], *,
 
 
 def require_coherent(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...]) -> Header:
-    """Return the header of the journal. Raises RunFolderError if the journal belongs to another run."""
+    """Check that the journal belongs to the run, and return its header.
+
+    Raises RunFolderError if it has no records, belongs to another run, or has records that contradict the plan.
+    """
     header = records[0] if records else None
     if header is None and not paths.launches.is_dir():
         raise RunFolderError(
@@ -232,7 +250,7 @@ def require_coherent(stored: StoredRun, paths: RunPaths, records: tuple[Record, 
 
 
 def require_own_journal(stored: StoredRun, paths: RunPaths) -> None:
-    """Check, before anything is written, that a run may be resumed from its folder. Raises RunFolderError.
+    """Check that a run may be resumed from its folder, before anything is written. Raises RunFolderError if not.
 
     It may not if the journal lacks the start of a launch that has a result: `resume` would overwrite the result.
     """
@@ -244,9 +262,10 @@ def require_own_journal(stored: StoredRun, paths: RunPaths) -> None:
 
 
 def require_known(paths: RunPaths, results: Iterable[str], records: Iterable[Record]) -> None:
-    """Check that the journal holds the start of each launch in `results`. Raises RunFolderError.
+    """Check that the journal has the start of each launch with a result file. Raises RunFolderError if not.
 
-    List the results before you read the journal: a running process adds to both.
+    results: those launches, as "<cell id>/<attempt>". List them before you read the journal: a running process adds to
+    both.
     """
     on_disk = set(results)
     started = {f"{record.cell}/{record.attempt}" for record in records if isinstance(record, Start)}

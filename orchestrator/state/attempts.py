@@ -7,10 +7,11 @@ from protocol.failure import Failure
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One attempt at a cell. end: None if interrupted or running. left: None if nobody saw its process exit.
+    """One attempt at a cell. segment: the session that began it.
 
-    segment: of the process that began it. lasted_ms: None if another orchestrator recorded the end. beside: name of
-    another process on its GPU. withdrawn: SHA-256 of its withdrawn result.
+    end: None while it runs or if it was interrupted. left: None if nobody saw its process exit. lasted_ms: from start
+    to end; None if another session recorded the end. beside: another process on its GPU, such as "PID 4711 python", if
+    the result counts nevertheless. withdrawn: SHA-256 of its withdrawn result, if it had one.
     """
 
     segment: Segment
@@ -23,7 +24,7 @@ class Attempt(msgspec.Struct, frozen=True):
 
     @property
     def slot(self) -> tuple[str, int]:
-        """The planned measurement, as (cell id, round)."""
+        """The planned launch, as (cell id, round)."""
         return self.start.cell, self.start.round
 
     @property
@@ -47,7 +48,7 @@ class Attempt(msgspec.Struct, frozen=True):
         return self.segment.at(self.start.at_ns)
 
     def after(self, record: End | Left | Beside, segment: Segment) -> "Attempt":
-        """Return the attempt updated by a later record. segment: of the process that wrote the record."""
+        """Return the attempt updated by a later record. segment: the session that wrote the record."""
         match record:
             case End():
                 lasted_ms = (record.at_ns - self.start.at_ns) / 1e6 if segment == self.segment else None

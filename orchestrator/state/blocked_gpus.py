@@ -11,14 +11,17 @@ PATIENCE_S: Final = 600.0
 
 @dataclass(frozen=True)
 class Block:
-    """A busy GPU that launches wait for. until: monotonic seconds. limit_bytes: free with at most this used memory."""
+    """A busy GPU that launches wait for. until: end of the wait, in seconds of the loop's clock.
+
+    limit_bytes: the GPU is free if at most this memory is used; None: the used memory does not matter.
+    """
 
     until: float
     limit_bytes: int | None
 
 
 class BlockOutcome(enum.Enum):
-    """The decision about a busy GPU: wait on, it is free, or it is quarantined (GIVEN_UP)."""
+    """The decision about a busy GPU. WAITS: wait on. FREE: use it. GIVEN_UP: quarantine it."""
 
     WAITS = enum.auto()
     FREE = enum.auto()
@@ -26,18 +29,22 @@ class BlockOutcome(enum.Enum):
 
 
 def block(limit_bytes: int | None, now: float) -> Block:
-    """Begin to wait for a busy GPU at `now` (seconds). limit_bytes: see Block; None: memory in use is not looked at."""
+    """Begin to wait for a busy GPU. now: seconds of the loop's clock. limit_bytes: as in Block."""
     return Block(until=now + PATIENCE_S, limit_bytes=limit_bytes)
 
 
 def given_up(foreign: str) -> str:
-    """Return the reason to quarantine a GPU that stayed busy. foreign: the other process, empty for none."""
+    """Return why a GPU that stayed busy is quarantined. foreign: the process that still uses it, or ""."""
     what = f"{foreign} still uses the GPU" if foreign else "its memory was not freed"
     return f"{what} after {PATIENCE_S:.0f} s"
 
 
 def judge(waits: Block, foreign: str, newest: Sample | None, now: float) -> BlockOutcome:
-    """Decide about a busy GPU. foreign: the other process on the GPU, empty for none. newest: its newest sample."""
+    """Decide about a busy GPU. foreign: the other process on it, or "". newest: newest sample of it, or None.
+
+    It is free if no other process is on it and its memory is free, as far as that is known. now: seconds, as in
+    `block`.
+    """
     used = None if newest is None else newest.memory_used_bytes
     taken = waits.limit_bytes is not None and used is not None and used > waits.limit_bytes
     if not foreign and not taken:

@@ -1,4 +1,4 @@
-"""Find results measured beside other processes that the journal does not mark, as the orchestrator was killed. Pure."""
+"""Find contaminated results that a killed orchestrator did not mark as such. Pure."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,10 @@ from orchestrator.store.journal_records import Beside, End, Foreign, Left, Recor
 
 
 def unmarked(plan: Plan, records: Iterable[Record]) -> dict[int, str]:
-    """Return launch number → other process on its GPU, of unmarked results that other processes may have affected."""
+    """Return number of a launch → other process on its GPU, for contaminated results without a mark.
+
+    A second End marks a result as withdrawn, a Beside record as accepted.
+    """
     devices = {cell.id: cell.devices for cell in plan.cells}
     use, running = ForeignUse(), dict[int, Start]()
 

@@ -27,7 +27,10 @@ class Reaction(enum.StrEnum):
 
 
 class Reach(enum.IntEnum):
-    """How much of a faulty model is skipped. Each value is the index of the name to skip in `slots.scopes`."""
+    """How much of a faulty model is skipped. Each value is the index of the name to skip in `slots.scopes`.
+
+    MODEL: all of it. WORK: one workload in one precision at one input size. CELL: that at one batch size.
+    """
 
     MODEL = 0
     WORK = 1
@@ -49,9 +52,10 @@ class Hardware(enum.Enum):
 
 
 class Sign(enum.IntEnum):
-    """How surely a failure of one process shows the cause of a failed launch on several devices, surest first.
+    """How surely a process's failure shows why its launch on several devices failed, surest first.
 
-    LOST: the GPU is gone. CONSEQUENCE: the failure follows from that of another process.
+    LOST: the GPU is gone. DEVICE: its hardware or its temperature. CUDA: an error of CUDA. EXCEPTION: a Python
+    exception. CONSEQUENCE: the failure follows from that of another process.
     """
 
     LOST = enum.auto()
@@ -67,8 +71,8 @@ class Trait(enum.Flag):
 
     HELD_BACK: wait 1 s for the driver to name the cause. CUDA_START: a healthy GPU may fail like this after the
     hardware of another GPU has failed. FROM_OUTSIDE: it happens on healthy devices too. WITH_RUN: the process ended
-    because the run did. REPEATED: the cell is measured again; if no attempt follows, the run had ended. ROOT_CAUSE:
-    explains other failures of the run.
+    because the run did. REPEATED: the cell is measured again; if no attempt follows, the run had ended. ROOT_CAUSE: it
+    explains other failures of the run. NO_ROOT_CAUSE: it explains no other failure.
     """
 
     NONE = 0
@@ -84,9 +88,10 @@ class Trait(enum.Flag):
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is known about a category of failure.
 
-    retries: fresh processes on the same device before the failure is final. why: reason for the reaction. seen: how the
-    failure is recognised. beside_others: what the measurement did, in words, if another process on its GPU may be the
-    cause.
+    retries: attempts in fresh processes on the same device before the failure is final. why: reason for the reaction.
+    seen: how the failure is recognised. skips: how much of the model is skipped if the model is at fault.
+    beside_others: what the launch did, such as "ran out of memory", if another process on its GPU may be the cause;
+    else empty.
     """
 
     reaction: Reaction
@@ -466,10 +471,10 @@ POINTS_AT_DEVICE: Final = frozenset(category for category, rule in POLICY.items(
 
 
 def has_trait(category: str | None, trait: Trait) -> bool:
-    """Whether a category (its text) has any of these traits. False for None."""
+    """Whether a category of failure, given as its text, has any of these traits. False for None."""
     return category is not None and bool(POLICY[Category(category)].traits & trait)
 
 
 def retries(rule: Rule) -> str:
-    """Format the number of retries on the same device; empty for 0."""
+    """Format a rule's number of retries for a table: "2", "any number", or "" for none."""
     return "any number" if rule.retries == ANY_NUMBER else str(rule.retries or "")

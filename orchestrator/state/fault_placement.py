@@ -25,7 +25,10 @@ from protocol.failure import Category, Phase
 
 
 class Blame(enum.StrEnum):
-    """What a failure is attributed to."""
+    """What a failure is attributed to.
+
+    OPEN: not known yet, because another device will still try the cell. UNKNOWN: no other device can show it.
+    """
 
     MODEL = "the model"
     DEVICE = "the device"
@@ -34,7 +37,10 @@ class Blame(enum.StrEnum):
 
 
 class Elsewhere(NamedTuple):
-    """Outcome of a failed cell on another device. pending: the cell will still be tried there."""
+    """Outcome of a failed cell on another device. measured: it has a result there.
+
+    failures: categories of its failed attempts there. pending: it runs there or will be tried.
+    """
 
     measured: bool
     failures: tuple[Category, ...]
@@ -42,12 +48,16 @@ class Elsewhere(NamedTuple):
 
     @property
     def tells(self) -> bool:
-        """Whether the cell was tried on the other device, or will be."""
+        """Whether the cell was tried on the other device, is tried there, or will be."""
         return self.measured or self.pending or bool(self.failures)
 
 
 def blame(category: Category, others: Iterable[Elsewhere]) -> Blame:
-    """Attribute a failure by the outcomes of the same cell on other devices. If one failed alike, blame the model."""
+    """Attribute a failure by the outcomes of the same cell on other devices (`others`).
+
+    MODEL if it failed there with the same category; else DEVICE if it was measured there; else OPEN if it will be
+    tried; else UNKNOWN.
+    """
     others = tuple(others)
     if any(category in other.failures and not other.measured for other in others):
         return Blame.MODEL
@@ -57,7 +67,7 @@ def blame(category: Category, others: Iterable[Elsewhere]) -> Blame:
 
 
 def twins(cell: Cell, kinds: Mapping[str, str]) -> Iterator[Cell]:
-    """Yield the same cell on the other devices of the same product. kinds: device → product name."""
+    """Yield `cell` as it is on each other device of the same product. kinds: device → product name."""
     own = cell.devices[0]
     for other, kind in kinds.items():
         if other != own and kind == kinds[own]:
@@ -65,7 +75,10 @@ def twins(cell: Cell, kinds: Mapping[str, str]) -> Iterator[Cell]:
 
 
 def try_elsewhere(state: RunState, slot: Slot) -> RunState:
-    """After a final failure, run the same cell next on another device, preferably an idle one."""
+    """Return the state in which the cell of a finally failed slot is next on another device.
+
+    An idle device is preferred. The slot stays in `unattributed` until its failure can be attributed.
+    """
     if state.slots[slot].stopped or is_skipped(state, state.cells[slot[0]]):
         return state
     others = _slots(state, slot)
@@ -83,7 +96,7 @@ def try_elsewhere(state: RunState, slot: Slot) -> RunState:
 
 
 def judge(state: RunState, slot: Slot) -> Blame:
-    """Attribute the last failure of a slot to the model or the device, by the results so far."""
+    """Attribute the last failure of a slot by the outcomes of its cell on other devices so far."""
     return blame(state.slots[slot].failures[-1], (_elsewhere(state, twin) for twin in _slots(state, slot)))
 
 
@@ -103,7 +116,10 @@ def conclude(state: RunState) -> RunState:
 
 
 def skip_model(state: RunState, slot: Slot) -> RunState:
-    """Skip the faulty model of `slot`, or the part of it that its failure concerns. No device is blamed."""
+    """Return the state in which the model of `slot`, or the part that the failure concerns, is skipped.
+
+    Failures of what is skipped no longer count as strikes against devices.
+    """
     if not state.skips:
         return _without(state, slot)
     cell, failed = state.cells[slot[0]], state.slots[slot]
@@ -148,7 +164,10 @@ def _strike(state: RunState, slot: Slot) -> RunState:
 
 
 def _doubt(state: RunState, slot: Slot) -> RunState:
-    """Run another model next on a GPU without a second one to compare with. If that failed too, quarantine the GPU."""
+    """Act on a failure on a GPU that cannot be compared with another: run another model on it next.
+
+    If two models in a row failed there, quarantine the GPU.
+    """
     uuid, failed = _device(state, slot), state.slots[slot]
     if uuid not in state.gpus or failed.failures[-1] not in POINTS_AT_DEVICE or failed.failed_in in BEFORE_DEVICE:
         return state

@@ -21,7 +21,10 @@ def first(state: RunState, uuid: str) -> Slot | None:
 
 
 def assembled(state: RunState, slot: Slot, taken: Collection[str]) -> bool:
-    """Whether each device of a slot is free and has the slot as its next one. taken: devices that are not free."""
+    """Whether a gang may start: all its devices are free and have it as their next slot.
+
+    Always True for a slot on one device. taken: devices that launches about to start will use.
+    """
     devices = state.cells[slot[0]].devices
     if len(devices) == 1:
         return True
@@ -31,7 +34,10 @@ def assembled(state: RunState, slot: Slot, taken: Collection[str]) -> bool:
 
 
 def left(state: RunState, uuid: str) -> RunState:
-    """Note that the process of a launch on one device is gone; its processes on other devices may still run."""
+    """Return the state after the process of a launch on one device is gone.
+
+    The device is free unless the launch has not ended, because it still runs on its other devices.
+    """
     launch = state.devices[uuid].running
     if launch is not None and state.slots[state.launches[launch]].status is SlotStatus.RUNNING:
         return with_device(state, uuid, clean=True)
@@ -39,7 +45,7 @@ def left(state: RunState, uuid: str) -> RunState:
 
 
 def let_go(state: RunState, slot: Slot) -> RunState:
-    """Free the devices whose process was gone before the launch of `slot` ended."""
+    """Free the devices whose process was already gone when the launch of `slot` ended."""
     for uuid in state.cells[slot[0]].devices:
         if state.devices[uuid].clean:
             state = with_device(state, uuid, running=None, clean=False)

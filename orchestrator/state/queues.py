@@ -1,4 +1,8 @@
-"""The rest of a long queue, without a copy. Pure. Copying a queue of 12,600 launches each time would be slow."""
+"""The rest of a queue after its first launches were taken, as a view. Pure.
+
+A run's state is immutable: to take the first launch from a device's queue makes a new queue. A queue may have 12,600
+launches. To copy it for each launch would be slow, so the new queue is a view of the old one.
+"""
 
 from collections.abc import Iterator, Sequence
 from operator import eq
@@ -8,7 +12,7 @@ T = TypeVar("T")
 
 
 class Rest(Sequence[T]):  # noqa: PLW1641  # no hash: it equals tuples and lists, which hash in other ways
-    """An immutable view of `items` from index `begin` on."""
+    """An immutable view of `items` from index `begin` on: a queue whose first launches were taken."""
 
     __slots__ = ("_begin", "_items")
 
@@ -37,7 +41,7 @@ class Rest(Sequence[T]):  # noqa: PLW1641  # no hash: it equals tuples and lists
 
 
 def without(queue: Sequence[T], item: T) -> Sequence[T]:
-    """Return the queue without an item: as a view if it is the first item, else as a copy."""
+    """Return the queue without `item`. If that is the first, the usual case, this is a view, else a copy."""
     if queue[0] == item:
         return Rest(queue._items, queue._begin + 1) if isinstance(queue, Rest) else Rest(tuple(queue), 1)
     at = queue.index(item)

@@ -1,9 +1,9 @@
 """Replay a journal: the only code that knows what its records mean for the state of a run. Pure.
 
-                                  ┌▶ resume, the start of the engine: RunState
-    plan, rules ─┐                ├▶ status, watch: counts, work, time left          (engine/run_status.py)
+                                    ┌▶ resume, the start of the engine: RunState
+    plan, rules ─┐                  ├▶ status, watch: counts, work, time left          (engine/run_status.py)
     journal ─────┴▶ replay ▶ Replay ┼▶ report: outcome of each cell, counted launches  (analysis/outcomes.py)
-                                  └▶ archive: attempts, quarantined, skipped, dropped
+                                    └▶ archive: attempts, quarantined, skipped, dropped
 
 Records go through the same `step` as live events. Consequences of an end of a launch (measurement) are derived again;
 only quarantines from outside (telemetry, a blocked GPU) are read.
@@ -44,8 +44,8 @@ class ReplayRules(msgspec.Struct, frozen=True, kw_only=True):
     """How a kind of run reads its journal.
 
     products: device → product name; empty if all are alike. accusable: GPUs that are quarantined if two models in a row
-    fail there. skips: a faulty model is skipped. repeats: each resume repeats launches that were dropped or did not
-    fit. keeps_quarantines: a resume keeps devices in quarantine, unless all devices are.
+    fail there. skips: whether faulty models are skipped. repeats: whether each resume repeats launches that were
+    dropped or did not fit. keeps_quarantines: whether a resume keeps devices in quarantine, unless all devices are.
     """
 
     products: Mapping[str, str] = {}
@@ -74,10 +74,11 @@ def rules_of(stored: StoredRun) -> ReplayRules:
 
 @dataclass(frozen=True)
 class Replay:
-    """What a journal says about a run, with all attempts in the order of their starts. Values of mappings are reasons.
+    """What a journal says about a run. attempts: in the order of their starts. Values of mappings are reasons.
 
-    quarantined: devices in quarantine now. quarantines: devices that ever were. skipped: scopes (slots.scopes). added:
-    launches beyond the plan. lost: launches whose result file is missing or damaged. finished: None without an end.
+    quarantined: devices in quarantine now. quarantines: devices that ever were. skipped: by name (slots.scopes). added:
+    launches beyond the plan. lost: numbers of launches whose result file is missing or damaged. finished: the end of
+    the last session, None if it has none.
     """
 
     plan: Plan
@@ -92,7 +93,7 @@ class Replay:
     finished: Finished | None = None
 
     def without(self, lost: Collection[int]) -> "Replay":
-        """Return the run as `resume` sees it without the results of the launches `lost`."""
+        """Return the run as `resume` sees it: the launches `lost` (their numbers) have no result."""
         if not lost:
             return self
         state = self.state
@@ -109,10 +110,11 @@ def replay(
     *,
     alive: bool = False,
 ) -> Replay:
-    """Replay records that coherence.py has accepted. damaged: launches whose result file is damaged or missing.
+    """Replay records that coherence.py has accepted.
 
-    An attempt without an end counts as interrupted, unless the newest orchestrator began it and is `alive`. A second
-    end withdraws a result.
+    damaged: numbers of launches whose result file is damaged or missing. alive: whether the newest orchestrator still
+    works. An attempt without an end counts as interrupted, unless a living orchestrator began it. A second end of an
+    attempt withdraws its result.
     """
     reader = _Reader(plan, rules)
     for record in records:
@@ -121,12 +123,18 @@ def replay(
 
 
 def staying_out(devices: Collection[str], out: Mapping[str, str]) -> dict[str, str]:
-    """Return the quarantines (device → reason) of `out` that a resume keeps; none if all devices are quarantined."""
+    """Return the quarantines that a resume keeps: those in `out`, but none if all devices are in it.
+
+    out: device → reason.
+    """
     return {} if out.keys() >= {*devices} else dict(out)
 
 
 def another_chance(state: RunState, kept: Mapping[str, str]) -> RunState:
-    """Forget failures counted against devices, and end all quarantines except `kept` (device → reason)."""
+    """Forget the failures counted against devices, and end all quarantines but those in `kept`.
+
+    kept: device → reason.
+    """
     devices = {
         uuid: msgspec.structs.replace(device, quarantined=kept.get(uuid, ""), strikes=(), doubts=())
         for uuid, device in state.devices.items()

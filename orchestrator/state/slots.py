@@ -2,7 +2,7 @@
 
     RunState ─┬─ slots     each planned launch (measurement): waiting, running, or how it was settled
               ├─ devices   each device: its queue, what it runs, its quarantine
-              └─ lessons   batch sizes that do not fit, faulty models, launches and attempts made
+              └─ …         batch sizes that do not fit, faulty models, launches and attempts made
 
 A step costs the same for ten cells and for twenty thousand (persistent_map.py).
 """
@@ -21,11 +21,18 @@ from protocol.cell import Cell, Mode
 from protocol.failure import Category, Failure, Phase
 
 Family = tuple[Cell, int | None]
-"""Key of cells that differ only in batch size: (the cell without batch size, round or None for all rounds)."""
+"""Key of cells that differ only in batch size: (the cell with batch size 0, round).
+
+The round is None if all share it.
+"""
 
 
 class SlotStatus(enum.StrEnum):
-    """Status of a planned launch."""
+    """Status of a planned launch.
+
+    REFERRED: its batch size does not fit, and a planned cell with a smaller one has the result. SKIPPED: its model is
+    faulty. DROPPED: there was no time for it.
+    """
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -42,11 +49,11 @@ SETTLED: Final = frozenset(SlotStatus) - {SlotStatus.WAITING, SlotStatus.RUNNING
 
 
 class SlotState(msgspec.Struct, frozen=True, kw_only=True):
-    """State of one planned launch, or of one search for the batch size (scan), which takes many launches.
+    """State of one planned launch, or of a search for the batch size (scan), which takes many launches.
 
-    launch, batch_size: of the last attempt. failed_in: phase of the last failure. stopped: the launch was ended from
-    outside before it failed. refers_to: the planned cell with a smaller batch that replaces this one, or None. tried:
-    batch sizes that a scan has tried.
+    launch, batch_size: of the last attempt. failures: of each failed attempt. failed_in: phase of the last one.
+    stopped: in the last failure, a signal had stopped the process (state T) when its deadline passed. refers_to: id of
+    the planned cell with a smaller batch that replaces this one, or None. tried: batch sizes that a scan has tried.
     """
 
     status: SlotStatus = SlotStatus.WAITING
@@ -77,7 +84,7 @@ class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Skip(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a model is skipped on every device: a failure of `category`, which happened on `devices`.
+    """Why a model is skipped on every device: failures of `category`, which happened on `devices`.
 
     only: the skipped part, such as "inference fp16 at batch size 8"; empty: the whole model.
     """
@@ -92,10 +99,11 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     """State of the whole run. A slot is a planned launch: (cell id, round).
 
     tally: status → number of slots. kinds: device → product name. gpus: devices that are quarantined if two models in a
-    row fail there. too_large: smallest batch known not to fit. launches: number of a launch → slot. attempts: cell →
-    number of attempts in all rounds; it names the folders. rooms: device → limits of batch scans. unattributed: failed
-    slots to try on another device. skipped: by scope. in_vain: device → number of its waiting slots that are skipped.
-    skips: a faulty model is skipped. at_once: maximum concurrent launches, None for one per device. modes: in their
+    row fail there. too_large: family → smallest batch size known not to fit. launches: number of a launch → its slot.
+    attempts: cell → number of attempts in all rounds; it names their folders. rooms: device → limits of scans for the
+    batch size. unattributed: failed slots whose cause is not known yet, because other devices try the same cell.
+    skipped: name (see `scopes`) → reason. in_vain: device → number of its waiting slots that are skipped. skips:
+    whether faulty models are skipped. at_once: maximum of concurrent launches, None for one per device. modes: in their
     order within a round.
     """
 
@@ -129,12 +137,15 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def busy(self) -> int:
-        """Number of launches that hold a device: it is not free for another launch."""
+        """Number of launches that occupy a device. A device is occupied until it is free for another launch."""
         return len({device.running for device in self.devices.values()} - {None})
 
 
 class NextLaunch(msgspec.Struct, frozen=True, kw_only=True):
-    """A launch to start. cell: with the batch size to run. scans: whether it is part of a search for the batch size."""
+    """A launch to start. launch: its number in the run. attempt: its number, from 1, among attempts at the cell.
+
+    cell: with the batch size to run. scans: whether it is part of a search for the batch size.
+    """
 
     slot: Slot
     cell: Cell
@@ -193,13 +204,16 @@ class Dropped(msgspec.Struct, frozen=True):
 
 
 class Postponed(msgspec.Struct, frozen=True):
-    """Event: a waiting launch was moved behind all others."""
+    """Event: a waiting launch was moved to the end of the queues of its devices."""
 
     slot: Slot
 
 
 class Withdrawn(msgspec.Struct, frozen=True):
-    """Event: a recorded result no longer counts, because its file is lost or it is not credible."""
+    """Event: a recorded result no longer counts, because its file is lost or it is not credible.
+
+    failure: the reason.
+    """
 
     launch: int
     failure: Failure
@@ -219,7 +233,11 @@ Event = Started | Ended | Freed | Quarantined | Dropped | Postponed | Withdrawn 
 
 
 def scopes(cell: Cell) -> tuple[str, str, str]:
-    """Return the names under which a cell may be skipped, widest first: model, work at an input size, cell."""
+    """Return the three names under which a cell may be skipped, widest first.
+
+    ("resnet50", "resnet50 training fp16", "resnet50 training fp16 at batch size 8"). The last two also name the input
+    size, if the cell has one.
+    """
     work = f"{cell.model} {cell.workload} {cell.precision}"
     batch = f"batch size {cell.batch_size or 'auto'}"
     if cell.input_size is None:
@@ -229,7 +247,7 @@ def scopes(cell: Cell) -> tuple[str, str, str]:
 
 
 def skipped_as(state: RunState, cell: Cell) -> str:
-    """Return the name (as in `scopes`) under which a cell is skipped; empty if it is not skipped."""
+    """Return the widest name (see `scopes`) under which a cell is skipped; "" if it is not skipped."""
     return next((scope for scope in scopes(cell) if scope in state.skipped), "") if state.skipped else ""
 
 
@@ -239,7 +257,7 @@ def is_skipped(state: RunState, cell: Cell) -> bool:
 
 
 def wait_in_vain(state: RunState) -> dict[str, int]:
-    """Return device → number of waiting slots that are skipped. Slow: looks at every slot."""
+    """Return device → number of waiting slots whose cell is skipped. Slow: looks at every slot."""
     in_vain = dict.fromkeys(state.devices, 0)
     for (cell_id, _), slot in state.slots.items():
         cell = state.cells[cell_id]
@@ -249,7 +267,7 @@ def wait_in_vain(state: RunState) -> dict[str, int]:
 
 
 def rounds(state: RunState, cell: str) -> int:
-    """Return the number of rounds of a cell, planned and added, even if a GPU missed some of them."""
+    """Return the number of rounds in which a cell is planned or was added. Rounds that its GPU missed count, too."""
     number = 0
     while (cell, number) in state.slots:
         number += 1
@@ -257,12 +275,12 @@ def rounds(state: RunState, cell: str) -> int:
 
 
 def settled(state: RunState, slot: Slot, status: SlotStatus, *, refers_to: str | None = None) -> RunState:
-    """Return the state in which a slot has this status. refers_to: the cell that has the result instead."""
+    """Return the state in which a slot has this status. refers_to: id of the cell that has the result in its place."""
     return with_slot(state, slot, status=status, refers_to=refers_to)
 
 
 def with_slot(state: RunState, slot: Slot, **changes: object) -> RunState:
-    """Return the state with some fields of a slot changed."""
+    """Return the state with some fields of a slot changed. changes: new values of fields of SlotState."""
     before = state.slots[slot]
     after = msgspec.structs.replace(before, **changes)
     tally, in_vain = state.tally, state.in_vain
@@ -276,6 +294,6 @@ def with_slot(state: RunState, slot: Slot, **changes: object) -> RunState:
 
 
 def with_device(state: RunState, uuid: str, **changes: object) -> RunState:
-    """Return the state with some fields of a device changed."""
+    """Return the state with some fields of a device changed. changes: new values of fields of DeviceState."""
     device = msgspec.structs.replace(state.devices[uuid], **changes)
     return msgspec.structs.replace(state, devices={**state.devices, uuid: device})

@@ -10,7 +10,10 @@ from orchestrator.state.archive import Archive, ResultFileError
 
 
 def warnings(run: Archive, driver: str | None) -> Iterator[str]:
-    """Yield warnings about changed versions. driver: the current version, None if unknown."""
+    """Yield one warning if versions of software differ from those of the first result.
+
+    driver: current version of the driver, None if unknown.
+    """
     before, now = _first(run), _installed(driver)
     changed = {name: (was, new) for name, was in before.items() if was and (new := now[name]) and new != was}
     if changed:

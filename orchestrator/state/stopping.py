@@ -12,14 +12,18 @@ from typing import Final
 from protocol.failure import Category, Failure, Phase
 
 GENTLE_S: Final = 12.0
-"""Seconds for launches to finish by themselves. With the grace period of SIGTERM, a gentle stop takes 20 s at most."""
+"""Seconds for launches to finish by themselves after a stop request. With GENTLE_GRACE_S, a stop takes at most 20 s."""
 GENTLE_GRACE_S: Final = 4.0
 OUT_OF_TIME: Final = "the time limit of the run was reached"
 """Message of a launch that the time limit ended. Such a launch is dropped; a stopped one would be measured again."""
 
 
 class Order(enum.Enum):
-    """What to do with the running launches."""
+    """What to do because of a stop request or the time limit.
+
+    BEGIN_NOTHING: start no more launches. END_GENTLY: end running launches with SIGTERM, after GENTLE_GRACE_S with
+    SIGKILL. KILL: end them with SIGKILL. TIME_IS_UP: end them with SIGKILL, and drop the launches that wait.
+    """
 
     BEGIN_NOTHING = enum.auto()
     END_GENTLY = enum.auto()
@@ -28,7 +32,10 @@ class Order(enum.Enum):
 
 
 class Stopping:
-    """Turns stop requests and the time limit into orders, each once. ends: monotonic seconds when the time is up."""
+    """Turns stop requests and the time limit into orders, each order once.
+
+    ends: monotonic seconds when the time is up.
+    """
 
     def __init__(self, ends: float = math.inf) -> None:
         self._heeded = 0
@@ -38,11 +45,14 @@ class Stopping:
         """Monotonic time in seconds by which a requested stop has ended all launches; infinity without a request."""
 
     def put_off(self, by_s: float) -> None:
-        """Move the end of the time for measuring by `by_s` seconds."""
+        """Make the end of the time for measuring `by_s` seconds later."""
         self._ends += by_s
 
     def heed(self, requests: int, now: float) -> tuple[Order, ...]:
-        """Return the new orders that follow from `requests`, the number of stop requests so far."""
+        """Return the new orders that follow from `requests`, the number of stop requests so far.
+
+        now: monotonic seconds.
+        """
         orders: list[Order] = []
         if self._heeded < 1 <= requests:
             self._gentle_until = now + GENTLE_S
@@ -55,7 +65,10 @@ class Stopping:
         return tuple(orders)
 
     def time_passed(self, now: float) -> tuple[Order, ...]:
-        """Return the orders that are due now: after the wait of a stop request, or at the end of the run's time."""
+        """Return the orders that are due at `now`, in monotonic seconds.
+
+        END_GENTLY is due GENTLE_S after the first stop request, TIME_IS_UP at the end of the run's time.
+        """
         orders: list[Order] = []
         if now >= self._gentle_until:
             self._gentle_until = math.inf
@@ -68,7 +81,10 @@ class Stopping:
 
 
 def how_it_ended(category: str, message: str) -> str:
-    """Return the category of a failure in words: "ended by the time limit" for a launch that the time limit ended."""
+    """Return how a launch failed: "ended by the time limit" if that ended it, else the category.
+
+    category, message: of its failure.
+    """
     limited = category == Category.STOPPED and message == OUT_OF_TIME
     return "ended by the time limit" if limited else str(category)
 

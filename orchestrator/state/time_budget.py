@@ -37,7 +37,10 @@ _MOST: Final = 50.0
 
 
 def closing_s(duration_s: float) -> float:
-    """Return the seconds kept for writing reports at the end of a run that measures until its time is up."""
+    """Return the seconds kept for reports at the end of a run that measures until its time is up.
+
+    duration_s: of the run.
+    """
     return CLOSING_S + _OF_THE_LIMIT * duration_s
 
 
@@ -49,15 +52,19 @@ class Time(NamedTuple):
 
 
 def time_after(configuration: Configuration, limit_s: float, spent_s: float) -> Time:
-    """Return the run's time once `spent_s` are spent. left_s excludes the time kept for reports; may be negative."""
+    """Return the run's time after `spent_s` of its `limit_s` seconds.
+
+    left_s excludes the seconds kept for reports. It may be negative.
+    """
     return Time(spent_s, limit_s - _kept_s(configuration) - spent_s)
 
 
 class Budget:
-    """The time limit of one run. Times are monotonic seconds. began: start of the process.
+    """The time limit of one run. Times are monotonic seconds.
 
-    ends: from then on no launch starts, and running launches are ended. latest: from then on the run does not wait for
-    launches that it has ended. starts: when imports began, if the limit counts from the first launch; else None.
+    began: when the time limit began to count. ends: from then on no launch starts, and running launches are ended.
+    latest: from then on the run does not wait for launches that it has ended. starts: when the import of modules began,
+    if that import does not count; else None.
     """
 
     def __init__(
@@ -85,11 +92,11 @@ class Budget:
 
     @property
     def is_starting(self) -> bool:
-        """Whether modules are still imported, so that the time does not count yet."""
+        """Whether modules are still imported, in a run whose time limit does not count that."""
         return self._starts is not None
 
     def first_launch_can_begin(self, now: float) -> float:
-        """Record that imports are done. Return the seconds by which the limit moves; 0 after the first call."""
+        """Record that the modules are imported. Return the seconds by which the limit moves; 0 after the first call."""
         by_s = 0.0 if self._starts is None else max(now - self._starts, 0.0)
         self._starts = None
         self._began += by_s
@@ -98,18 +105,18 @@ class Budget:
         return by_s
 
     def expected_s(self, cell: Cell) -> float:
-        """Return the expected seconds of a launch of `cell`: the estimate, corrected by measured times."""
+        """Return the expected seconds of a launch of `cell`: the estimate, corrected by launches so far."""
         device = self._devices[cell.devices[0]]
         overhead = median([1.0, *self._costs[device.uuid]])
         return overhead * estimate.launch_s(cell, self._configuration, device, self._scale(cell))
 
     def time(self, now: float) -> Time:
-        """Return the spent and the remaining time at `now`."""
+        """Return the spent and the remaining time at `now`, in monotonic seconds."""
         counted = now if self._starts is None else min(self._starts, now)
         return time_after(self._configuration, self.limit_s, counted - self._began)
 
     def measured(self, result: Result) -> None:
-        """Learn from a result how long iterations take, compared with the estimate."""
+        """Learn from a result how long iterations really take."""
         cell, times = result.cell, result.times_ms("iteration")
         if not times:
             return
@@ -120,13 +127,19 @@ class Budget:
             self._speeds[key].append(speed)
 
     def finished(self, cell: Cell, lasted_s: float) -> None:
-        """Learn from a good launch of `lasted_s` seconds how much longer it took than its iterations explain."""
+        """Learn from a launch with a result how long launches really take.
+
+        lasted_s: seconds from its start to its end.
+        """
         device = self._devices[cell.devices[0]]
         explained_s = estimate.launch_s(cell, self._configuration, device, self._scale(cell))
         self._costs[device.uuid].append(_believable(lasted_s / explained_s))
 
     def decide(self, state: RunState, now: float) -> Iterator[tuple[Slot, str]]:
-        """Yield each waiting launch that does not fit, as (launch to drop, reason) or (launch to postpone, "")."""
+        """Yield (launch, reason to drop it) for each waiting launch that does not fit into the limit.
+
+        The reason is "" if the launch is only to be postponed. now: monotonic seconds.
+        """
         if state.stopping:
             return
         left_s = self.ends - now
@@ -151,7 +164,10 @@ class Budget:
                     break
 
     def takes_too_long(self, state: RunState, slot: Slot, began: float, now: float) -> bool:
-        """Whether to end a running launch for good: it used a quarter of the limit, and shorter launches wait."""
+        """Whether to end a running launch and not repeat it, in favour of shorter ones that wait.
+
+        True once it has used a quarter of the limit. began, now: monotonic seconds.
+        """
         uuid = state.cells[slot[0]].devices[0]
         queue = state.devices[uuid].queue
         running = state.slots[slot].status is SlotStatus.RUNNING
@@ -162,16 +178,22 @@ class Budget:
         return True
 
     def ran_out(self, now: float) -> None:
-        """Record that running launches are ended at `now`. Their processes get PATIENCE_S, even beyond the limit."""
+        """Record that running launches are ended at `now`.
+
+        The run waits PATIENCE_S for their processes, even beyond the limit.
+        """
         self.latest = max(self.latest, now + PATIENCE_S)
         self._ran_out = True
 
     def awaits_nothing(self, now: float) -> bool:
-        """Whether to stop waiting for the processes of launches that the time limit ended."""
+        """Whether the run no longer waits for the processes of launches that the time limit ended."""
         return self._ran_out and now >= self.latest
 
     def forecast(self, plan: Plan, device: Device) -> tuple[Slot, ...]:
-        """Return a device's launches that fit into the limit. A solo launch takes the time of all devices."""
+        """Return a device's planned launches that will fit into the limit, as (cell id, round).
+
+        A launch in mode solo takes the time of all devices.
+        """
         cells = {cell.id: cell for cell in plan.cells}
         left_s = self.for_launches_s(device)
         fitting: list[Slot] = []
@@ -183,11 +205,15 @@ class Budget:
         return tuple(fitting)
 
     def for_launches_s(self, device: Device) -> float:
-        """Return the seconds of the limit that are left for launches after start-up and reports."""
+        """Return the seconds of the limit for launches on `device`, without start-up and reports."""
         return self.limit_s - self._closing_s - estimate.shared_start_s(self._configuration, [device])
 
     def _scale(self, cell: Cell) -> float:
-        """Return the expected ratio of measured to estimated iteration time. Few times of other cells count less."""
+        """Return the expected ratio of the real to the estimated time of an iteration of `cell`.
+
+        It is the median of the cell's own ratios. Without any, it is between the initial ratio (estimate.scale) and the
+        smallest ratio of similar cells. The more of these were measured, the closer it is to theirs.
+        """
         own, *others = _keys(cell)
         if own in self._speeds:
             return median(self._speeds[own])

@@ -48,9 +48,9 @@ from protocol.failure import Category, Failure, Phase
 def begin(
     plan: Plan, kinds: Mapping[str, str] | None = None, gpus: Collection[str] = (), *, skips: bool = True
 ) -> RunState:
-    """Build the state before the first launch. kinds: device → product name, None if all are alike.
+    """Return the state before the first launch. kinds: device → product name, None if all are alike.
 
-    gpus: devices that are quarantined if two models in a row fail there. skips: whether a faulty model is skipped.
+    gpus: devices that are quarantined if two models in a row fail there. skips: whether faulty models are skipped.
     """
     cells = {cell.id: cell for cell in plan.cells}
     uuids = dict.fromkeys([*plan.order, *(uuid for cell in plan.cells for uuid in cell.devices)])
@@ -69,7 +69,10 @@ def begin(
 
 
 def worth_repeating(state: RunState, launch: int, category: Category) -> bool:
-    """Whether to measure again, as a result is doubtful for the reason `category` and retries for it are left."""
+    """Whether to measure again after a launch whose result is doubtful for the reason `category`.
+
+    True if retries for this reason are left and its cell is not skipped. A search for the batch size is never repeated.
+    """
     of = state.launches[launch]
     slot, scans = state.slots[of], state.cells[of[0]].batch_size == AUTO
     enough = slot.failures.count(category) >= POLICY[category].retries
@@ -148,7 +151,10 @@ def _next_on(
 
 
 def settle(state: RunState) -> RunState:
-    """Settle every waiting or dropped slot that needs no launch any more. Slow: looks at every slot."""
+    """Return the state in which every slot that needs no launch any more is settled.
+
+    It needs none if its model is skipped or its batch size does not fit. Slow: looks at every slot.
+    """
     if not state.too_large and not state.skipped:
         return state
     for slot, current in state.slots.items():
@@ -172,7 +178,10 @@ def _without_launch(state: RunState, slot: Slot) -> RunState | None:
 
 
 def fitting(state: RunState, slot: Slot) -> int:
-    """Return the batch size to run: the planned one, halved until it may fit; 0 if no size fits."""
+    """Return the batch size to run: the planned one, halved until it is not known to be too large.
+
+    0 if none is left.
+    """
     limit = state.too_large.get(_family(state, slot))
     batch_size = state.cells[slot[0]].batch_size
     while limit is not None and batch_size >= limit:
@@ -287,7 +296,10 @@ def _dropped(state: RunState, slot: Slot) -> RunState:
 
 
 def _shrink(state: RunState, slot: Slot, phase: Phase) -> RunState:
-    """Record that a batch size does not fit, and halve it. After a failure before the first forward pass, none fits."""
+    """Record that a batch size does not fit, and put the slot back for half of it.
+
+    If memory ran out before the first forward pass, no batch size fits.
+    """
     family = _family(state, slot)
     limit = state.too_large.get(family)
     tried = 1 if phase in BEFORE_FIRST_FORWARD else state.slots[slot].batch_size
@@ -307,13 +319,16 @@ def _unsupported(state: RunState, slot: Slot) -> RunState:
 
 
 def _again(state: RunState, slot: Slot, *, first: bool = False) -> RunState:
-    """Put a slot back into the queues, at the end of its turn. first: at the start, because others need its result."""
+    """Put a slot back into the queues of its devices, at the end of its turn.
+
+    first: at the start of the queues instead.
+    """
     state = gangs.without(settled(state, slot, SlotStatus.WAITING), slot)
     places = dict.fromkeys(state.cells[slot[0]].devices, 0) if first else turns.ends(state, slot)
     return gangs.into(state, slot, places)
 
 
 def _family(state: RunState, slot: Slot) -> Family:
-    """Return the key under which batch sizes that do not fit are kept. In a burn-in each round has its own key."""
+    """Return the key in `too_large` for a slot. In a run that skips no model (burn-in), each round has its own key."""
     cell = msgspec.structs.replace(state.cells[slot[0]], batch_size=0)
     return cell, None if state.skips else slot[1]

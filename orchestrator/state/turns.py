@@ -30,16 +30,17 @@ def of(state: RunState, slot: Slot) -> Turn:
 
 
 def of_device(state: RunState, uuid: str) -> Turn | None:
-    """Return the turn that a device has reached; None if it has nothing to launch."""
+    """Return the turn of a device's next launch; None if it is quarantined or has no launch left."""
     slot = None if state.devices[uuid].quarantined else gangs.first(state, uuid)
     return None if slot is None else of(state, slot)
 
 
 def ends(state: RunState, slot: Slot) -> Mapping[str, int]:
-    """Return device → index in its queue at which the turn of a slot ends. The slot must be in no queue.
+    """Return device → index in its queue at which to insert a slot at the end of its turn.
 
-    The index is behind every gang (launch on several devices) of this turn or an earlier one, so gangs have the same
-    order on all devices. For a gang, it is the end of the queue if another gang was postponed behind a later turn.
+    The slot must be in no queue. The index is behind every gang (launch on several devices) of this turn or an earlier
+    one, so gangs have the same order on all devices. For a gang, it is the end of the queue if another gang was
+    postponed behind a later turn.
     """
     devices = state.cells[slot[0]].devices
     if len(devices) > 1 and not all(_in_order(state, uuid) for uuid in state.devices):
@@ -64,7 +65,10 @@ def _is_gang(state: RunState, slot: Slot) -> bool:
 
 
 def may_begin(state: RunState, slot: Slot, starting: Iterable[Slot]) -> bool:
-    """Whether a launch may start now. starting: slots of launches that will start at the same time."""
+    """Whether a launch may start now: its turn has come, and in mode solo nothing else runs.
+
+    Always True in a run with one mode. starting: slots of launches that will start at the same time.
+    """
     if not are_taken(state):
         return True
     at_work = [

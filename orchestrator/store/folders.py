@@ -27,7 +27,10 @@ _SECOND: Final = len("20260401-213000")
 
 
 def default_cache(environment: Mapping[str, str], uid: int) -> Path:
-    """Return the folder for model weights: below XDG_CACHE_HOME, else HOME, else the temporary folder."""
+    """Return the folder for model weights: below XDG_CACHE_HOME, else HOME, else the temporary folder.
+
+    environment: environment variables. uid: of the user. It makes the name unique in the temporary folder.
+    """
     cache_home = Path(environment.get("XDG_CACHE_HOME", ""))
     if cache_home.is_absolute():
         return cache_home / "gpubench"
@@ -38,9 +41,10 @@ def default_cache(environment: Mapping[str, str], uid: int) -> Path:
 
 
 def require_writable(configuration: Configuration, settings: LayeredSettings, *, make: bool) -> None:
-    """Check that reports, runs, weights and temporary files can be written. Raises ConfigError.
+    """Check that the folders of reports, runs, weights and temporary files can be written.
 
-    make: make missing folders. settings: show which option set a folder, for errors.
+    Raises ConfigError for the first one that cannot. The message names the option that set it, which `settings` know.
+    make: make missing folders.
     """
     temporary_files.require()
     origin = settings.origin("output.path", "-o/--output")
@@ -55,7 +59,10 @@ def require_writable(configuration: Configuration, settings: LayeredSettings, *,
 
 
 def require_place(output: Path, formats: Iterable[ReportFormat], origin: str, *, make: bool) -> None:
-    """Check that `output` can hold reports. make: make its folder. Raises ConfigError, naming option `origin`."""
+    """Check that the report can be written to `output` in each of the `formats`. Raises ConfigError if not.
+
+    origin: option that set the path, such as "-o/--output", for the message. make: make the folder if it is missing.
+    """
     for place in (output, *(target(output, kind) for kind in formats)):
         require_name(place, origin)
         if safe_read.is_folder(place):
@@ -64,7 +71,10 @@ def require_place(output: Path, formats: Iterable[ReportFormat], origin: str, *,
 
 
 def require_file(path: Path, origin: str) -> None:
-    """Check that a file can be made at `path`, in an existing folder. Raises ConfigError, naming option `origin`."""
+    """Check that a file can be made at `path`, in an existing folder. Raises ConfigError if not.
+
+    origin: option that set the path, such as "--junit", for the message.
+    """
     require_name(path, origin)
     if path.is_dir() or not path.parent.is_dir():
         raise ConfigError(f"{origin}: {path} cannot be written: {'a folder' if path.is_dir() else 'no such folder'}")
@@ -72,9 +82,10 @@ def require_file(path: Path, origin: str) -> None:
 
 
 def require_name(path: Path, origin: str) -> None:
-    """Check that `path` may be the name of a file. Raises ConfigError, naming the option `origin`.
+    """Check that `path` may be the name of a file. Raises ConfigError if not.
 
-    Its longer temporary name must be valid, too. Devices are refused, because as root a report would replace /dev/null.
+    origin: option that set the path, for the message. The longer name of the temporary file must be valid, too. Devices
+    are refused, because as root a report would replace /dev/null.
     """
     if not plain_text.is_text(path):
         raise ConfigError(f"{origin}: {plain_text.escaped(path)}: {plain_text.NO_TEXT}")
@@ -92,7 +103,7 @@ def require_name(path: Path, origin: str) -> None:
 
 
 def require_room_for_reports(paths: RunPaths) -> None:
-    """Check that reports can be rendered into the run's folder. Raises RunFolderError."""
+    """Check that a file can be made in the run's folder, for its reports. Raises RunFolderError if not."""
     try:
         with tempfile.TemporaryFile(dir=paths.folder):
             pass
@@ -104,10 +115,11 @@ def require_room_for_reports(paths: RunPaths) -> None:
 
 
 def _try_writing(folder: Path, origin: str, what: str, *, make: bool) -> None:
-    """Check that `folder` can be written, by writing a nameless file. what: what the folder is for.
+    """Check that a file can be made in `folder`. Raises ConfigError if not.
 
-    Only this detects full disks and read-only mounts, also for root. Without `make`, the nearest existing folder is
-    checked.
+    It makes a temporary file there, because permissions do not show every disk that is full or read-only. make: make
+    the folder if it is missing. Otherwise the nearest existing folder above it is checked. origin: option that set the
+    folder, such as "--runs-folder". what: what the folder is needed for, such as "weights". The message has both.
     """
     try:
         standing = next(place for place in (folder, *folder.parents) if place.exists())
@@ -137,9 +149,10 @@ def current() -> Path:
 
 @contextmanager
 def new_run(runs: Path, origin: str, now: datetime) -> Iterator[RunPaths]:
-    """Make a folder for a run, in which the body of the `with` statement writes the first files.
+    """Make a folder for a run and yield its paths. The body of the `with` statement writes the first files.
 
-    If the disk refuses them, remove the folder and raise ConfigError, naming option `origin`.
+    If a file cannot be written, or the disk has no room for more, remove the folder and raise ConfigError. runs: folder
+    of all runs. origin: option that set it, for the message.
     """
     begun: list[RunPaths] = []
     try:
@@ -156,7 +169,7 @@ def new_run(runs: Path, origin: str, now: datetime) -> Iterator[RunPaths]:
 
 
 def make_run(runs: Path, now: datetime) -> RunPaths:
-    """Make a folder for a run, named by the time and random digits: 20260401-213000-1f2e3d."""
+    """Make a folder for a run in `runs`. Its name has the time and random digits: 20260401-213000-1f2e3d."""
     while True:
         folder = runs / f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
         try:
@@ -167,7 +180,10 @@ def make_run(runs: Path, now: datetime) -> RunPaths:
 
 
 def existing_run(name: str | None, runs: str) -> RunPaths:
-    """Return the paths of the run in the folder `name`; if None, of the newest run in `runs`. Raises RunFolderError."""
+    """Return the paths of the run in the folder `name`, or of the newest run if `name` is None.
+
+    runs: folder of all runs. Raises RunFolderError if there is no such run.
+    """
     try:
         return RunPaths(_newest(runs) if name is None else _path_of(name))
     except OSError as error:
@@ -180,7 +196,10 @@ def in_order(runs: Path) -> list[Path]:
 
 
 def require_ours(paths: RunPaths) -> None:
-    """Check that this user may write what `resume` writes into the folder of the run. Raises RunFolderError."""
+    """Check that this user may write the files in the run's folder that `resume` changes.
+
+    Raises RunFolderError if not.
+    """
     if not plain_text.is_text(place := paths.folder.resolve()):
         raise RunFolderError(f"{plain_text.escaped(place)}: {plain_text.NO_TEXT}")
     if os.statvfs(paths.folder).f_flag & os.ST_RDONLY:

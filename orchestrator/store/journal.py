@@ -31,10 +31,16 @@ _PREFIX: Final = _HEADER.size + _HEADER_CRC.size
 
 
 class Journal:
-    """The only writer of a journal. recovered: records found on opening, without an incomplete last one."""
+    """The only writer of a journal.
+
+    recovered: the records found on opening. An incomplete last one is not among them.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Open or make the journal. Raises RunFolderError for a damaged or wrong file, else StorageError."""
+        """Open the journal at `path`, or make it.
+
+        Raises RunFolderError if the file is damaged or no journal, StorageError if it cannot be opened or written.
+        """
         fresh = not path.exists()
         self._path = path
         try:
@@ -54,21 +60,27 @@ class Journal:
         self._broken = False
 
     def append(self, record: Record) -> None:
-        """Write one record and wait until it is on disk. Raises StorageError; after that every call raises it."""
+        """Write one record and wait until it is on disk.
+
+        Raises StorageError if that fails; every later call raises it, too.
+        """
         if self._broken:
             raise StorageError(f"{self._path}: an earlier write failed; nothing more can be recorded")
         self._write(_framed(record, self._sequence))
         self._sequence += 1
 
     def require_room(self) -> None:
-        """Check that the disk is not full. Raises StorageError."""
+        """Raise StorageError if the disk is full."""
         try:
             self._reserve.require_more()
         except OSError as error:
             raise StorageError(f"{self._path.parent}: cannot be written: {error.strerror}") from error
 
     def last_word(self, record: Record) -> bool:
-        """Write a record into the reserved space, unless a sync has failed. Return True if it is on disk."""
+        """Write the last record of a process, even on a full disk. Return True if it is on disk.
+
+        It uses the reserved space. Nothing is written if the last sync has failed.
+        """
         self._reserve.give_up()
         if not self._synced:
             return False
@@ -135,7 +147,10 @@ def _framed(record: Record, sequence: int) -> bytes:
 
 
 def read(path: Path) -> tuple[Record, ...]:
-    """Read the records of a journal, even while a run appends to it. Raises RunFolderError."""
+    """Read the records of a journal, even while a run appends to it. An incomplete last record is ignored.
+
+    Raises RunFolderError if the file is missing or damaged.
+    """
     return _scan(_contents(path), path)[0]
 
 
@@ -162,15 +177,19 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_durably(path: Path, data: bytes, move: Callable[[Path, Path], object] = Path.rename) -> None:
-    """Write `data` to `path`, whole or not at all: temporary name, sync, rename, folder sync.
+    """Write `data` to `path`, whole or not at all. Raises StorageError if that fails.
 
-    move: called instead of Path.rename. Raises StorageError.
+    The data is written to a temporary file and synced. Then the file is renamed and the folder synced. move: renames
+    (temporary file, path); Path.rename by default.
     """
     write_parts_durably(path, (data,), move)
 
 
 def write_parts_durably(path: Path, parts: Iterable[bytes], move: Callable[[Path, Path], object] = Path.rename) -> None:
-    """Write the joined `parts` as `write_durably` does, each as it is generated. After a failure no file is left."""
+    """Write `parts`, joined, to `path`, whole or not at all. Raises StorageError if that fails.
+
+    Each part is written as it is generated. After a failure no temporary file is left. move: as in `write_durably`.
+    """
     unfinished = temporary(path, os.getpid())
     try:
         with unfinished.open("wb") as file:
@@ -188,7 +207,7 @@ def write_parts_durably(path: Path, parts: Iterable[bytes], move: Callable[[Path
 
 
 def temporary(path: Path, pid: int) -> Path:
-    """Return the name under which the process `pid` writes the file before it renames it to `path`."""
+    """Return the path of the temporary file that process `pid` renames to `path` once it is whole."""
     return path.with_name(f".{path.name}.{pid}.tmp")
 
 
@@ -240,7 +259,7 @@ def _body_at(data: bytes, offset: int, sequence: int) -> bytes | None:
 
 
 def _later_record(data: bytes, start: int, sequence: int) -> bool:
-    """Whether an intact record header follows `start`, so that the damage is not just an incomplete last record."""
+    """Whether an intact record header follows `start`. If so, the damage is more than an incomplete last record."""
     for offset in range(start, len(data) - _PREFIX + 1):
         header = data[offset : offset + _HEADER.size]
         (check,) = _HEADER_CRC.unpack_from(data, offset + _HEADER.size)

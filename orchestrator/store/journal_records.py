@@ -28,7 +28,10 @@ from protocol.failure import Failure
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True):
-    """A record, stored as a map whose "type" is the name of the class. Wall times are seconds since the epoch."""
+    """A record, stored as a map whose "type" is the name of the class.
+
+    at_ns: monotonic nanoseconds. wall, created: seconds since the epoch. device: UUID.
+    """
 
 
 class Header(_Record, frozen=True, kw_only=True):
@@ -47,10 +50,11 @@ class Header(_Record, frozen=True, kw_only=True):
 
 
 class Segment(_Record, frozen=True, kw_only=True):
-    """A process starts to work on the run. wall and monotonic_ns are read together, to convert monotonic times.
+    """A session begins: a process starts to work on the run.
 
-    settings: environment variables that affect results (gpu/environment.py). served_s: seconds that a burn-in has
-    measured.
+    wall and monotonic_ns: the same moment on both clocks, to convert monotonic times. settings: environment variables
+    that affect results, as (name, value) (gpu/environment.py). served_s: seconds that a burn-in had measured in earlier
+    sessions.
     """
 
     boot_id: str
@@ -68,14 +72,17 @@ class Segment(_Record, frozen=True, kw_only=True):
 
 
 class ZygoteStarted(_Record, frozen=True, kw_only=True):
-    """The process that forks workers is ready. start_ms: time that took. failed: module → error of its import."""
+    """The zygote is ready. start_ms: milliseconds that its start took. failed: module → error of its import."""
 
     start_ms: float
     failed: dict[str, str]
 
 
 class Start(_Record, frozen=True, kw_only=True):
-    """An attempt begins. launch: its number in the run. attempt: its number, from 1, among attempts at this cell."""
+    """An attempt begins. launch: its number in the run. attempt: its number, from 1, among attempts at this cell.
+
+    device: the first device of the cell.
+    """
 
     launch: int
     cell: str
@@ -95,7 +102,11 @@ class Spawned(_Record, frozen=True, kw_only=True):
 
 
 class End(_Record, frozen=True, kw_only=True):
-    """An attempt is over. result_sha256: of result.msgpack, on disk by at_ns. figures: of a batch size search."""
+    """An attempt has ended, with a result or a failure. A second End with a failure withdraws the result.
+
+    result_sha256: hash of the file result.msgpack, which is on disk before this record. figures: memory and throughput,
+    only in a search for the batch size.
+    """
 
     launch: int
     at_ns: int
@@ -105,9 +116,10 @@ class End(_Record, frozen=True, kw_only=True):
 
 
 class Left(_Record, frozen=True, kw_only=True):
-    """The process of an attempt is gone and its device free. Follows End; may be missing.
+    """The process of an attempt is gone, and its device is free or quarantined. Follows End; may be missing.
 
-    exit_code, signal: one of them is set, or none if the process cannot be killed. teardown_ms: since the End.
+    exit_code, signal: how the process ended; one of them is set. Both are None if it cannot be killed or never existed.
+    teardown_ms: time since the End.
     """
 
     launch: int
@@ -117,7 +129,10 @@ class Left(_Record, frozen=True, kw_only=True):
 
 
 class Beside(_Record, frozen=True, kw_only=True):
-    """The result of an attempt counts although the process `by` used its GPU, because --allow-busy was given."""
+    """The result of an attempt counts although another process used its GPU (--allow-busy).
+
+    by: that process, such as "PID 4711 python, 3.2 GiB".
+    """
 
     launch: int
     at_ns: int
@@ -125,7 +140,10 @@ class Beside(_Record, frozen=True, kw_only=True):
 
 
 class Foreign(_Record, frozen=True, kw_only=True):
-    """From now on the process `by` computes on a GPU; if `by` is empty, no other process does."""
+    """From now on another process computes on a GPU.
+
+    by: that process, as in Beside. Empty: from now on there is none.
+    """
 
     device: str
     at_ns: int
@@ -170,7 +188,7 @@ class Quarantine(_Record, frozen=True, kw_only=True):
 
 
 class Skipped(_Record, frozen=True, kw_only=True):
-    """No more launches of a model, or of a part of it, are made, because of earlier failures.
+    """No more launches of a model or of a part of it are made, because of earlier failures.
 
     only: the part in words, such as "training fp16 at batch size 8"; empty: the whole model.
     """
@@ -182,9 +200,10 @@ class Skipped(_Record, frozen=True, kw_only=True):
 
 
 class Added(_Record, frozen=True, kw_only=True):
-    """More measurements of planned cells are added, each as (cell id, round), in the order of each device.
+    """Launches of planned cells are added, each as (cell id, round), in the order of each device.
 
     The reason is a SUSPECT GPU (state/added_launches.py) or another round of a burn-in (kinds/burn_in/more_rounds.py).
+    suspects: UUIDs of the SUSPECT GPUs; empty for a round.
     """
 
     slots: tuple[tuple[str, int], ...]
@@ -193,7 +212,7 @@ class Added(_Record, frozen=True, kw_only=True):
 
 
 class Dropped(_Record, frozen=True, kw_only=True):
-    """A measurement is not made for lack of time."""
+    """A planned or added launch will not be made, for lack of time."""
 
     cell: str
     round: int
@@ -202,7 +221,10 @@ class Dropped(_Record, frozen=True, kw_only=True):
 
 
 class StopRequest(_Record, frozen=True, kw_only=True):
-    """`stop`, Ctrl-C or SIGTERM. Nothing new begins; a second request also ends running measurements."""
+    """A person requested a stop, by `stop`, Ctrl-C or SIGTERM.
+
+    The second request also ends running launches at once.
+    """
 
     at_ns: int
 

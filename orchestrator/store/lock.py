@@ -39,7 +39,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Life(enum.StrEnum):
-    """Whether the process that holds the lock lives, as seen from this process."""
+    """Whether the process that holds the lock lives. ELSEWHERE: it is not visible from this host or container."""
 
     ALIVE = "alive"
     ENDED = "ended"
@@ -48,7 +48,7 @@ class Life(enum.StrEnum):
 
 @contextmanager
 def held(paths: RunPaths) -> Iterator[None]:
-    """Within `with`, keep other processes from working on the run. Raises RunFolderError if one already does."""
+    """Within `with`, keep other processes from working on the run. Raises RunFolderError if one already works on it."""
     try:
         lock = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
@@ -63,7 +63,7 @@ def held(paths: RunPaths) -> Iterator[None]:
 
 
 def require_free(paths: RunPaths) -> None:
-    """Check that no process works on the run. Writes nothing. Raises RunFolderError."""
+    """Raise RunFolderError if a process works on the run. Writes nothing."""
     try:
         lock = os.open(paths.lock, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -75,7 +75,7 @@ def require_free(paths: RunPaths) -> None:
 
 
 def holder(paths: RunPaths) -> Holder | None:
-    """Return the process that holds the lock, or held it when it was killed; None if there is none."""
+    """Return the process that holds the lock, or the one that was killed while it held it. None if there is neither."""
     try:
         with paths.lock.open("rb") as file:
             return msgspec.json.decode(file.read(_MAX_BYTES), type=Holder)
@@ -89,14 +89,14 @@ def life(of: Holder) -> Life:
     if of.hostname != here.hostname and of.boot_id != here.boot_id:
         return Life.ELSEWHERE
     if of.boot_id != here.boot_id:
-        return Life.ENDED  # with the boot in which it ran
+        return Life.ENDED  # it ended with the boot in which it ran
     if of.namespace != here.namespace:
         return Life.ELSEWHERE
     return Life.ALIVE if host.start_ticks(of.pid) == of.start_ticks else Life.ENDED
 
 
 def myself() -> Holder:
-    """Return this process as the holder of a lock."""
+    """Return the identity of this process, to be written into a lock file."""
     return Holder(
         pid=os.getpid(),
         start_ticks=host.start_ticks(os.getpid()) or 0,

@@ -13,7 +13,7 @@ from protocol.paths import RunPaths
 
 
 def published(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
-    """Return the report files at -o, one for each requested format; none for a copy of a run."""
+    """Return the paths at -o, one for each requested format of the report. Empty for a copy of a run."""
     if is_copy(stored, paths):
         return ()
     output = Path(stored.configuration.output_path)
@@ -21,15 +21,16 @@ def published(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
 
 
 def unwritten(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
-    """Return the paths of missing report files of a finished run, in its folder and at -o."""
+    """Return the paths at which a report of a finished run is missing, in its folder and at -o."""
     own = (paths.report(kind) for kind in dict.fromkeys((*ALWAYS, *stored.configuration.formats)))
     return tuple(path for path in (*own, *published(stored, paths)) if _is_missing(path))
 
 
 def shown(stored: StoredRun, paths: RunPaths, fresh: Collection[Path] = ()) -> tuple[Path, ...]:
-    """Return one report file for each format: at -o, or in the run's folder if another run replaced the one at -o.
+    """Return the report file to show for each requested format.
 
-    fresh: files at -o that were just written.
+    It is the one at -o. If another run has replaced that one, it is the one in the run's folder. fresh: files at -o
+    that were just written, and so are not compared.
     """
     own = [paths.report(kind) for kind in stored.configuration.formats]
     both = zip(published(stored, paths) or own, own, strict=True)

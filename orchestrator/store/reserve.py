@@ -24,7 +24,7 @@ class Reserve:
         _take(path, SIZE_BYTES)
 
     def require_more(self) -> None:
-        """Check that the disk has a little more free space than the reserve. Raises OSError if it has not."""
+        """Raise OSError if the disk has no free space besides the reserve."""
         asked = self._path.with_suffix(".asked")
         _take(asked, _ASKED_BYTES)
         asked.unlink()
@@ -35,7 +35,7 @@ class Reserve:
 
 
 def require_first(folder: Path) -> None:
-    """Check that the disk has room for a run's first files. Raises OSError."""
+    """Raise OSError if the disk has no room for a run's first files, which will be in `folder`."""
     asked = folder / "journal.asked"
     _take(asked, _FIRST_BYTES)
     asked.unlink()

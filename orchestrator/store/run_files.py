@@ -51,7 +51,10 @@ def load(paths: RunPaths) -> StoredRun:
 
 
 def config_hash(paths: RunPaths) -> str:
-    """Return the beginning of the SHA-256 of run.yaml, as the journal's header has it. Raises RunFolderError."""
+    """Return the hash of run.yaml, as in the journal's header: 16 digits of its SHA-256.
+
+    Raises RunFolderError if the file cannot be read.
+    """
     return hashlib.sha256(_config(paths)).hexdigest()[:_HASH_DIGITS]
 
 
@@ -103,7 +106,7 @@ _Dumper.add_representer(tuple, _Dumper.represent_list)
 
 
 def require_one_run(stored: StoredRun, header: Header, paths: RunPaths) -> None:
-    """Check that the journal's `header` belongs to run.yaml and plan.json. Raises RunFolderError."""
+    """Check that `header`, of the journal, has the hashes of run.yaml and plan.json. Raises RunFolderError if not."""
     if (header.run_id, header.plan_hash, header.config_hash) == (stored.run_id, stored.plan.hash, config_hash(paths)):
         return
     if header.run_id == stored.run_id and header.tool_version != TOOL_VERSION:

@@ -1,8 +1,8 @@
 """Collect evidence of a failed launch (one measurement) that only the parent of its process has.
 
-Keys: exit (in words), state (of the process, before it was ended), progress (phase and share), stderr and stacks (the
-ends of these files), available_bytes (of the host), device_used_bytes (last sample), xids (error numbers that the
-driver reported for its GPUs during the launch).
+Keys of Failure.evidence: exit (in words), state (of the process, before it was ended), progress (phase and share),
+stderr and stacks (the ends of these files), available_bytes (of the host), device_used_bytes (last sample), xids (error
+numbers that the driver reported for its GPUs during the launch).
 """
 
 from pathlib import Path
@@ -23,9 +23,10 @@ _RAISED_FROM: Final = "\n\nThe above exception was the direct cause of the follo
 
 
 def with_clues(failure: Failure, live: Live, sample: Sample | None, xids: str) -> Failure:
-    """Return the failure with clues added to the worker's own evidence; unchanged if a stop was requested.
+    """Return the failure with clues added to the evidence that the worker reported.
 
-    sample: newest reading of the GPU. xids: the driver's error numbers during the launch, as text.
+    After a stop request it is unchanged. sample: newest reading of the GPU. xids: error numbers that the driver
+    reported during the launch, as text.
     """
     if failure.category is Category.STOPPED:
         return failure
@@ -46,7 +47,10 @@ def with_clues(failure: Failure, live: Live, sample: Sample | None, xids: str) -
 
 
 def _end_of_stderr(path: Path, failure: Failure) -> str:
-    """Return the end of stderr that explains the failure, without later noise and the exception that wraps it."""
+    """Return the end of stderr that explains the failure, without the noise after it.
+
+    If our own exception wraps the failure, its traceback is left out.
+    """
     text = log_files.tail(path, _LOOKED_AT_BYTES)
     last = (failure.traceback or "").strip().rpartition("\n")[2]
     if last and last in text:

@@ -1,7 +1,7 @@
-"""The running launches (measurements): their processes, the messages and the ends of these processes.
+"""The processes of running launches (measurements): their start, messages and ends.
 
-A launch has one process per device, and they end together: gang.py judges the outcome, lifecycle.py decides for each
-process. The loop gets each launch's outcome once, and the end of each process.
+A launch has one process for each device. These processes end together. gang.py decides the outcome of the launch,
+lifecycle.py what each process does next. The loop gets the outcome of each launch once, and the end of each process.
 """
 
 import contextlib
@@ -33,10 +33,10 @@ from protocol.paths import RunPaths
 
 
 class Fleet:
-    """The processes of all running launches, by secret token. Methods yield outcomes of launches and ends of processes.
+    """The processes of all running launches. live: secret token → process.
 
-    now: seconds of the loop's clock (loop_clock.py). fork: makes a process, or raises OSError. Raises StorageError when
-    a launch's folder cannot be made.
+    Methods yield outcomes of launches and ends of processes. now: seconds of the loop's clock (loop_clock.py). fork:
+    makes a process, or raises OSError. Methods raise StorageError if a launch's folder cannot be made.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Fleet:
         self._anew = stored.configuration.isolation is Isolation.EXEC
 
     def request(self, following: NextLaunch, now: float) -> Iterator[Happening]:
-        """Start the processes of a launch. The journal must have its start already."""
+        """Start the processes of a launch. The start must be in the journal already."""
         siblings = tuple(self._prepare(following, rank, now) for rank in range(len(following.cell.devices)))
         for live in siblings:
             live.siblings = siblings
@@ -89,7 +89,7 @@ class Fleet:
         yield from self._apply(live, lifecycle.Born(), now)
 
     def not_born(self, token: str, category: Category, message: str, now: float) -> Iterator[Happening]:
-        """Give up a requested process that will never exist. category, message: of the resulting failure."""
+        """Handle that a requested process will never exist: its launch fails. category, message: of the failure."""
         if (live := self.live.get(token)) is not None:
             failure = Failure(category=category, message=message, phase=live.launch.phase)
             yield from self._apply(live, lifecycle.NotBorn(failure), now)
@@ -99,7 +99,10 @@ class Fleet:
         return tuple(token for token, live in self.live.items() if live.pid is None)
 
     def hear(self, message: FromWorker, now: float) -> Iterator[Happening]:
-        """Handle the message of a worker. A worker that belongs to no current launch gets Dismiss, and exits."""
+        """Handle a message of a worker.
+
+        A worker that belongs to no current launch gets Dismiss as an answer, and exits.
+        """
         live = self.live.get(message.token)
         if live is None or message.launch != live.spec.launch:
             if isinstance(message, Hello):
@@ -120,7 +123,7 @@ class Fleet:
                 yield from self._apply(live, lifecycle.Reported(outcome), now)
 
     def died(self, pidfd: int, now: float) -> Iterator[Happening]:
-        """Handle the death of a process, whose pidfd is readable. End its children before its PID can be used again."""
+        """Handle the death of the process with this pidfd. Kill its process group before its PID can be used again."""
         live = next(live for live in self.live.values() if live.pidfd == pidfd)
         assert live.pid is not None
         process_end.signal_group(live.pid, signal.SIGKILL)
@@ -135,11 +138,14 @@ class Fleet:
             yield from self._apply(live, lifecycle.TimePassed(), now)
 
     def end(self, live: Live, failure: Failure, now: float, *, immediately: bool = False) -> Iterator[Happening]:
-        """End one process because of `failure`, with SIGTERM first unless `immediately`."""
+        """End one process because of `failure`. It gets SIGTERM first, unless `immediately`."""
         yield from self._apply(live, lifecycle.Stop(failure, immediately), now)
 
     def stop(self, failure: Failure, now: float, *, immediately: bool, grace_s: float) -> Iterator[Happening]:
-        """End all processes because of `failure`, with SIGTERM and `grace_s` seconds first unless `immediately`."""
+        """End all processes because of `failure`.
+
+        They get SIGTERM and `grace_s` seconds first, unless `immediately`.
+        """
         for live in tuple(self.live.values()):
             if (
                 immediately or not live.because_of_another
@@ -147,14 +153,17 @@ class Fleet:
                 yield from self._apply(live, lifecycle.Stop(failure, immediately, grace_s), now)
 
     def unreachable(self, reason: str, now: float) -> Iterator[Happening]:
-        """End processes that have not connected yet, because the socket is gone. reason: message of their failure."""
+        """End processes that have not connected yet, because the socket is gone. reason: message of the failure."""
         for live in tuple(self.live.values()):
             if live.launch.status in (lifecycle.Status.REQUESTED, lifecycle.Status.BORN):
                 failure = Failure(category=Category.START_FAILED, message=reason, phase=Phase.START)
                 yield from self._apply(live, lifecycle.Stop(failure, now=True), now)
 
     def oldest_request(self) -> float:
-        """Return when the oldest process without a PID was requested, in seconds; infinity without such a process."""
+        """Return when the oldest process without a PID was requested, in seconds of the loop's clock.
+
+        Infinity if each process has a PID.
+        """
         return min((live.begun for live in self.live.values() if live.pid is None), default=float("inf"))
 
     def hold_logs(self) -> None:
@@ -164,14 +173,20 @@ class Fleet:
             log_files.hold_below_cap(live.paths.stderr)
 
     def acknowledge(self, live: Live, over_ns: int) -> None:
-        """Tell the processes of a launch that they may end. over_ns: monotonic time at which its outcome was saved."""
+        """Send Ack to the processes of a launch, so that they end.
+
+        over_ns: monotonic time at which its outcome was on disk.
+        """
         for sibling in live.siblings:
             sibling.over_ns = over_ns
             if sibling.pidfd is not None:
                 self._link.send(sibling.spec.token, Ack(launch=sibling.spec.launch, token=sibling.spec.token))
 
     def next_deadline(self) -> float:
-        """Return the earliest deadline of a process, in seconds; infinity without a process."""
+        """Return the earliest deadline of a process, in seconds of the loop's clock.
+
+        Infinity if there is no process.
+        """
         return min((live.launch.deadline for live in self.live.values()), default=float("inf"))
 
     def _terms(self, following: NextLaunch, device: Device) -> LaunchTerms:
@@ -258,7 +273,10 @@ class Fleet:
             yield from self._end_siblings(live, event, now)
 
     def _end_siblings(self, live: Live, event: lifecycle.Event, now: float) -> Iterator[Happening]:
-        """Stop the other processes of the launch of `live`, which would hang. Keep failures that they already have."""
+        """Stop the other processes of the launch of `live`, which would hang.
+
+        Those that have failed keep their failure.
+        """
         failure = live.outcome if isinstance(live.outcome, Failure) else live.launch.cause
         assert failure is not None
         stop = event if isinstance(event, lifecycle.Stop) else lifecycle.Stop(failure)

@@ -5,8 +5,9 @@
     rank 2 ── communication failed ────────┘                 messages of the others are kept as evidence
 
 A broken connection, or an end by the orchestrator, is a consequence, never the cause. Of several causes the gravest
-counts, and among equals the earliest: a lost GPU may give the others CUDA errors first. If all waited for each other,
-the process that is stopped or has begun fewer transfers is to blame; if none stands out, no device is named.
+counts. Among equally grave ones it is the earliest: a lost GPU may give the others CUDA errors first. If all processes
+waited for each other, the one that is stopped or has begun fewer transfers is the cause. If there is no such process,
+no device is named.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from protocol.result import Result
 
 @dataclass(frozen=True)
 class MemberEnd:
-    """End of one process of the launch. device: UUID. at: monotonic seconds of its death or last message.
+    """End of one process of a launch. device: UUID. at: seconds of the loop's clock at its death or last message.
 
     ended: whether the orchestrator ended it because another process of the launch failed. steps: number of transfers
     begun, None if unknown. stopped: whether a signal had stopped it (state T).
@@ -37,7 +38,10 @@ class MemberEnd:
 
 
 def judged(members: Sequence[MemberEnd]) -> tuple[int, Result | Failure]:
-    """Return the rank that decides the outcome of the launch, and the outcome. members: by rank."""
+    """Return (rank, outcome) of the launch: the process that decides the outcome, and the outcome.
+
+    members: by rank.
+    """
     if len(members) == 1:
         return 0, members[0].outcome
     results = [member.outcome for member in members if isinstance(member.outcome, Result)]
@@ -54,7 +58,10 @@ def judged(members: Sequence[MemberEnd]) -> tuple[int, Result | Failure]:
 
 
 def halted(members: Sequence[MemberEnd], failure: Failure, rank: int | None) -> Failure:
-    """Return the failure of a paused launch, with the ends of its other processes. rank: of the stopped one, if any."""
+    """Return the failure of a paused launch. The ends of its other processes are added as evidence.
+
+    members: by rank. rank: of the process that a signal stopped; None if none was stopped.
+    """
     if len(members) == 1:
         return failure
     return _with_the_others(members, rank or 0, failure, None if rank is None else members[rank].device)
@@ -70,7 +77,10 @@ def _merged(members: Sequence[MemberEnd], results: Sequence[Result]) -> Result:
 
 
 def _hung(members: Sequence[MemberEnd], rank: int, failure: Failure) -> tuple[int, Failure]:
-    """Return rank and failure of the process that made others wait. rank, failure: of the first that waited in vain."""
+    """Return rank and failure of the process that made others wait.
+
+    rank, failure: of the first process that timed out.
+    """
     absent = _absent(members)
     if absent is None:
         failure = msgspec.structs.replace(failure, message=f"{failure.message}; not attributable to one device")

@@ -22,13 +22,19 @@ from protocol.messages import Deadlines, Measurement
 from protocol.result import Result
 
 DRAIN_S: Final = 1.0
-"""Seconds to wait for a process's last message after its death: the death was noticed first in 4 of 600 launches."""
+"""Seconds to wait for the last message of a dead process.
+
+In 4 of 600 launches the death was noticed before the message.
+"""
 UNKILLABLE_S: Final = 60.0
 TERM_GRACE_S: Final = 10.0
 
 
 class Status(enum.Enum):
-    """State of a process of a launch."""
+    """State of a process of a launch. The diagram at the top of this module shows their order.
+
+    HELD: it reported a failure whose cause may be seen soon. DRAINING: it is gone, and its last message may still come.
+    """
 
     REQUESTED = enum.auto()
     BORN = enum.auto()
@@ -42,10 +48,11 @@ class Status(enum.Enum):
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """One process of a launch. deadline: in seconds of the loop's clock. cause: why the orchestrator ends the process.
+    """The state of one process of a launch. cause: why the orchestrator ends the process, if it does.
 
-    deadlines: seconds allowed for each phase (start, warm-up, …). held: failure that is held back until its cause may
-    be known. fraction: part of the phase that is done, 0 to 1.
+    deadline: when its phase or its status takes too long, in seconds of the loop's clock. deadlines: seconds allowed
+    for each phase (start, warm-up, …). fraction: part of the phase that is done, 0 to 1. held: failure that is held
+    back until its cause may be known. has_outcome: whether a Conclude was returned.
     """
 
     deadlines: Deadlines
@@ -64,49 +71,52 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Born(msgspec.Struct, frozen=True):
-    """The process exists."""
+    """Event: the process exists, so its PID is known. The worker has not connected yet."""
 
 
 class NotBorn(msgspec.Struct, frozen=True):
-    """The process could not be made and will never exist."""
+    """Event: the process could not be made and will never exist."""
 
     failure: Failure
 
 
 class Greeted(msgspec.Struct, frozen=True):
-    """The worker has connected: its first message, Hello, is valid."""
+    """Event: the worker has connected. Its first message, Hello, is valid."""
 
 
 class Entered(msgspec.Struct, frozen=True):
-    """The worker began a phase (start, warm-up, …)."""
+    """Event: the worker began a phase (start, warm-up, …)."""
 
     phase: Phase
 
 
 class Progressed(msgspec.Struct, frozen=True):
-    """The worker has done this fraction of its phase."""
+    """Event: the worker reported the share of its phase that is done, 0 to 1."""
 
     fraction: float
 
 
 class Reported(msgspec.Struct, frozen=True):
-    """The worker reported its outcome."""
+    """Event: the worker reported its outcome."""
 
     outcome: Result | Failure
 
 
 class Died(msgspec.Struct, frozen=True):
-    """The process is gone."""
+    """Event: the process is gone."""
 
     exit: Exit
 
 
 class TimePassed(msgspec.Struct, frozen=True):
-    """Time has passed, so the deadline must be checked."""
+    """Event: time has passed, so the deadline must be checked."""
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """The process is to be ended because of `failure`. now: send SIGKILL at once, without SIGTERM."""
+    """Event: the process is to be ended because of `failure`. now: send SIGKILL at once, without SIGTERM.
+
+    grace_s: seconds between SIGTERM and SIGKILL.
+    """
 
     failure: Failure
     now: bool = False
@@ -120,25 +130,25 @@ Event = Born | NotBorn | Greeted | Entered | Progressed | Reported | Died | Time
 
 
 class Assign(msgspec.Struct, frozen=True):
-    """Send the assignment to the worker."""
+    """Action: send the worker its assignment (what to measure)."""
 
 
 class Conclude(msgspec.Struct, frozen=True):
-    """Record the outcome, then acknowledge it. outcome: None if only the exit of the process can explain its end."""
+    """Action: note that the process has this outcome. None if only its exit can explain why it ended."""
 
     outcome: Result | Failure | None
 
 
 class Terminate(msgspec.Struct, frozen=True):
-    """Send SIGTERM and SIGCONT."""
+    """Action: send SIGTERM to the process, then SIGCONT in case it is stopped."""
 
 
 class Kill(msgspec.Struct, frozen=True):
-    """Send SIGKILL to the process group."""
+    """Action: send SIGKILL to the process group."""
 
 
 class Forget(msgspec.Struct, frozen=True):
-    """Stop following the process: it is gone, or SIGKILL cannot end it."""
+    """Action: stop following the process. It is gone, or SIGKILL cannot end it (unkillable)."""
 
     unkillable: bool = False
 
@@ -147,7 +157,7 @@ Action = Assign | Conclude | Terminate | Kill | Forget
 
 
 def requested(deadlines: Deadlines, measurement: Measurement, now: float) -> Launch:
-    """Return the first state of a process that was requested at `now`, in seconds of the loop's clock."""
+    """Return the state of a process that was just requested. now: seconds of the loop's clock."""
     return Launch(
         deadlines=deadlines,
         measurement=measurement,
@@ -156,7 +166,10 @@ def requested(deadlines: Deadlines, measurement: Measurement, now: float) -> Lau
 
 
 def advance(launch: Launch, event: Event, now: float) -> tuple[Launch, tuple[Action, ...]]:
-    """Return the process after an event at `now` (seconds), and what to do. An impossible event changes nothing."""
+    """Return the state of the process after an event, and the actions to take. An impossible event changes nothing.
+
+    now: seconds of the loop's clock.
+    """
     match event:
         case Born() if launch.status is Status.REQUESTED:
             return _with(launch, status=Status.BORN), ()
@@ -184,7 +197,7 @@ def advance(launch: Launch, event: Event, now: float) -> tuple[Launch, tuple[Act
 
 
 def _progressed(launch: Launch, fraction: float, now: float) -> tuple[Launch, tuple[Action, ...]]:
-    """Record progress. Extend the deadline if the number of iterations is fixed: their duration is unknown."""
+    """Record progress. If the number of iterations is fixed, extend the deadline, because their duration is unknown."""
     deadline = launch.deadline
     if launch.measurement.fixed(launch.phase):
         deadline = now + launch.deadlines.allowance(launch.phase, launch.measurement)

@@ -39,7 +39,7 @@ class LinkError(Exception):
 
 
 class Link:
-    """The orchestrator's end of the socket. Raises UserError when no private folder can be made."""
+    """The orchestrator's end of the socket. name: of the run. Raises UserError if no private folder can be made."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -59,7 +59,10 @@ class Link:
             raise
 
     def restore(self) -> str:
-        """Make a new socket if its file or folder is gone, and describe that; else return "". Raises LinkError."""
+        """Make a new socket if its file or folder was deleted. Return a sentence about that; "" if nothing was deleted.
+
+        Raises LinkError if the socket cannot be made.
+        """
         if self._files == self._found():
             return ""
         gone, what = (self.folder / "link", "socket") if self.folder.is_dir() else (self.folder, "folder of the socket")
@@ -71,7 +74,7 @@ class Link:
         return f"{problem}. It was created again{'' if gone.exists() else f', in {self.folder}'}."
 
     def _make(self) -> None:
-        """Make folder, lock and socket. The socket is renamed once it is bound, so that zmq never deletes it."""
+        """Make folder, lock and socket. The socket is renamed once it is bound; so zmq never deletes it."""
         self.folder = socket_folder(self._name)
         try:
             with _sweeping(self.folder.parent):
@@ -99,7 +102,10 @@ class Link:
             self._lock = -1
 
     def receive(self) -> FromWorker | ProtocolError | None:
-        """Return a message, or a ProtocolError for an invalid one; None if none waits. The caller checks the token."""
+        """Return the next message of a worker; a ProtocolError if it is invalid, None if there is none.
+
+        The caller checks whether the token belongs to a launch.
+        """
         try:
             frames = self.socket.recv_multipart(zmq.NOBLOCK)
         except zmq.Again:
@@ -117,7 +123,7 @@ class Link:
         return message
 
     def send(self, token: str, message: ToWorker) -> bool:
-        """Send to the worker with a token. Returns False when it is not connected."""
+        """Send a message to the worker with this token. Return False if it is not connected."""
         try:
             self.socket.send_multipart([token.encode(), codec.encode(message)])
         except zmq.ZMQError as error:
@@ -153,7 +159,7 @@ def _file(path: Path) -> _File | None:
 
 
 def socket_folder(name: str) -> Path:
-    """Return the folder for the socket of run `name`, driven by this process. Raises UserError if none is private."""
+    """Return the folder for the socket of this process. name: of the run. Raises UserError if no folder is private."""
     return _base() / f"{slug(name)[:_NAME_LENGTH]}-{os.getpid()}"
 
 

@@ -65,11 +65,11 @@ class Live:
 
     @property
     def is_draining(self) -> bool:
-        """Whether the process has failed by itself and only its last message is awaited."""
+        """Whether the process failed by itself, and its last message or the cause is awaited."""
         return self.launch.status in {Status.DRAINING, Status.HELD}
 
     def assignment(self, configuration: Configuration, terms: LaunchTerms) -> Assign:
-        """Build the message that gives the process its work, to be sent after its Hello."""
+        """Build the message that gives the process its work. It is sent after the worker's Hello."""
         model = configuration.by_name[self.next.cell.model]
         may_compile = self.next.cell.compiles or model.own is not None
         return Assign(
@@ -91,7 +91,10 @@ class Live:
 
     @property
     def measuring(self) -> tuple[int, int]:
-        """Begin of warm-up (or request) and end of measurement (or now), in monotonic nanoseconds."""
+        """(begin, end) of the measurement, warm-up included, in monotonic nanoseconds.
+
+        Before the warm-up the begin is the request of the process. Before the measurement has ended, the end is now.
+        """
         begin_ns = self.entered.get(Phase.WARM_UP, self.spec.requested_ns)
         return begin_ns, self.entered.get(Phase.FINISH, time.monotonic_ns())
 
@@ -112,7 +115,7 @@ class Live:
 
 @dataclass(frozen=True)
 class Concluded:
-    """A launch has an outcome: record it, then call Fleet.acknowledge. live: the process that decides the outcome."""
+    """A launch has an outcome. Record it, then call Fleet.acknowledge. live: the process that decides the outcome."""
 
     live: Live
     outcome: Result | Failure
@@ -120,7 +123,7 @@ class Concluded:
 
 @dataclass(frozen=True)
 class Gone:
-    """A process is gone, or SIGKILL cannot end it (unkillable: its pidfd stays open).
+    """A process is gone. Or SIGKILL cannot end it: then `unkillable` is True and its pidfd stays open.
 
     exit: None if the process is unkillable or was never made.
     """

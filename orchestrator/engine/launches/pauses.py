@@ -1,9 +1,10 @@
 """Detect launches (measurements) that were paused: their times include the pause. Pure.
 
 its process was stopped      the kernel reports every SIGSTOP to the parent, however short (process_end.was_stopped)
-the machine was asleep       its boot time went on without its monotonic clock
+the machine was asleep       its boot-time clock went on, its monotonic clock did not
 the orchestrator was paused  the worker was paused, too (a frozen container), unless the times of its blocks (groups of
-                             iterations) show that it continued. Below 2 s, they must show that it was paused
+                             iterations) show that it continued. After a pause below 2 s, it is the other way round:
+                             the worker was only paused if the times of its blocks show it
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,9 +17,10 @@ Span = tuple[int, int]
 
 
 def describe(pauses: Iterable[Pause], measuring: Span, blocks: Sequence[Block]) -> str:
-    """Explain which pause affected a launch; "" if none did. measuring: from warm-up to the end of the measurement.
+    """Say which pause affected a launch: "the machine was suspended". "" if none did.
 
-    pauses: of the orchestrator. blocks: timed groups of iterations of the launch.
+    pauses: of the orchestrator. measuring: from warm-up to the end of the measurement. blocks: timed groups of
+    iterations of the launch.
     """
     for pause in pauses:
         if pause.end_ns <= measuring[0] or measuring[1] <= pause.begin_ns:

@@ -29,10 +29,10 @@ _EXITS: Final = {
 
 
 def ended(exit_: Exit | None, phase: Phase, *, host_oom_kills: bool, memory_limited: bool, stderr_tail: str) -> Failure:
-    """Build the failure of a process that ended in `phase` by itself, without reporting an outcome.
+    """Build the failure of a process that ended by itself in `phase` and reported no outcome.
 
     exit_: None if nobody saw the process end. host_oom_kills: whether the kernel's count of out-of-memory kills rose.
-    memory_limited: RLIMIT_DATA or RLIMIT_AS applies, so OpenMP ends the process when a thread gets no memory.
+    memory_limited: whether RLIMIT_DATA or RLIMIT_AS applies. OpenMP then ends a process whose thread gets no memory.
     """
     evidence = {"stderr": stderr_tail} if stderr_tail else {}
     if exit_ is None:
@@ -54,9 +54,10 @@ def ended(exit_: Exit | None, phase: Phase, *, host_oom_kills: bool, memory_limi
 
 
 def outside(failure: Failure, hazard: Failure | None, broken: str) -> Failure:
-    """Return the failure of a process with the category of its outside cause; unchanged if it has none.
+    """Return the failure of a process. If its cause is outside, it gets the category of that cause.
 
-    hazard: a reported fault of its GPU, which becomes the cause; None if there is none. broken: as in `collateral`.
+    hazard: fault of its GPU that was reported. It is the cause if hardware may cause such a failure. None: no fault.
+    broken: as in `collateral`.
     """
     if hazard is None or POLICY[failure.category].hardware not in (Hardware.POINTS, Hardware.MAY):
         return collateral(failure, broken)
@@ -71,7 +72,10 @@ def outside(failure: Failure, hazard: Failure | None, broken: str) -> Failure:
 
 
 def beside(failure: Failure, others: str) -> Failure:
-    """Return the failure as CONTAMINATED if `others` (processes on the GPU) may have caused it; else unchanged."""
+    """Return the failure. If other processes on the GPU may be the cause, its category is CONTAMINATED.
+
+    others: those processes, such as "PID 4711 python", or "".
+    """
     words = POLICY[failure.category].beside_others
     if not others or not words:
         return failure
@@ -80,7 +84,10 @@ def beside(failure: Failure, others: str) -> Failure:
 
 
 def collateral(failure: Failure, broken: str) -> Failure:
-    """Return the failure as DEVICE_UNAVAILABLE if the GPUs `broken` (labels) may be the cause; else unchanged."""
+    """Return the failure. If other, broken GPUs may be the cause, its category is DEVICE_UNAVAILABLE.
+
+    broken: labels of those GPUs, such as "GPU 1 and GPU 3", or "".
+    """
     if not broken or not has_trait(failure.category, Trait.CUDA_START) or failure.phase not in BEFORE_FIRST_FORWARD:
         return failure
     message = f"{failure.message} (perhaps a consequence: {broken} failed before)"

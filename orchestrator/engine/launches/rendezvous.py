@@ -13,7 +13,10 @@ from protocol.paths import LaunchPaths
 
 
 def place(folder: Path, paths: LaunchPaths, following: NextLaunch, rank: int) -> Gang:
-    """Return where process `rank` finds the others. The launch's folder must exist. Raises OSError if unwritable."""
+    """Return where process `rank` of a launch finds the other processes. The launch's folder must exist.
+
+    folder: private folder of the link. Raises OSError if the file of transfers cannot be written.
+    """
     if rank == 0:
         paths.steps.write_bytes(bytes(STEP.size * len(following.cell.devices)))
     steps = str(paths.steps.resolve())
@@ -21,7 +24,10 @@ def place(folder: Path, paths: LaunchPaths, following: NextLaunch, rank: int) ->
 
 
 def steps(gang: Gang) -> int | None:
-    """Read how many transfers the process `gang.rank` has begun; None if the file `gang.steps` cannot be read."""
+    """Return how many transfers the process `gang.rank` has begun.
+
+    None if the file `gang.steps` cannot be read.
+    """
     try:
         data = Path(gang.steps).read_bytes()
         return int(STEP.unpack_from(data, STEP.size * gang.rank)[0])

@@ -22,7 +22,10 @@ class ZygoteError(Exception):
 
 
 class ZygoteClient:
-    """Keeps one zygote. preload: modules to import within patience_s. environment: variables to add to ours."""
+    """Keeps one zygote. preload: modules that it imports. patience_s: most seconds for that, from its start.
+
+    log: file for its output. environment: variables to add to ours.
+    """
 
     def __init__(self, preload: tuple[str, ...], log: Path, patience_s: float, environment: dict[str, str]) -> None:
         self.ready = False
@@ -62,7 +65,7 @@ class ZygoteClient:
         self._zygote.fork(spec)
 
     def receive(self) -> Iterator[FromZygote]:
-        """Yield the zygote's messages. Raises EOFError when the zygote is gone: then call `bury`."""
+        """Yield the zygote's messages. Raises EOFError if the zygote is gone; then call `bury`."""
         while self._zygote is not None and (answer := self._zygote.receive()) is not None:
             if isinstance(answer, Ready):
                 self.ready = True
@@ -70,7 +73,10 @@ class ZygoteClient:
             yield answer
 
     def kill_if_stuck(self, now: float, oldest_request: float) -> None:
-        """Kill a zygote that imports or forks for too long. oldest_request: time (s) of the oldest unanswered fork."""
+        """Kill a zygote that imports or forks for too long. now: seconds of the loop's clock.
+
+        oldest_request: when the oldest unanswered fork was requested, on the same clock.
+        """
         imports_too_long = not self.ready and now > self._asked + self._patience_s
         if self._zygote is None or not (imports_too_long or now > oldest_request + FORK_S):
             return
@@ -81,7 +87,10 @@ class ZygoteClient:
         process_end.signal_quietly(self._zygote.pid, signal.SIGKILL)
 
     def bury(self) -> str:
-        """Describe how the dead zygote ended. Raises ZygoteError if it ended by itself during its imports."""
+        """Say how the dead zygote ended: "ended with exit code 1".
+
+        Raises ZygoteError if it ended by itself during its imports.
+        """
         was_ready, self.ready = self.ready, False
         exit_ = self.close()
         words = "ended" if exit_ is None else f"ended with {exit_.description}"
