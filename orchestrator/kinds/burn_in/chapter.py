@@ -22,11 +22,12 @@ from orchestrator.figures.report import GpuInfo, Report
 from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
 from orchestrator.report.chapters import health
-from orchestrator.report.chapters.stragglers import where
+from orchestrator.report.chapters.stragglers import brief_cause, where
 from orchestrator.report.device_labels import groups, label_of, labels
 from orchestrator.report.layout import Answer
 from orchestrator.report.numbers import duration
 from orchestrator.report.sections import MOST_ROWS, SHOWN_REASONS, Badge, Column, Finding, Rank, Section, Table, Tone
+from orchestrator.stats.slowdown_reasons import Reason
 from protocol.cell import Workload
 
 T = TypeVar("T", int, float)
@@ -34,9 +35,7 @@ COLUMNS: Final = ("GPU", "Verdict", "Load", "Rounds", "Checks", "Wrong", "FLOP",
 _PRIORITIES: Final = {"FLOP": 2, "Rounds": 1}  # Columns that a narrow format drops. The JSON report has them
 _LONGEST_TITLE: Final = 80
 _SLOW: Final = "compare its memory errors, links and host with a sibling's, or test it in another slot"
-_INJECTED: Final = "nothing, because the fault was injected"
-_TESTED: Final = "a verdict of this test, not of the hardware"
-_TAINTED: Final = "nothing; errors may follow from the injected fault. A burn-in without --inject gives a verdict"
+_TESTED: Final = "a verdict of this test. A burn-in without --inject judges the hardware"
 _MOST_AN_HOUR: Final = 1  # Only bounds up to this many errors per hour are shown. No GPU in use makes more
 
 
@@ -127,14 +126,12 @@ def _range(values: Sequence[T], shown: Callable[[T], str]) -> str:
 
 
 def _briefly(gpu: GpuBurnIn, report: Report, result: BurnInReport) -> Finding:
-    evidence = [reason.text.partition(". ")[0] for reason in gpu.reasons[:1]]
-    step = _step(gpu)
-    if result.tainted:
-        found = any(fault.found for fault in result.injected if fault.gpu_uuid == gpu.gpu_uuid)
-        step = _INJECTED if found else _TAINTED
-    todo = (f"to do: {step}",) if step else ()
+    evidence = next((reason.text for reason in gpu.reasons), "").partition(". ")[0].partition("; ")[0]
+    cause = brief_cause(_why_slow(gpu)) if gpu.action is Action.SLOW else ""
+    step = "" if result.tainted else _step(gpu)
     (device,) = (one for one in report.gpu_info if one.gpu_uuid == gpu.gpu_uuid)
-    return Finding(_badge(gpu, result), where(device), (*evidence, *todo, _work([gpu])))
+    lines = ("; ".join(filter(None, (evidence, cause))), f"to do: {step}" if step else "")
+    return Finding(_badge(gpu, result), where(device), tuple(filter(None, lines)))
 
 
 def _badge(gpu: GpuBurnIn, result: BurnInReport) -> Badge:
@@ -145,8 +142,14 @@ def _step(gpu: GpuBurnIn) -> str:
     """Return the recommended action for a GPU as text. For a slow GPU it depends on the probable reason."""
     if gpu.action is not Action.SLOW:
         return gpu.action.advice
-    reasons = [pace.reason for pace in gpu.paces if pace.pace is Pace.SLOWER]
-    return next((NEXT_STEP[reason] for reason in reasons if reason in NEXT_STEP), _SLOW)
+    reason = _why_slow(gpu)
+    return _SLOW if reason not in NEXT_STEP else NEXT_STEP[reason].format(gpu=gpu.gpu_id)
+
+
+def _why_slow(gpu: GpuBurnIn) -> Reason | None:
+    """Return the probable reason why a GPU is slow, one with a next step if there is any; None if it is not slow."""
+    reasons = [pace.reason for pace in gpu.paces if pace.pace is Pace.SLOWER and pace.reason is not None]
+    return next((reason for reason in reasons if reason in NEXT_STEP), next(iter(reasons), None))
 
 
 def _finding(
@@ -166,7 +169,7 @@ def answer(report: Report) -> Answer | None:
     if result is None:
         return None
     if result.tainted:
-        test = f"TEST, no verdict on the hardware. Injected faults: {proven(result) or 'none'}"
+        test = f"TEST, nothing to do on the hardware. Injected faults: {proven(result) or 'none'}"
         return Answer(Badge(test, Tone.WARN), requested_time(result), _TESTED)
     found = _by_verdict(result, report)
     kind = "GPU" if all(device.kind == "cuda" for device in report.gpu_info) else "device"

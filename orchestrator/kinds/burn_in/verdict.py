@@ -115,14 +115,14 @@ def _seen(workload: Workload, mismatch: Mismatch) -> str:
     size = f"{plural(mismatch.elements, 'element')}, {plural(mismatch.bits, 'bit')} wrong"
     if not mismatch.repeated:
         described = size if mismatch.elements else "wrong bits"
-        return f"{mismatch.what}: {described}, not repeated because the launch ended"
+        return f"{mismatch.what}: {described}; not repeated because the launch ended"
     if mismatch.wrong_again:
         again = f"wrong again in {mismatch.wrong_again} of {mismatch.repeated} repetitions"
     else:
-        again = f"right in {'a repetition' if mismatch.repeated == 1 else f'all {mismatch.repeated} repetitions'}"
+        again = f"intermittent: right in {'a repetition' if mismatch.repeated == 1 else f'all {mismatch.repeated} repetitions'}"
     if workload is Workload.REPLAY:
-        return f"{mismatch.what}, {again}"  # which gradients differ, and the loss; nobody knows by how many bits
-    return f"{mismatch.what}: {size if mismatch.elements else 'check failed, but no element differs'}, {again}"
+        return f"{mismatch.what}; {again}"  # which gradients differ, and the loss; nobody knows by how many bits
+    return f"{mismatch.what}: {size if mismatch.elements else 'check failed, but no element differs'}; {again}"
 
 
 def another_algorithm(mismatch: Mismatch) -> bool:

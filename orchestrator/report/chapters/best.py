@@ -94,23 +94,21 @@ def best(report: Report) -> Section | None:
     legend += [words for column, words in _EXPLAINED.items() if column in titles]
     marks = remarks.legend(str(entry) for table in ordered for row in table.rows for entry in row[1:])
     counts = "; in ".join(f"{count}: {name}" for name, count in won.items())
-    fastest = (f"of {won.total()} models and phases, fastest in {counts}",) if won else ()
+    summary = [f"of {won.total()} models and phases, fastest in {counts}"] if won else []
+    if _grows(report, [one for models in found for by_phase in models.values() for one in by_phase.items()]):
+        summary.insert(0, "so far: the largest batch is the fastest. Try larger ones")
     ordered[-1] = replace(ordered[-1], remarks=("; ".join((*legend, *marks)),))
-    return Section("best", "Best", fastest, tables=tuple(ordered))
+    return Section("best", "Best", tuple(summary), tables=tuple(ordered))
 
 
 def _tested(report: Report, found: Sequence[_Models]) -> str:
-    """Return what was measured: "Batch sizes (bs) tested: 1, 8, 32, in fp32, bf16".
-
-    It adds that the largest batch is the fastest, if that is so for each model and phase.
-    """
+    """Return what was measured: "Batch sizes (bs) tested: 1, 8, 32, in fp32, bf16"."""
     phases = [one for models in found for by_phase in models.values() for one in by_phase.items()]
     shapes = {shape for _, by_shape in phases for shape in by_shape}
     sizes = sorted({shape.batch for shape in shapes})
     precisions = [one for one in Precision if any(shape.precision == one for shape in shapes)]
-    more = "; the largest is fastest" if _grows(report, phases) else ""
     many = "s" if len(sizes) > 1 else ""
-    return f"Batch size{many} (bs) tested: {', '.join(map(str, sizes))}, in {', '.join(precisions)}{more}"
+    return f"Batch size{many} (bs) tested: {', '.join(map(str, sizes))}, in {', '.join(precisions)}"
 
 
 def _grows(report: Report, phases: Sequence[tuple[Workload, dict[_Shape, list[Measured]]]]) -> bool:

@@ -76,7 +76,9 @@ def result(report: Report, layout: Layout) -> Section:
     words = [] if every else [f"{measured} of {plural(cells.planned, 'cell')} measured"]
     known = judged is not HealthVerdict.NOT_APPLICABLE and not layout.judges_gpus
     words += [f"health {judged}"] if known and f"health {judged}" not in badge.text else []
-    words += [f"exit code {report.verdict.exit_code}"] if report.verdict.exit_code else []
+    answer = layout.answer(report)
+    means = f": {answer.meaning}" if answer is not None and answer.meaning else ""
+    words += [f"exit code {report.verdict.exit_code}{means}"] if report.verdict.exit_code else []
     lines = (*speed_of_baseline(report), *_causes(report, layout))
     return Section("result", "Result", findings=(Finding(badge, ", ".join(words), lines),))
 
@@ -171,7 +173,7 @@ def _of_health(name: str, judged: DeviceHealth | NodeHealth) -> Finding:
 
 
 def describe(against: Differences, report: Report) -> str:
-    """Return how much identical devices differ in speed: "equal within 0.3% in the 4 cells that are GPU-bound on all"."""
+    """Return how much identical devices differ: "equal within 0.3% in the 4 cells that are GPU-bound on all"."""
     every = len(against.group.devices) == len(report.gpu_info)
     alike = "" if every else f"{labels(against.group.devices)} "
     if not against.percent:
@@ -257,8 +259,8 @@ def next_steps(report: Report) -> Section:
         steps.append(f"continue the run: gpubench-orchestrate resume {data.run_id}")
     if steps:
         return Section("next", "Next", tuple(steps))
-    if setup.profile != "triage" and (faster := " ".join(untested(report))):
-        steps.append(f"not tested, and perhaps faster: {faster}")
+    if not any(map(stragglers.is_found, report.stragglers)) and (faster := " ".join(untested(report))):
+        steps.append(f"perhaps faster: the same command with {faster}")
     judged = any(standing.verdict is not SiblingVerdict.NONE for standing in report.stragglers)
     equal = any(one.percent and one.range_percent <= EQUAL_PERCENT for one in differences(report))
     on_gpus = report.gpu_info[0].kind == DeviceKind.CUDA

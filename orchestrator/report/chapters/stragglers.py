@@ -43,6 +43,12 @@ _FOUND: Final[Sequence[str]] = (
 """Verdicts of which each GPU gets a finding of its own, in the order of the findings."""
 SLOW: Final = frozenset({SiblingVerdict.STRAGGLER, SiblingVerdict.BELOW_BASELINE, SiblingVerdict.IN_CELLS})
 """Verdicts on GPUs that are certainly slow, in all cells or in some."""
+_BRIEF_CAUSES: Final[Mapping[str, str]] = {
+    Reason.CLOCK: "its clock is lower, cause unknown",
+    Reason.OTHER: "cause unknown",
+    Reason.UNKNOWN: "cause unknown",
+    Reason.NOT_SLOWER: "",
+}
 _BY_RATE: Final = (SiblingVerdict.STRAGGLER, SiblingVerdict.SUSPECT)
 """Verdicts whose evidence is the rate over all cells, so that a brief finding states that rate."""
 
@@ -121,9 +127,16 @@ def brief_findings(report: Report) -> Iterator[Finding]:
         device = devices[one.gpu_uuid]
         wanted = f"--launches {one.launches_wanted} settles it" if one.launches_wanted is not None else ""
         rate = _rate(one)
-        evidence = "; ".join(filter(None, (rate if one.verdict in _BY_RATE else one.why, _cause(one))))
+        evidence = "; ".join(filter(None, (rate if one.verdict in _BY_RATE else one.why, brief_cause(one.reason))))
         step = "; ".join(filter(None, (one.next_step, wanted)))
         yield Finding(badge(one), where(device), (evidence, *([f"to do: {step}"] if step else [])))
+
+
+def brief_cause(reason: str | None) -> str:
+    """Return the probable cause of a slow GPU in a few words: "probably heat"; "" if none was sought."""
+    if reason is None:
+        return ""
+    return _BRIEF_CAUSES.get(reason, f"probably {reason}")
 
 
 def _cause(one: Standing) -> str:
