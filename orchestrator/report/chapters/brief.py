@@ -173,15 +173,15 @@ def _of_health(name: str, judged: DeviceHealth | NodeHealth) -> Finding:
 
 
 def describe(against: Differences, report: Report) -> str:
-    """Return how much identical devices differ: "equal within 0.3% in the 4 cells that are GPU-bound on all"."""
+    """Return how much identical devices differ: "equal within 0.3% in 4 comparable cells"."""
     every = len(against.group.devices) == len(report.gpu_info)
     alike = "" if every else f"{labels(against.group.devices)} "
     if not against.percent:
         return f"{alike}not comparable: no cell is steady and GPU-bound on all"
     over = plural(against.judging, "GPU-bound cell")
     if against.range_percent <= EQUAL_PERCENT:
-        count = "cell that is" if against.judging == 1 else f"{against.judging} cells that are"
-        return f"{alike}equal within {max(0.1, against.range_percent):.1f}% in the {count} GPU-bound on all"
+        comparable = plural(against.judging, "comparable cell")
+        return f"{alike}equal within {max(0.1, against.range_percent):.1f}% in {comparable}"
     names = {device.gpu_uuid: labels([device]) for device in against.group.devices}
     ordered = sorted(against.percent.items(), key=lambda item: item[1])
     apart = [item for item in ordered if abs(item[1]) > EQUAL_PERCENT] or ordered

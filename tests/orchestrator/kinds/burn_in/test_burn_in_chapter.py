@@ -16,7 +16,6 @@ from orchestrator.kinds.burn_in.kind import BURN_IN
 from orchestrator.kinds.burn_in.rate_checks import BESIDE
 from orchestrator.report.as_text import to_text
 from orchestrator.report.chapters import overview
-from orchestrator.report.device_labels import label_of
 from orchestrator.report.html.page import page
 from orchestrator.run_reports import reporting
 from orchestrator.state.stopping import OUT_OF_TIME
@@ -199,17 +198,15 @@ def test_what_became_of_a_fault_is_told_once(untested: Report) -> None:
 
 
 def test_an_injected_fault_is_nothing_to_do_about(untested: Report) -> None:
-    """The GPU with the fault needs nothing. Another GPU has no verdict yet: it needs a burn-in without faults."""
+    """No GPU of a test gets advice or a verdict on its hardware."""
     why = ReasonReport(verdict=HealthVerdict.UNKNOWN, text="tainted", action=Action.NOTHING)
     faulty, other = (replace(gpu, reasons=(why,)) for gpu in untested.burn_in.gpus)
     fault = InjectedReport(gpu_uuid=faulty.gpu_uuid, fault="it", found=True, outcome="", fate=Fate.FOUND)
     night = replace(untested.burn_in, gpus=(faulty, other), injected=(fault,), tainted=True)
     section = chapter.each_gpu(replace(untested, burn_in=night))
     assert section is not None
-    steps = {finding.title: finding.lines[-2] for finding in section.findings}
-    names = [label_of(gpu.gpu_uuid, untested) for gpu in (faulty, other)]
-    assert ["was injected" in steps[name] for name in names] == [True, False]
-    assert ["--inject" in steps[name] for name in names] == [False, True]
+    assert [str(finding.badge) for finding in section.findings] == [f"TEST {gpu.verdict}" for gpu in (faulty, other)]
+    assert not any("to do" in line for finding in section.findings for line in finding.lines)
 
 
 def test_the_gravest_gpus_come_first_and_empty_columns_are_excluded(untested: Report) -> None:
