@@ -22,6 +22,8 @@ MOST_LINES: Final = 40
 _OF_A_FINDING: Final = (None, 3, 2, 1)
 """Limits on the lines of a GPU's finding, tried in turn until the report has at most MOST_LINES. None: no limit."""
 _LABEL: Final = 10
+_SHORT: Final = 24
+"""Longest badge, in characters, beside which a title begins that does not fit on the same line."""
 _INDENT: Final = " " * _LABEL
 _BOLD: Final = "1"
 _COLOURS: Final = {Tone.GOOD: "32", Tone.WARN: "33", Tone.BAD: "1;31", Tone.QUIET: "2"}
@@ -81,17 +83,18 @@ def _finding(finding: Finding, room: int, most: int | None, *, colour: bool) -> 
     """Yield the lines of a finding: badge and title, then its text. most: largest number of lines; None: no limit."""
     badge = plain(finding.badge.text) if finding.badge else ""
     code = _COLOURS.get(finding.badge.tone) if finding.badge else None
-    if most == 1:
-        title = cut("; ".join((finding.title, *finding.lines)), room - cell_len(badge) - 2)
-        yield f"{_coloured(badge, code, colour=colour)}  {title}"
-        return
-    on_one_line = cell_len(badge) + 2 + cell_len(finding.title) <= room
+    title, lines = plain(finding.title), finding.lines
+    left = room - cell_len(badge) - 2
+    if most is not None:
+        title, lines = ("; ".join((title, *lines)), ()) if most == 1 else (title, lines[: most - 1])
+        title, lines = cut(title, left), tuple(cut(words, room - 2) for words in lines)
     first, *rest = wrap(badge, "", "  ", room) if badge else ("",)
-    yield _coloured(first, code, colour=colour) + (f"  {plain(finding.title)}" if on_one_line else "")
+    begins = cell_len(title) <= left or cell_len(badge) <= _SHORT
+    beside = next(wrap(title, columns=left), "") if begins else ""
+    yield _coloured(first, code, colour=colour) + (f"  {beside}" if beside else "")
     yield from (_coloured(line, code, colour=colour) for line in rest)
-    yield from () if on_one_line else (f"  {line}" for line in wrap(finding.title, "", "", room - 2))
-    for words in finding.lines if most is None else finding.lines[: most - 1]:
-        yield from wrap(words, "  ", "  ", room) if most is None else (f"  {cut(words, room - 2)}",)
+    for words in (title[len(beside) :].strip(), *lines):
+        yield from wrap(words, "  ", "  ", room)
 
 
 def _table(table: Table, width: int) -> Iterator[str]:

@@ -22,8 +22,8 @@ from orchestrator.figures.report import GpuInfo, Report
 from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
 from orchestrator.report.chapters import health
-from orchestrator.report.chapters.stragglers import brief_cause, where
-from orchestrator.report.device_labels import groups, label_of, labels
+from orchestrator.report.chapters.stragglers import board, brief_cause, to_do
+from orchestrator.report.device_labels import groups, label, label_of, labels
 from orchestrator.report.layout import Answer
 from orchestrator.report.numbers import duration
 from orchestrator.report.sections import MOST_ROWS, SHOWN_REASONS, Badge, Column, Finding, Rank, Section, Table, Tone
@@ -130,8 +130,8 @@ def _briefly(gpu: GpuBurnIn, report: Report, result: BurnInReport) -> Finding:
     cause = brief_cause(_why_slow(gpu)) if gpu.action is Action.SLOW else ""
     step = "" if result.tainted else _step(gpu)
     (device,) = (one for one in report.gpu_info if one.gpu_uuid == gpu.gpu_uuid)
-    lines = ("; ".join(filter(None, (evidence, cause))), f"to do: {step}" if step else "")
-    return Finding(_badge(gpu, result), where(device), tuple(filter(None, lines)))
+    title = f"{label(device)}: {'; '.join(filter(None, (evidence, cause)))}"
+    return Finding(_badge(gpu, result), title, to_do(step, board(device)))
 
 
 def _badge(gpu: GpuBurnIn, result: BurnInReport) -> Badge:

@@ -16,7 +16,7 @@ from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.report.chapters import health, overview, stragglers
 from orchestrator.report.chapters.best import untested
 from orchestrator.report.chapters.comparisons import slowest
-from orchestrator.report.device_labels import labels
+from orchestrator.report.device_labels import label, labels
 from orchestrator.report.gpu_differences import EQUAL_PERCENT, Differences, differences
 from orchestrator.report.layout import Layout
 from orchestrator.report.lines import lines
@@ -158,18 +158,19 @@ def _found(report: Report) -> Iterator[Finding]:
     slow = {standing.gpu_uuid for standing in report.stragglers if stragglers.is_found(standing)}
     for one in report.health.gpus:
         if one.verdict is HealthVerdict.FAIL or (one.verdict is HealthVerdict.WARN and one.gpu_uuid not in slow):
-            yield _of_health(stragglers.where(devices[one.gpu_uuid]), one)
+            device = devices[one.gpu_uuid]
+            yield _of_health(label(device), one, stragglers.board(device))
     if report.health.node.verdict in (HealthVerdict.FAIL, HealthVerdict.WARN):
         yield _of_health("the machine", report.health.node)
     yield from stragglers.brief_findings(report)
 
 
-def _of_health(name: str, judged: DeviceHealth | NodeHealth) -> Finding:
+def _of_health(name: str, judged: DeviceHealth | NodeHealth, board: str = "") -> Finding:
     signals = [
         f"{signal.title}: {signal.message}" for signal in judged.signals if signal.state in (State.FAIL, State.WARN)
     ]
-    step = (f"to do: {judged.action.advice}",) if judged.action else ()
-    return Finding(health.badge(judged.verdict), f"{name}, hardware health", (*signals[:1], *step))
+    lines = stragglers.to_do(judged.action.advice, board)
+    return Finding(health.badge(judged.verdict), f"{name}: {next(iter(signals), 'hardware health')}", lines)
 
 
 def describe(against: Differences, report: Report) -> str:

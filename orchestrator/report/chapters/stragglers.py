@@ -114,10 +114,14 @@ def is_found(standing: Standing) -> bool:
     return standing.word in _FOUND or standing.verdict is SiblingVerdict.SPLIT
 
 
-def where(device: GpuInfo) -> str:
-    """Return a GPU's name, PCI address and serial: "GPU 5 at 00000000:1D:00.0, serial 1650000000005"."""
-    at = f" at {device.pci_address}" if device.pci_address else ""
-    return f"{label(device)}{at}{f', serial {device.serial}' if device.serial else ''}"
+def board(device: GpuInfo) -> str:
+    """Return where a GPU is and which one it is: "00000000:1D:00.0, serial 1650000000005"; "" if unknown."""
+    return ", ".join(filter(None, (device.pci_address, device.serial and f"serial {device.serial}")))
+
+
+def to_do(step: str, which: str) -> tuple[str, ...]:
+    """Return the lines of a brief finding: the advised step, then the board. Each may be ""."""
+    return tuple(filter(None, (step and f"to do: {step}", which)))
 
 
 def brief_findings(report: Report) -> Iterator[Finding]:
@@ -129,7 +133,7 @@ def brief_findings(report: Report) -> Iterator[Finding]:
         rate = _rate(one)
         evidence = "; ".join(filter(None, (rate if one.verdict in _BY_RATE else one.why, brief_cause(one.reason))))
         step = "; ".join(filter(None, (one.next_step, wanted)))
-        yield Finding(badge(one), where(device), (evidence, *([f"to do: {step}"] if step else [])))
+        yield Finding(badge(one), f"{label(device)}: {evidence}", to_do(step, board(device)))
 
 
 def brief_cause(reason: str | None) -> str:

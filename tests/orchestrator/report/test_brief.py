@@ -154,7 +154,7 @@ def test_eight_gpus_and_all_models_with_faults_fit_40_lines(faulty: Report, colu
     models = {cell.model_name for cell in faulty.cells} - {*WORK}
     assert all(any(line.startswith(f"  {model} ") for line in lines) for model in models)
     for badge, number in (("FAIL", LOST), ("STRAGGLER", SLOW)):
-        assert any(re.search(rf"{badge}  GPU {number} ", line) for line in lines)
+        assert any(re.search(rf"{badge}  GPU {number}: ", line) for line in lines)
     cells = faulty.summary.cells
     assert any(f"{cells.failed} failed, {cells.missing} missing" in line for line in lines)
     assert min(cells.failed, cells.missing) > 8
@@ -210,7 +210,7 @@ def test_a_gpu_with_a_verdict_is_found_before_all_figures(tmp_path: Path) -> Non
     assert (str(found.badge), str(others.badge)) == ("STRAGGLER", "PASS")
     verdict = overview.verdict(report, DEFAULT)
     assert (verdict.text, verdict.tone) == ("GPU 2 slow, COMPLETE", Tone.WARN)
-    assert found.title.startswith("GPU 2 ")
+    assert found.title.startswith("GPU 2: ")
     assert len(found.lines) == 2
     lines = shown(report)
     assert next(at for at, line in enumerate(lines) if "STRAGGLER" in line) < 4
