@@ -35,6 +35,7 @@ COLUMNS: Final = ("GPU", "Verdict", "Load", "Rounds", "Checks", "Wrong", "FLOP",
 _PRIORITIES: Final = {"FLOP": 2, "Rounds": 1}  # Columns that a narrow format drops. The JSON report has them
 _LONGEST_TITLE: Final = 80
 _SLOW: Final = "compare its memory errors, links and host with a sibling's, or test it in another slot"
+_CONSEQUENCE: Final = "perhaps because of the fault injected elsewhere"
 _TESTED: Final = "a verdict of this test. A burn-in without --inject judges the hardware"
 _MOST_AN_HOUR: Final = 1  # Only bounds up to this many errors per hour are shown. No GPU in use makes more
 
@@ -127,7 +128,9 @@ def _range(values: Sequence[T], shown: Callable[[T], str]) -> str:
 
 def _briefly(gpu: GpuBurnIn, report: Report, result: BurnInReport) -> Finding:
     evidence = next((reason.text for reason in gpu.reasons), "").partition(". ")[0].partition("; ")[0]
+    injected = any(fault.gpu_uuid == gpu.gpu_uuid for fault in result.injected)
     cause = brief_cause(_why_slow(gpu)) if gpu.action is Action.SLOW else ""
+    cause = _CONSEQUENCE if result.tainted and not injected else cause
     step = "" if result.tainted else _step(gpu)
     (device,) = (one for one in report.gpu_info if one.gpu_uuid == gpu.gpu_uuid)
     title = f"{label(device)}: {'; '.join(filter(None, (evidence, cause)))}"

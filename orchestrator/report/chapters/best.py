@@ -72,8 +72,8 @@ _Models = dict[str, dict[Workload, dict[_Shape, list[Measured]]]]
 def best(report: Report) -> Section | None:
     """Return a table for each kind of device, with the highest rate of each model and workload.
 
-    The title says "so far" if larger batches may be faster still. The fastest kind of device comes first. None if no
-    rate was measured.
+    Its summary has the options to try where another batch or precision may be faster. The fastest kind of device comes
+    first. None if no rate was measured.
     """
     tables: dict[str, Table] = {}
     found: list[_Models] = []
@@ -95,10 +95,11 @@ def best(report: Report) -> Section | None:
     legend += [words for column, words in _EXPLAINED.items() if column in titles]
     marks = remarks.legend(str(entry) for table in ordered for row in table.rows for entry in row[1:])
     counts = "; in ".join(f"{count}: {name}" for name, count in won.items())
-    fastest = (f"of {won.total()} models and phases, fastest in {counts}",) if won else ()
-    grows = _grows(report, [one for models in found for by_phase in models.values() for one in by_phase.items()])
+    fastest = [f"of {won.total()} models and phases, fastest in {counts}"] if won else []
+    further = " ".join(untested(report))
+    summary = (*fastest, *([f"so far: try {further}"] if further else []))
     ordered[-1] = replace(ordered[-1], remarks=("; ".join((*legend, *marks)),))
-    return Section("best", "Best so far" if grows else "Best", fastest, tables=tuple(ordered))
+    return Section("best", "Best", summary, tables=tuple(ordered))
 
 
 def _tested(report: Report, found: Sequence[_Models]) -> str:

@@ -72,8 +72,12 @@ def result(report: Report, layout: Layout) -> Section:
     """
     badge, cells, judged = overview.verdict(report, layout), report.summary.cells, report.health.verdict
     measured = cells.ok + cells.degraded
-    every = layout.judges_gpus and measured == cells.planned
-    words = [] if every else [f"{measured} of {plural(cells.planned, 'cell')} measured"]
+    every = measured == cells.planned
+    words = (
+        []
+        if every and layout.judges_gpus
+        else [f"{measured}/{plural(cells.planned, 'cell')}{'' if every else ' measured'}"]
+    )
     known = judged is not HealthVerdict.NOT_APPLICABLE and not layout.judges_gpus
     words += [f"health {judged}"] if known and f"health {judged}" not in badge.text else []
     answer = layout.answer(report)

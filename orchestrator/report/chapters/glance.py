@@ -14,7 +14,7 @@ def glance(report: Report) -> Section | None:
     found = best(report)
     models = (
         [
-            replace(table, caption=f"{found.title}{f': {table.caption}' if table.caption else ''}")
+            replace(table, caption=f"Best configurations{f': {table.caption}' if table.caption else ''}")
             for table in found.tables
         ]
         if found
