@@ -78,8 +78,9 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """One thing to measure: a model, a workload and their settings, on one or several devices.
 
     devices: UUIDs (or "cpu:N"), the leader first. Each has its own process. input_size: side in pixels or length in
-    tokens (for generation, of the prompt). new_tokens: for generation only. dynamic_shapes: True if compiled for any
-    input size. Defaults are not encoded, so that a new field does not change the ids of existing cells.
+    tokens (for generation, of the prompt). In a burn-in also the side of matrices, or MiB to test or send. new_tokens:
+    for generation only. dynamic_shapes: True if compiled for any input size. Defaults are not encoded, so that a new
+    field does not change the ids of existing cells.
     """
 
     devices: tuple[str, ...]

@@ -306,7 +306,7 @@ class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def host_bound(self) -> bool | None:
-        """True if the host limits the speed instead of the device, or nearly does. None if launch_bound is None."""
+        """True if the device waited for the host, or host_share >= HOST_BOUND_FROM. None if launch_bound is None."""
         if self.launch_bound is None:
             return None
         return self.launch_bound or (self.host_share or 0.0) >= HOST_BOUND_FROM

@@ -131,7 +131,7 @@ def _warm_up_until_steady(
 class _Settled:
     """Decides when warm-up ends: times are steady and, if a GPU limits them, settled (protocol/settling.py).
 
-    state: REACHED if times were steady after any block. After the last one, noise may hide that they are steady.
+    state: REACHED if times were steady after some block, else NONE. Noise may hide it after the last block.
     """
 
     def __init__(self, clock: Clock, measurement: Measurement) -> None:

@@ -189,5 +189,5 @@ class WatchedWork(Work):
         return block
 
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
-        """Return the number of iterations in a block: as Work.size, at most the number of outputs."""
+        """Return the number of iterations in a block: as Work.size, but at most the number of outputs."""
         return min(super().size(duration_s, iteration_ms, group), len(self.watch.outputs))
