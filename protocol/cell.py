@@ -78,8 +78,9 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """One thing to measure: a model, a workload and their settings, on one or several devices.
 
     devices: UUIDs (or "cpu:N"), the leader first. Each has its own process. input_size: side in pixels or length in
-    tokens (for generation, of the prompt). new_tokens: for generation only. dynamic_shapes: True if compiled for any
-    input size. Defaults are not encoded, so that a new field does not change the ids of existing cells.
+    tokens (for generation, of the prompt). In a burn-in also the side of matrices, or MiB to test or send. new_tokens:
+    for generation only. dynamic_shapes: True if compiled for any input size. Defaults are not encoded, so that a new
+    field does not change the ids of existing cells.
     """
 
     devices: tuple[str, ...]
@@ -197,7 +198,7 @@ class InputSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class Sizes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Input sizes that a model takes: multiples of `step` from `smallest` to `largest`.
 
-    largest: None for no limit. only: the sizes that it takes instead, if there are any.
+    largest: None for no limit. only: if it is not empty, the model takes these sizes instead of the multiples.
     """
 
     unit: SizeUnit
@@ -236,8 +237,8 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """An operator, as described in configs/operators.yaml, with its sizes resolved.
 
     shapes: to measure, by kind of device. tolerance: largest allowed deviation (worker/operators/verification.py), by
-    precision. backward: the gradient is verified and timed too. implementation: its name in a study that compares
-    several. variant: implementation to use instead of the eager function: one of worker/operators/variants.py, or JAX.
+    precision. backward: the gradient is verified and timed too. implementation: label in a study that compares
+    implementations. variant: used instead of the eager function: one of worker/operators/variants.py, or JAX.
     profiled: calls are also profiled.
     """
 

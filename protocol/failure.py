@@ -68,7 +68,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Reason why a launch has no result.
 
     message: one line. code: CUDA's error code or the exit code. signal: number of the signal that ended the process.
-    exception: name of its type. device: UUID of the failed device, if it is known and the cell has several. stopped:
+    exception: name of the exception's type. device: UUID of the failed one of several devices, if known. stopped:
     the process was stopped (state T of /proc) at its deadline. evidence: name → text of further facts for the report,
     such as free memory.
     """

@@ -32,7 +32,7 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Data that a new worker needs to connect to the orchestrator. One for each process of a launch.
+    """Data that a new worker needs to connect to the orchestrator. Each process of a launch has its own.
 
     token: secret text that identifies the process. endpoint: ZeroMQ address of the orchestrator. folder: for the log
     files. environment: variables to set after the fork. cpus: cores to run on, empty for no change. isolation: "fork"
@@ -67,7 +67,8 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def allowance(self, phase: Phase, measurement: "Measurement") -> float:
         """Return the seconds that `phase` may take.
 
-        They count from its start, or from its last Progress message if it runs a fixed number of iterations.
+        They count from the start of the phase. If the phase runs a fixed number of iterations, they count from its last
+        Progress message.
         """
         return {
             Phase.START: self.start,
@@ -87,10 +88,11 @@ SETTLING_S: Final = 0.5
 class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Rules that end warm-up and measurement, in seconds. A fixed number of iterations overrides the other rules.
 
-    relative_half_width: target of the confidence interval (protocol/intervals.py). It ends the measurement after min_s
-    at the earliest. max_s, warm_up_cap_s: longest measurement and warm-up. block_s: time between two synchronisations.
-    give_up: stop when the interval cannot come near its target. load_s: minimum length of the load window
-    (protocol/result.py), 0 for none. warm_up_iterations, iterations: fixed numbers, None if there is none.
+    relative_half_width: target for half of the mean's confidence interval, divided by the mean (intervals.py). Reaching
+    it ends the measurement after min_s at the earliest. max_s, warm_up_cap_s: longest measurement and warm-up. block_s:
+    time between two synchronisations. give_up: stop when the interval cannot come near its target. load_s: minimum
+    length of the load window (protocol/result.py), 0 for no window. warm_up_iterations, iterations: fixed number of
+    iterations of warm-up and measurement; None if their number is not fixed.
     """
 
     relative_half_width: float
@@ -113,8 +115,8 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Connection of one process of a cell on several devices to the others. Rank 0 leads.
 
     rank: index of the process's device in `cell.devices`. meeting: file in a private folder, through which the
-    processes connect (torch's FileStore). steps: file with a STEP for each rank, a counter that rises before each
-    common operation. In a hang, the others wait for the rank with the lowest counter.
+    processes connect (torch's FileStore). steps: file with a counter for each rank, packed as STEP. It rises before
+    each common operation. In a hang, the other ranks wait for the rank with the lowest counter.
     """
 
     rank: int
@@ -146,7 +148,7 @@ class Assign(_Message, frozen=True, kw_only=True):
     cell.batch_size: already halved if memory was too small. round: number of the round (one launch of every cell) in
     the plan, from 0. device: of this process. cache_folder: for files that launches share, such as the weights of load
     cells. compiler_caches: folder of caches for a compiled cell, and for the user's own code, which may compile itself.
-    Else empty. shapes, steps: None for cells without changing input sizes, or without repeated load. injection: fault
+    Else empty. shapes: None if input sizes do not change. steps: None without repeated load. injection: fault
     that a burn-in cell must cause. gang: None for a cell on one device.
     """
 
@@ -321,7 +323,7 @@ class ForeignProcess(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class ForeignSeen(_Message, frozen=True, kw_only=True):
-    """Foreign processes on a GPU, sent when they change; empty when the last has left. at_ns: monotonic."""
+    """Foreign processes on a GPU, sent when they change; empty when the last process has left. at_ns: monotonic."""
 
     uuid: str
     processes: tuple[ForeignProcess, ...]
@@ -337,7 +339,7 @@ class XidSeen(_Message, frozen=True, kw_only=True):
 
 
 class GpuBroken(_Message, frozen=True, kw_only=True):
-    """A GPU that NVML reports as unusable. Sent once. lost: absent or in need of a reset. If False, it has a fault."""
+    """A GPU that NVML reports as unusable. Sent once. lost: it is absent or needs a reset. Else it is faulty."""
 
     uuid: str
     reason: str

@@ -8,7 +8,7 @@ class OwnModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     target: "/folder/file.py:Name", "package.module:Name" or "package.module.Name". arguments, config: JSON texts of its
     positional and keyword arguments. pythonpath: folders searched first for imports. allowed: --allow-code was given.
-    Without it, the target must be installed, and be a Module class or a function annotated to return one. by_name:
+    If False, the target must be installed, and be a Module class or a function annotated to return a Module. by_name:
     forward gets its inputs as keyword arguments.
     """
 

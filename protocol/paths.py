@@ -65,12 +65,12 @@ class LaunchPaths:
 
     @property
     def fatal_shape(self) -> str:
-        """Operator shape at which the attempt died without a result or an error; "" if it did not."""
+        """Name of the operator shape at which the attempt died without a result or an error; otherwise ""."""
         died = not self.result.exists() and not self.error.exists() and self.shape.exists()
         return self.shape.read_text(encoding="utf-8") if died else ""
 
     def fatal_shapes(self) -> set[str]:
-        """Return the operator shapes to skip: fatal in the previous attempt at the cell, or in two earlier ones."""
+        """Return names of operator shapes to skip: the previous attempt at the cell died there, or two earlier ones."""
         folders = (folder for folder in self.folder.parent.glob("[0-9]*") if folder != self.folder)
         shapes = [LaunchPaths(one).fatal_shape for one in sorted(folders, key=lambda folder: int(folder.name))]
         return {shape for shape in shapes if shape and (shape == shapes[-1] or shapes.count(shape) > 1)}

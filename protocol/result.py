@@ -79,7 +79,7 @@ class LoadWindow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Period of steady work over which a GPU's power and utilisation are read. start_ns, end_ns: monotonic.
 
     It contains the measured blocks, but begins SETTLING_S (protocol/messages.py) after the first iteration at the
-    earliest. iterations: number of further iterations after the measured blocks, which are not timed.
+    earliest. iterations: number of further, untimed iterations after the measured blocks.
     """
 
     start_ns: int
@@ -91,7 +91,7 @@ class WarmUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Facts of the warm-up, times in milliseconds.
 
     course: median time of an iteration in each block until times were steady (protocol.floats); empty if warm-up did
-    not wait for steady times. settled_blocks: number of its last blocks that had settled (protocol.settling).
+    not wait for steady times. settled_blocks: number of the last blocks that had settled (protocol.settling).
     """
 
     steady_state: SteadyState
@@ -140,7 +140,7 @@ class Compilation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Compilation of a launch's model by torch.compile. own: the model's code called it, not gpubench.
 
     cached: an earlier launch had filled the caches. compile_ms: time that TorchDynamo and its backend took for all
-    graphs. first_call_ms: the first iteration and its compilation. graphs: their number. graph_breaks, recompilations:
+    graphs. first_call_ms: the first iteration and its compilation. graphs: number made. graph_breaks, recompilations:
     "file:line: reason". The next three compare the outputs (in training: the losses) with those of eager, for equal
     weights and inputs. They are None if unknown. absolute_error: largest difference. relative_error: largest difference
     divided by the largest eager value. cosine_distance: 1 - cosine. shapes: trials with changing input sizes.
@@ -225,7 +225,7 @@ class CallProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     compile_ms: compile time of the first call. None if nothing is compiled. peak_bytes: peak memory of a call and its
     inputs. On a CPU device it is that of the whole process. kernels: number launched on a GPU. On a CPU device,
-    operators that call no other operator count. None if none was seen. top: the longest operations, longest first.
+    operators that call no other operator count. None if no kernel was seen. top: longest operations, longest first.
     """
 
     compile_ms: float | None = None
@@ -238,12 +238,12 @@ class ShapeResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Result of one OperatorShape.
 
     shape: its name. error: why it was not measured. wrong: how the output differs from the reference. unsupported: why
-    the implementation cannot compute it at all. All three are empty if all is well. deviation: largest deviation,
+    the implementation cannot compute it at all. These three are empty if all is well. deviation: largest deviation,
     relative to the reference; None if it is not finite or unknown. compared: False if shape or type was wrong.
-    series: name → float32 milliseconds of each call (protocol.floats), empty if the output is wrong. "host" lasts until
-    the call returns. "real" and "pure": see worker/operators/times.py. Names that end in "_backward": forward and
-    backward pass together. graphed: the pure calls ran as a CUDA graph. no_gradient: no gradient was verified. profile:
-    set for profiled operators.
+    series: name → float32 milliseconds of a call (protocol.floats), empty if the output is wrong. "host" lasts until
+    the call returns. "real", and "pure" (mean of a round): see worker/operators/times.py. Names in "_backward": forward
+    and backward pass together. graphed: the pure calls ran as a CUDA graph. no_gradient: no gradient was verified.
+    profile: set for profiled operators.
     """
 
     shape: str
@@ -261,11 +261,11 @@ class ShapeResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class MeasuredIterations(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Result of the measuring loop.
 
-    series: SeriesName → float32 milliseconds of an iteration, in measured order (protocol.floats). group: number of
-    iterations that each value covers. launch_bound: True if the device waited for the host. host_share: share of an
-    iteration's time that the host needs to enqueue it, 0 to 1. launch_bound and host_share are None on CPU devices and
-    where an iteration itself waits for the device. host_cpu: mean number of CPU cores that the process kept busy while
-    it measured.
+    series: SeriesName → float32 milliseconds of an iteration, in measured order (protocol.floats). group: each value is
+    the mean of so many iterations. launch_bound: True if the device waited for the host. host_share: the host's time to
+    enqueue an iteration, divided by the iteration's time. launch_bound and host_share are None on CPU devices and where
+    an iteration itself waits for the device. host_cpu: mean number of CPU cores that the process kept busy while it
+    measured.
     """
 
     blocks: tuple[Block, ...]
@@ -306,7 +306,7 @@ class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def host_bound(self) -> bool | None:
-        """True if the host limits the speed instead of the device, or nearly does. None if launch_bound is None."""
+        """True if the device waited for the host, or host_share >= HOST_BOUND_FROM. None if launch_bound is None."""
         if self.launch_bound is None:
             return None
         return self.launch_bound or (self.host_share or 0.0) >= HOST_BOUND_FROM

@@ -32,7 +32,10 @@ _MOST_RESEMBLANCE: Final = 0.95
 
 @dataclass(frozen=True)
 class Trend:
-    """Relative change of a fitted line from first to last block. half_width: half of its 95 % confidence interval."""
+    """Relative change of times from first to last block, along a fitted line: 0.02 means 2 % longer.
+
+    half_width: half of the 95 % confidence interval of `change`.
+    """
 
     change: float
     half_width: float

@@ -13,7 +13,7 @@ from protocol.cell import DeviceKind
 
 
 def missing(kind: DeviceKind) -> str:
-    """Return which compiler for this device torch.compile lacks here, and how to install it. Empty if none.
+    """Return which compiler torch.compile lacks for this device, and how to install that compiler; "" if none.
 
     Example: "there is no C++ compiler (g++). Install one: apt install g++".
     """

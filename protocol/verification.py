@@ -45,7 +45,7 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     what: name of the check that failed. at_ns: monotonic. iteration: of the measurement, from 0. elements, bits: number
     that differ. first: the first elements that differ. same_when_read_again: False if another reading gave other bits.
     repeated: number of repetitions. wrong_again: number of repetitions that were wrong too. Both are 0 if the process
-    ended before. beyond_rounding: True if elements differ by more than rounding from an fp64 computation on the CPU.
+    ended earlier. beyond_rounding: True if elements differ by more than rounding from an fp64 computation on the CPU.
     None for memory and copies. sender: UUID of the device that sent the copy. of_all: the output is a sum over all
     devices of the cell.
     """

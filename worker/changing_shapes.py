@@ -43,7 +43,7 @@ class Trials:
         self._device = torch.device(assign.device.kind)
 
     def run(self, shapes: ChangingShapes) -> tuple[ShapeTrial, ...]:
-        """Compile and call the model in each ShapeWay. Returns one ShapeTrial for each, in their order."""
+        """Compile and call the model in each ShapeWay. Returns one ShapeTrial for each way, in order."""
         with self._stage.timed("compile"):
             self._stage.enter(Phase.COMPILE)
             refusal = self._refusal(shapes)

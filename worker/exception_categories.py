@@ -92,7 +92,7 @@ class _Seen:
 
     @property
     def code(self) -> int | None:
-        """First CUDA error code in the chain, otherwise that of Headroom.device_error; None without either."""
+        """First CUDA error code in the chain, otherwise that of Headroom.device_error; None if neither exists."""
         afterwards = (self.headroom.device_error,) if self.headroom.device_error is not None else ()
         return next((code for code in map(_cuda_code, (*self.chain, *afterwards)) if code is not None), None)
 

@@ -28,9 +28,9 @@ def times_ms(
 ) -> list[float]:
     """Return end-to-end latencies in milliseconds: `inputs` to the device, `forward`, outputs to the host.
 
-    Each repetition gives one value. They take half of `least_s` (the profile's shortest measurement in seconds), but at
-    most LONGEST_S. There are at least LEAST_ITERATIONS. On a CPU nothing is copied: the result is `passes_ms`, the
-    times of the forward passes that were measured before.
+    Each repetition gives one value. All repetitions together take half of `least_s` (the profile's shortest measurement
+    in seconds), but at most LONGEST_S. At least LEAST_ITERATIONS are made. On a CPU nothing is copied: the result is
+    `passes_ms`, the times of the forward passes that were measured before.
     """
     if device.type == "cpu":
         return passes_ms

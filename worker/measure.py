@@ -3,9 +3,9 @@
     first │ second │ block │ block │ … steady, or the cap │ measured block │ measured block │ … until it stops
     └──────────────── warm_up ───────────────────────────┘ └──────────────── measured ─────────────────────────┘
 
-block: iterations between two waits of the host for the device; progress is reported between blocks. span: time between
-two marks in a block (worker/timing.py). If a load window is requested (a period in which power is read), further
-blocks follow, whose times are not kept.
+block: iterations between two waits of the host for the device; progress is reported between blocks. span: timed
+interval in a block: one run of a step, or several short iterations (worker/timing.py). If a load window is requested
+(a period in which power is read), further blocks follow, whose times are not kept.
 """
 
 import resource
@@ -35,10 +35,11 @@ _PROGRESS_EVERY_S: Final = 0.1
 class Work:
     """Work of one iteration. steps: name of the series of times → step, in order.
 
-    passes: number of runs of the steps in an iteration; their times are added up. waits: a step waits for the device,
-    so that launch_bound and host_share are unknown. prepare: called before every block, untimed. one_by_one: a block
-    has one iteration. retries: returns the number of retries of the device's allocator so far. least: minimum number
-    of iterations, unless the measurement has a fixed number. grouped: several short iterations may share a span.
+    passes: how often an iteration runs all steps in turn. A step's time in the iteration is the sum over these runs.
+    waits: a step waits for the device, so that launch_bound and host_share are unknown. prepare: called before every
+    block, untimed. one_by_one: a block has one iteration. retries: returns the number of retries of the device's
+    allocator so far. least: minimum number of iterations, unless the measurement has a fixed number. grouped: several
+    iterations that are too short for the clock may be timed together, as one span.
     """
 
     steps: dict[str, Step]
@@ -51,13 +52,13 @@ class Work:
     grouped: bool = True
 
     def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
-        """Run and time one block of `iterations`. group: number of iterations that share a span."""
+        """Run and time one block of `iterations`. group: number of iterations that are timed together."""
         self.prepare()
         return timing.time_block(clock, tuple(self.steps.values()), iterations * self.passes, group, self.passes)
 
     @property
     def spans(self) -> int:
-        """Number of timed spans in one iteration."""
+        """Number of timed intervals in one iteration: one for each run of a step."""
         return len(self.steps) * self.passes
 
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
@@ -65,12 +66,12 @@ class Work:
         return 1 if self.one_by_one else timing.iterations_for(duration_s * 1e3, iteration_ms, group)
 
     def group(self, clock: Clock, iteration_ms: float, iterations: int | None = None) -> int:
-        """Return the number of iterations that share a span; see timing.group_for."""
+        """Return the number of iterations to time together; see timing.group_for."""
         grouped = self.grouped and not self.one_by_one
         return timing.group_for(clock, iteration_ms, self.spans, iterations) if grouped else 1
 
     def agreed(self, reason: StopReason | None) -> StopReason | None:
-        """Return the reason for all processes of the launch to stop now, or None. reason: of this process alone."""
+        """Return the reason for all processes to stop now; None to continue. reason: that of this process alone."""
         return reason
 
 
@@ -130,7 +131,7 @@ def _warm_up_until_steady(
 class _Settled:
     """Decides when warm-up ends: times are steady and, if a GPU limits them, settled (protocol/settling.py).
 
-    state: REACHED if times were steady after any block. After the last one, noise may hide that they are steady.
+    state: REACHED if times were steady after some block, else NONE. Noise may hide it after the last block.
     """
 
     def __init__(self, clock: Clock, measurement: Measurement) -> None:

@@ -52,5 +52,5 @@ class Stage:
             self._spent_ms[entry] = self._spent_ms.get(entry, 0.0) + (time.monotonic_ns() - begin) / 1e6
 
     def ledger(self) -> Ledger:
-        """Return the milliseconds spent so far on each field of Ledger; 0 for those that were not timed."""
+        """Return the milliseconds spent so far on each field of Ledger; 0 for fields that were not timed."""
         return Ledger(**{field: self._spent_ms.get(field[:-3], 0.0) for field in Ledger.__struct_fields__})

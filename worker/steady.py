@@ -19,7 +19,7 @@ def is_steady(medians_ms: Sequence[float], retries: Sequence[int]) -> bool:
 
     They are if the medians of their two halves differ by less than 1 %, the drift over them (Theil-Sen) is below 0.5 %,
     and the allocator had no retries in them. medians_ms: median iteration time of each block. retries: number of
-    allocator retries up to the end of each block. Raises ValueError if the two are not equally long.
+    allocator retries up to the end of each block. Raises ValueError if the two lists are not equally long.
     """
     if len(medians_ms) != len(retries):
         raise ValueError(f"{len(medians_ms)} medians, but {len(retries)} counts of retries")

@@ -50,9 +50,9 @@ class TimedBlock:
 
 
 class Clock(Protocol):
-    """Clock that times one block after another. shortest_span_ms: shorter spans are inexact.
+    """Clock that times one block after another. shortest_span_ms: shorter times between marks are inexact.
 
-    ahead_of_device: calls return before the device has finished them.
+    ahead_of_device: True if a step returns before the device has done its work.
     """
 
     shortest_span_ms: float
@@ -62,7 +62,7 @@ class Clock(Protocol):
         """Start a block of `marks` marks: prepare them and wait until the device is idle."""
 
     def mark(self) -> None:
-        """End one span and start the next."""
+        """Set a mark. The times between successive marks are the spans."""
 
     def finish(self) -> TimedBlock:
         """End the block: wait for the device, and return the block with its spans."""
@@ -79,12 +79,12 @@ class HostClock:
         self._start_ns = 0
 
     def begin(self, marks: int) -> None:
-        """Start a block. Ignores `marks`, their number."""
+        """Start a block. The number of marks is not needed."""
         self._marks = []
         self._start_ns = monotonic_ns()
 
     def mark(self) -> None:
-        """End one span and start the next, by reading the host's clock."""
+        """Set a mark by reading the host's clock."""
         self._marks.append(perf_counter_ns())
 
     def finish(self) -> TimedBlock:
@@ -120,7 +120,7 @@ class CudaClock:
         self._start_ns = monotonic_ns()
 
     def mark(self) -> None:
-        """End one span and start the next, by recording an event in the stream."""
+        """Set a mark by recording an event in the stream."""
         self._pool[self._used].record(self._stream)
         self._used += 1
 
@@ -134,9 +134,9 @@ class CudaClock:
 
 
 def time_block(clock: Clock, steps: Sequence[Step], iterations: int, group: int = 1, passes: int = 1) -> TimedBlock:
-    """Run all `steps` in order, `iterations` times, and time each. Python's garbage collector is off meanwhile.
+    """Run all `steps` in order, `iterations` times, and time each step. Python's garbage collector is off meanwhile.
 
-    group: iterations in a span. passes: iterations that TimedBlock.enqueue_ms covers (see measure.Work.passes).
+    group: iterations timed together. passes: iterations that TimedBlock.enqueue_ms covers (see measure.Work.passes).
     Raises ValueError if `group` does not divide `iterations`, or is above one for several steps.
     """
     rounds, left_over = divmod(iterations, group)
@@ -179,7 +179,7 @@ def iterations_for(duration_ms: float, iteration_ms: float, group: int = 1) -> i
 
 
 def group_for(clock: Clock, iteration_ms: float, steps: int, iterations: int | None) -> int:
-    """Return the number of iterations that one span should cover.
+    """Return the number of iterations to time together.
 
     It is above one if an iteration is too short for the clock. steps: number of timed steps in an iteration; with
     several, the result is 1. iterations: total number of iterations, which the result must divide; None if it is
@@ -205,7 +205,7 @@ def launch_bound(clock: Clock, blocks: Sequence[Block | TimedBlock], iteration_m
 
 
 def host_share(clock: Clock, enqueue_ms: Sequence[float], iteration_ms: float) -> float | None:
-    """Return the host's time to enqueue an iteration as a share of `iteration_ms`. None on a CPU.
+    """Return the host's median time to enqueue an iteration, divided by `iteration_ms`. None on a CPU.
 
     enqueue_ms: time to enqueue the first iteration of each block; later iterations may wait for a full queue.
     """

@@ -20,7 +20,10 @@ SIZE: Final = "size"
 
 
 def arguments(spec: ModelSpec, input_size: int | None) -> dict[str, Scalar]:
-    """Return the model's configuration with `input_size` in place of each "size". Raises ValueError if that is None."""
+    """Return the model's configuration with `input_size` in place of each "size".
+
+    Raises ValueError if the configuration has a "size" and `input_size` is None.
+    """
     config = dict(spec.config)
     for key, value in spec.config.items():
         if value == SIZE:
@@ -79,7 +82,7 @@ class Family(Protocol):
 
 @dataclass(frozen=True)
 class Objective:
-    """One part of a training step. loss runs forward and returns a scalar. parameters returns those to train."""
+    """One part of a training step. loss runs forward and returns a scalar. parameters returns what to train."""
 
     name: str
     loss: Callable[[torch.nn.Module, Batch], torch.Tensor]

@@ -76,8 +76,8 @@ class Own:
     def _example_inputs(self, module: torch.nn.Module, feed: Feed) -> object:
         """Return inputs from the user's get_example_inputs, moved to the device.
 
-        Raises ModelCodeError if they hold no tensor, or if no length in them equals the batch size for each of two
-        batch sizes. A function `samples` of the user replaces the second check.
+        Raises ModelCodeError if the inputs hold no tensor, or for two batch sizes no length in them follows the batch
+        size. The second check is skipped if the user's code has a function `samples`.
         """
         requested, other = feed.batch_size, feed.batch_size // 2 or 2  # a smaller batch fits as well
         counts_samples = self._code.hook(module, "samples") is not None

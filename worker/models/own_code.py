@@ -50,7 +50,7 @@ _LIBRARIES: Final = (sysconfig.get_path("stdlib"), *site.getsitepackages(), site
 
 
 class Code:
-    """Imported code of a user's own model. label: its name in messages. made_by: function or class that makes it."""
+    """Imported code of a user's own model. label: name in messages. made_by: function or class that makes it."""
 
     def __init__(self, own: OwnModel) -> None:
         """Import `own.target`. Raises NotBuiltError if that fails, or the target is nothing that makes a model."""
@@ -76,7 +76,7 @@ class Code:
     def make(self, device: torch.device) -> torch.nn.Module:
         """Make a new model on `device`.
 
-        Raises NotBuiltError if that fails, ModelCodeError if it fails after it succeeded before in this process.
+        Raises NotBuiltError if that fails, ModelCodeError if the code fails after an earlier `make` succeeded.
         """
         arguments, config = json.loads(self._own.arguments), json.loads(self._own.config)
         anywhere = self.module.__name__.partition(".")[0] in ANYWHERE
@@ -93,9 +93,9 @@ class Code:
         return made.to(device)
 
     def hook(self, module: torch.nn.Module | None, name: str) -> Callable[..., object] | None:
-        """Return the model's method `name`; without one, the function `name` of its Python module; else None.
+        """Return the model's method `name`, else the function `name` of its Python module, else None.
 
-        Functions count only with --allow-code.
+        The function is used only with --allow-code.
         """
         method = getattr(module, name, None)
         if callable(method) and not isinstance(method, torch.nn.Module):

@@ -27,7 +27,7 @@ class Inputs:
         self._put_together = self._quick_way(example)
 
     def take(self) -> Batch:
-        """Return name → tensor, and drop the tensors from this object. A name is a number in the flattened example."""
+        """Return name → tensor, and drop the tensors from this object. A name is an index in the flattened example."""
         taken = {str(place): self._leaves[place] for place in self._places}
         for place in self._places:
             self._leaves[place] = None
@@ -56,9 +56,10 @@ class Inputs:
 
 
 def by_name(example: object) -> object:
-    """Return the example (see Inputs) with its arguments by name as a dict, if it has any.
+    """Return the example (see Inputs) with a mapping of keyword arguments converted to a dict.
 
-    The user's code may return them as another mapping, such as a BatchEncoding of transformers.
+    The user's code may return another mapping, such as a BatchEncoding of transformers. It may be the whole example, or
+    follow a tuple of positional arguments in a pair. Any other example is returned unchanged.
     """
     if isinstance(example, Mapping) and not isinstance(example, dict):
         return dict(example)
@@ -89,7 +90,10 @@ def moved(example: object, feed: Feed) -> object:
 
 
 def drawn(spec: ModelSpec, module: torch.nn.Module, feed: Feed) -> object:
-    """Draw random inputs as `spec` describes them: a dict by name, a tuple by position, or a single tensor."""
+    """Draw random inputs as `spec` describes them.
+
+    Returns a dict if forward takes them by name (`spec.own.by_name`), else a tuple, or the tensor of a single input.
+    """
     entries = tuple(_with_vocabulary(entry, module) for entry in spec.inputs)
     values = feed.inputs(msgspec.structs.replace(spec, inputs=entries))
     if spec.own is not None and spec.own.by_name:

@@ -21,7 +21,7 @@ MODULES: Final = {
 
 
 def family(spec: ModelSpec) -> Family:
-    """Return the family of a model. Raises UnknownFamilyError if none has its name, ImportError without its library."""
+    """Return the family of a model. Raises UnknownFamilyError if it has none, ImportError if a library is missing."""
     if spec.own is not None:
         from worker.models.own import Own
 

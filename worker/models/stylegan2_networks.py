@@ -196,7 +196,7 @@ class _SynthesisBlock(nn.Module):
 class Generator(nn.Module):
     """Turns latents (batch, latent) into images (batch, 3, resolution, resolution).
 
-    layers: of the mapping network. base, most: as in `channels`.
+    layers: number in the mapping network. base, most: as in `channels`.
     """
 
     def __init__(self, resolution: int, latent: int, layers: int, base: int, most: int) -> None:

@@ -30,7 +30,7 @@ def calls(window_s: float, call_ms: float) -> int:
 
 
 def single_calls(call: Step, wait: Step, window_s: float) -> tuple[list[float], list[float]]:
-    """Time single calls on an idle device. Returns two lists of milliseconds, with one number for each call.
+    """Time single calls on an idle device for about `window_s` seconds. Returns two lists of milliseconds, one a call.
 
     The first list has the time until the call returns, the second the time until its work is done.
     """

@@ -26,7 +26,7 @@ class Verified:
 
     deviation: largest deviation (see the module) of the output and the gradients, or of what was wrong. None if it is
     infinite or NaN, or nothing was compared. wrong: the first error, such as "shape [2], expected [3]", or empty.
-    no_gradient: True if the output has no gradient or is wrong. compared: False if its shape, type or device is wrong.
+    no_gradient: True if the output has no gradient or is wrong. compared: False if shape, type or device is wrong.
     """
 
     deviation: float | None
@@ -46,7 +46,7 @@ def verify(
     """Call `function` and `reference` on the same inputs and compare. Errors of the function pass through.
 
     upstream_seed: seed of the output's random gradient. backward: verify a call with gradients too, before the call
-    under no_grad. Both are timed, and torch.compile makes a kernel for each.
+    under no_grad. Both calls are timed, and torch.compile makes a kernel for each.
     """
     leaves = [_leaf(_widened(tensor), backward=backward) for tensor in inputs]
     with torch.set_grad_enabled(backward):
@@ -140,7 +140,7 @@ def _finite(value: float) -> float | None:
 def as_tensor(output: object) -> torch.Tensor:
     """Return a function's output as a tensor. An array of another framework is converted through DLPack.
 
-    Raises TypeError if it is neither.
+    Raises TypeError if the output is neither a tensor nor such an array.
     """
     if isinstance(output, torch.Tensor):
         return output

@@ -13,7 +13,7 @@ _CPU_ROOM: Final = 256 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Bench:
-    """Environment of a probe. dtype: type of the cell's precision. burst_s: duration of a burst (gemm.py)."""
+    """Environment of a probe. dtype: type of the cell's precision. burst_s: seconds of a burst, a short trial run."""
 
     device: torch.device
     dtype: torch.dtype
@@ -38,7 +38,7 @@ class Probe:
     """Work of a probe. steps: of one iteration, as in measure.Work. tensors: all of its tensors on the device.
 
     flops: operations of one iteration. bytes_moved: series → bytes moved in one iteration. best_ms: iteration times in
-    the best burst (gemm.py).
+    the burst (short trial run) with the highest rate. Only of gemm.py.
     """
 
     steps: dict[str, Step]

@@ -72,7 +72,7 @@ def vectors(seed: int, number: int, side: int, limits: Bounds, device: torch.dev
 
 
 def count_wrong(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
-    """Return the number of wrong rows of `output`, plus that of its elements that are not whole.
+    """Return the number of wrong rows of `output`, plus the number of elements that are not whole.
 
     vector: result of `vectors`. The number is a tensor: int64 of shape (). Does not wait for the device.
     """

@@ -62,7 +62,7 @@ class Products(Protocol):
 
 
 def side_of(cell: Cell) -> int:
-    """Return the side of the cell's matrices, its input size. Raises ValueError if that is None."""
+    """Return the number of rows of the cell's matrices, its input size. Raises ValueError if it has none."""
     if cell.input_size is None:
         raise ValueError(f"{cell.id}: a cell of {cell.workload} needs an input size, the side of its matrices")
     return cell.input_size

@@ -10,7 +10,7 @@ from worker.verify.flips import NO_FAULT
 
 
 def slowed(work: Work, assign: Assign) -> Work:
-    """Return `work`, slowed by `assign.injection.slow_percent` if that is set."""
+    """Return a Work whose blocks take `slow_percent` % longer (assign.injection). If that is 0: `work` itself."""
     percent = (assign.injection or NO_FAULT).slow_percent
     if percent <= 0:
         return work

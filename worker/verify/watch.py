@@ -1,10 +1,11 @@
-"""Verification of every product of a measurement. Within a block, nothing waits for the device.
+"""Verification of every matrix product of a burn-in launch. Within a block, nothing waits for the device.
 
-    block:    make 0 → verify 0 → make 1 → verify 1 → …           each product into an output of its own
-    between:  read the verdicts, one number a product; examine wrong products; next block, same outputs
+    block:    make product 0 → verify it → make product 1 → verify it → …     each has an output tensor of its own
+    between:  read the verdict of each product (one number, products.py), and examine wrong outputs
 
-A wrong output is read again where it was written: a copy would cost bandwidth, or hide an error of the memory. The same
-product is never written to an output twice in a row, because a write that did not happen would look right.
+The next block writes to the same outputs. Before that, a wrong output is read again where it was written: a copy would
+cost bandwidth, or hide an error of the memory. An output never gets the same product twice in a row, because a write
+that did not happen would look right.
 """
 
 import time
@@ -95,7 +96,7 @@ class Watch:
             self.look()
 
     def verification(self, key: tuple[str, ...], method: str) -> Verification:
-        """Return the result of the verification. Its `checks` count all products of the launch.
+        """Return digests, counts and kept mismatches of the launch. `checks` counts all of its products.
 
         key: result of verify.key.key. method: text of Verification.method.
         """
@@ -111,7 +112,10 @@ class Watch:
         )
 
     def cost(self, clock: Clock) -> float:
-        """Time a few products. Returns the share of their time that verification takes, 0 to 1."""
+        """Time a few products. Returns verification's share of their total time, 0 to 1.
+
+        It is v / (m + v), with the median times m to multiply and v to verify one product.
+        """
         self._timed(clock, 1)  # the first product loads libraries
         spans_ms = self._timed(clock, min(_COSTED, len(self.outputs))).spans_ms
         make_ms, judge_ms = median(spans_ms[::2]), median(spans_ms[1::2])
@@ -185,5 +189,5 @@ class WatchedWork(Work):
         return block
 
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
-        """Return the number of iterations in a block: as Work.size, at most the number of outputs."""
+        """Return the number of iterations in a block: as Work.size, but at most the number of outputs."""
         return min(super().size(duration_s, iteration_ms, group), len(self.watch.outputs))

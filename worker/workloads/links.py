@@ -115,7 +115,7 @@ class LinksTest:
 
     @property
     def wrong(self) -> int:
-        """Number (from 1) of the last iteration with a mismatch that is not repeated yet; 0 without one."""
+        """Number (from 1) of the last iteration with a mismatch that is not repeated yet. 0: there is none."""
         return max((number for number, _ in self._fresh.values()), default=0)
 
     def repeat(self, number: int) -> None:
@@ -134,7 +134,11 @@ class LinksTest:
         self._number, self._fresh, self._again = last, {}, None
 
     def verification(self, key_: tuple[str, ...]) -> Verification:
-        """Return the Verification. Its `checks` count compared transfers. key_: result of verify.key.key."""
+        """Return the counts of the launch and its kept mismatches. key_: result of verify.key.key.
+
+        `checks` counts compared transfers (copies and sums), and `verified_bytes` their bytes. Repetitions of an
+        iteration do not count.
+        """
         return Verification(
             key=key_,
             method=f"every word of every transfer is compared; transfers by {self._gang.describe()}",
@@ -242,7 +246,7 @@ class _LinksWork(Work):
         return self.gang.largest(own if self.gang.leads else 0)[0]
 
     def agreed(self, reason: StopReason | None) -> StopReason | None:
-        """Repeat the last iteration with a mismatch, if any. Returns the leader's reason to stop, or None."""
+        """Repeat the last iteration with a mismatch, if any. Returns the leader's reason to stop; None to continue."""
         reasons: tuple[StopReason | None, ...] = (None, *StopReason)
         wrong, decided = self.gang.largest(self.test.wrong, reasons.index(reason) if self.gang.leads else 0)
         if wrong:
@@ -256,7 +260,10 @@ def _words(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _whole_numbers(cell: Cell, gang: Gang, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return this rank's terms of the sum (whole numbers in the cell's type), and their sum over all ranks."""
+    """Return two vectors in the cell's type: whole numbers of this rank to add up, and the right sum over all ranks.
+
+    Each rank has `cell.input_size` MiB of numbers. A shift that depends on the iteration (_SHIFTS) is added later.
+    """
     dtype = devices.weights_type(cell.precision, training=False)
     count = (cell.input_size or 0) * _MIB // dtype.itemsize
     most = LARGEST[dtype] // gang.size - _SHIFTS

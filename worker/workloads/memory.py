@@ -108,10 +108,10 @@ def _taken(device: torch.device, cell: Cell) -> tuple[torch.Tensor, int | None]:
 
 
 def most_of(size: int, *, less: int, chunk: int, allocate: Callable[[int], torch.Tensor]) -> torch.Tensor:
-    """Allocate `size` bytes, rounded up to whole chunks. Retries with `less` bytes fewer until they fit.
+    """Allocate `size` bytes of GPU memory, or as many as fit, and return them as the tensor from `allocate`.
 
-    chunk: size of a chunk in bytes. allocate: returns words with the given total of bytes. Raises
-    torch.OutOfMemoryError if not even one chunk fits.
+    While allocation fails, `size` shrinks by `less` bytes. Each attempt is rounded up to whole chunks of `chunk` bytes.
+    allocate: returns a tensor of the given number of bytes. Raises torch.OutOfMemoryError if not even one chunk fits.
     """
     while True:
         rounded = math.ceil(size / chunk) * chunk
@@ -174,7 +174,7 @@ class _Checked:
 
 @dataclass(frozen=True)
 class _Wrong:
-    """Outcome of a check. elements: number of wrong words. place, changed: index and wrong bits of the first."""
+    """Outcome of a check. elements: number of wrong words. place, changed: index and wrong bits of the first one."""
 
     elements: int
     place: int
@@ -232,7 +232,10 @@ class MemoryTest:
     def verification(
         self, key: tuple[str, ...], not_tested: dict[str, str], share: MemoryShare | None = None
     ) -> Verification:
-        """Return the Verification. Its `checks` count checks of chunks. Arguments: fields of Verification."""
+        """Return the counts of the test and its kept mismatches. `checks` counts checks of chunks.
+
+        key, not_tested, share: fields of Verification.
+        """
         return Verification(
             key=key,
             patterns=patterns.marches(self._done.total(), self._chunks, self._first),

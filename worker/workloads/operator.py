@@ -83,7 +83,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> LaunchResult:
 
 
 def _implementation(assign: Assign, spec: OperatorSpec) -> Implementation:
-    """Return the implementation to measure; for JAX, which another process measures, the eager one.
+    """Return the implementation to measure; for JAX, which another process measures, eager.
 
     Raises NotBuiltError if the user's own code cannot be imported or built.
     """

@@ -213,7 +213,7 @@ class Replays:
         self._done += len(outcomes)
 
     def verification(self, key: tuple[str, ...], operations: float, not_tested: dict[str, str]) -> Verification:
-        """Return the Verification. Its `checks` count compared steps.
+        """Return the digests and losses of the reference, and the kept mismatches. `checks` counts compared steps.
 
         operations: number of floating-point operations in a step. key, not_tested: fields of Verification.
         """
