@@ -40,7 +40,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch size and the result of trying it. figures: None if it failed. category: of that failure."""
+    """A batch size and the result of trying it. figures: None if it failed. category: of the failure, or None."""
 
     launch: int
     batch_size: int
@@ -112,9 +112,9 @@ def is_an_answer(tried: Sequence[Tried], category: Category) -> bool:
 
 
 def _apart(tried: Iterable[Tried]) -> tuple[list[Tried], int | None]:
-    """Return the launches at sizes below the smallest one that failed, ascending, and that size.
+    """Return the launches below the smallest size that failed, by ascending size, and the smallest size that failed.
 
-    The size is None if none failed.
+    This size is None if no size failed.
     """
     unfit = min((one.batch_size for one in tried if one.figures is None), default=None)
     working = [one for one in tried if one.figures is not None and (unfit is None or one.batch_size < unfit)]
