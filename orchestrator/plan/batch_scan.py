@@ -72,7 +72,7 @@ def next_batch(tried: Sequence[Tried], room: Room) -> int | None:
 def largest(tried: Iterable[Tried]) -> Tried | None:
     """Return the launch with the largest batch size that worked; None if none worked.
 
-    Sizes above the smallest one that failed do not count.
+    Sizes above the smallest size that failed do not count.
     """
     working, _ = _apart(tried)
     return working[-1] if working else None
@@ -81,7 +81,7 @@ def largest(tried: Iterable[Tried]) -> Tried | None:
 def best(tried: Iterable[Tried]) -> Tried | None:
     """Return the launch with the highest throughput; None if no batch size worked.
 
-    Sizes above the smallest one that failed do not count.
+    Sizes above the smallest size that failed do not count.
     """
     working, _ = _apart(tried)
     return max(working, key=lambda one: one.figures.items_per_second if one.figures else 0.0, default=None)

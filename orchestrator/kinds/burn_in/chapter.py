@@ -205,14 +205,14 @@ def profile(report: Report) -> str:
 
 
 def injected(result: BurnInReport) -> Iterator[str]:
-    """Yield a line for each injected fault, undetected ones first."""
+    """Yield a line for each injected fault, undetected faults first."""
     by_fate = [(_fate(fault), fault) for fault in result.injected]
     for fate, fault in sorted(by_fate, key=lambda pair: list(Fate).index(pair[0])):
         yield f"{fate.upper()}: {fault.fault}: {fault.outcome.removeprefix(f'{fate}: ')}"
 
 
 def proven(result: BurnInReport) -> str:
-    """Return how many injected faults took effect and were found: "2 of 2 found"; "" without any."""
+    """Return how many injected faults took effect and were found: "2 of 2 found"; "" if no fault was injected."""
     total = len(result.injected)
     done = sum(_fate(fault) is not Fate.UNDONE for fault in result.injected)
     found = sum(fault.found for fault in result.injected)
@@ -369,9 +369,9 @@ def not_tested(result: BurnInReport, report: Report) -> list[str]:
 
 
 def not_decided(result: BurnInReport, report: Report) -> list[str]:
-    """Return a line for each rate that was measured but has no verdict, with the reason.
+    """Return a line for each rate that was compared with siblings without a verdict.
 
-    Example: "speed over time on GPU 1: a slow-down of more than 2% is not ruled out".
+    It says what is inconclusive: 'speed in the check "truth" on GPU 1: a slow-down of more than 5% is not ruled out'.
     """
     return [f"{words}: {why}" for _, words, why in _untested(result, report, decided=False)]
 

@@ -25,7 +25,7 @@ _LONGEST_NS: Final = round((PATIENCE_S + TIMEOUT_S) * 1e9)
 
 
 def waits_by_segment(archive: Archive, lost: Iterable[Lost]) -> Mapping[Segment, Sequence[Span]]:
-    """Return session → times in which a device may have waited for another, in monotonic ns.
+    """Return session → times in which a device may have waited for another device, in monotonic ns.
 
     lost: the failed launches of the run.
     """
