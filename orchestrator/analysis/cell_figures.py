@@ -151,7 +151,7 @@ def measured(fate: CellReport, valid: ValidLaunches, value: Callable[[LaunchEvid
 
 
 def throttled(launches: Sequence[LaunchEvidence]) -> bool | None:
-    """Whether any launch was throttled. None if unknown: no launch counts, or one has no telemetry."""
+    """Whether any launch was throttled. None if unknown: no launch counts, or a launch has no telemetry."""
     states = [validity.throttled(one.readings) for one in launches]
     if True in states:
         return True

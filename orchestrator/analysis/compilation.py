@@ -48,7 +48,7 @@ def of_launches(results: Sequence[Result], precision: Precision) -> CompilationF
 
 
 def beside_eager(results: Sequence[ModelResult]) -> tuple[ModelResult, ...]:
-    """Return the results in their order. Compiled cells get their speed-up over the uncompiled ones."""
+    """Return the results in their order. Compiled cells get their speed-up over the same cells uncompiled."""
     eager = {_apart_from_mode(one): one for one in results if one.compile_mode == CompileMode.EAGER}
     return tuple(_compared(one, eager.get(_apart_from_mode(one))) for one in results)
 
@@ -116,8 +116,8 @@ def _pays_after(first_call_ms: float | None, eager_ms: float, compiled_ms: float
 def _half_width(metric: Measured) -> float | None:
     """Return half the 95 % interval of a cell's time, as a share of the time; None if unknown.
 
-    It is the interval between launches, or that within a launch if there are fewer than three. With two launches it
-    covers both: they may differ by more than the times within each.
+    From three launches on, it is the interval between launches, else the interval within a launch. With two launches,
+    it is at least half their difference.
     """
     within, spread = metric.relative_half_width, metric.launch_spread_percent
     if metric.launch_interval_percent is not None:

@@ -45,9 +45,9 @@ class Point(NamedTuple):
 
 
 class SideBySide(NamedTuple):
-    """Results of one cell on identical devices (points). figure: the one by which they are compared.
+    """Results of one cell on identical devices (points). figure: the figure by which the points are compared.
 
-    reasons: for each point, why it is excluded from the comparison, or None.
+    reasons: for each point, why it is excluded from the comparison; None if it is compared.
     """
 
     group: Group
@@ -70,7 +70,10 @@ def side_by_side(
 
 
 def spreads(sides: Sequence[SideBySide]) -> tuple[Spread, ...]:
-    """Return the median and the spread of identical devices, for each cell. sides: results, from `side_by_side`."""
+    """Return, for each cell, the compared figure of identical devices, its median and its spread in percent.
+
+    sides: results, from `side_by_side`.
+    """
     return tuple(_spread(side) for side in sides)
 
 

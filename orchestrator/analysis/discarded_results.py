@@ -1,4 +1,7 @@
-"""Read the wrong bits (mismatches) that burn-in launches without a valid result found: they are faults nevertheless."""
+"""Read the wrong bits (mismatches) found by burn-in launches whose result is missing, damaged or withdrawn.
+
+Wrong bits are faults of a device, even if the launch has no valid result.
+"""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -19,10 +22,10 @@ _SEEN: Final = msgspec.json.Decoder(Seen)
 
 
 def read_verification(archive: Archive, attempt: Attempt, devices: tuple[str, ...]) -> dict[str, Verification]:
-    """Return device UUID → verification (wrong bits found) of an attempt without a valid result.
+    """Return device UUID → what the device verified in an attempt without a valid result, with its mismatches.
 
-    It comes from the withdrawn result if that can be read, else from the files of mismatches. Empty if the result was
-    not verified, or the files show no mismatch.
+    It is read from the withdrawn result. If there is none, or if it is damaged, it is read from the files of
+    mismatches. Empty if the withdrawn result has no verification, or if there are no such files.
     """
     if attempt.withdrawn is not None:
         with suppress(ResultFileError):  # damaged: use the files of mismatches
@@ -36,7 +39,8 @@ def read_verification(archive: Archive, attempt: Attempt, devices: tuple[str, ..
 def _read_mismatches(paths: LaunchPaths, attempt: Attempt, devices: tuple[str, ...]) -> Verification:
     """Return the mismatches of one process, read from its file.
 
-    The first mismatch creates the file: a file without a valid line counts as one mismatch, and no file as none.
+    The first mismatch creates the file. So a file without a valid line, or one that cannot be read, counts as one
+    mismatch, and no file as none. If the folder cannot be entered, the returned value says so in `not_tested`.
     """
     lines: list[bytes] = []
     try:

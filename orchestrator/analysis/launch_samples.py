@@ -30,7 +30,7 @@ class _Kept(msgspec.Struct, frozen=True, gc=False):
     """What is kept in memory of a launch with a result, to read its file again. promised: SHA-256 of the file.
 
     excluded: why the launch does not count for its cell's figures, or "". value: its main figure, such as throughput.
-    iterations: how many it covers.
+    iterations: number of measured iterations.
     """
 
     launch: int

@@ -29,7 +29,8 @@ def shape_results(cell: Cell, shape: OperatorShape, evidence: Evidence) -> list[
 def fate(found: Sequence[ShapeResult], cell: Cell, evidence: Evidence) -> tuple[OperatorStatus, str]:
     """Return (status, reason) of a shape. The reason is "" if the status is OK.
 
-    The shape is WRONG if any result in `found` is wrong, else OK if any is good.
+    The shape is WRONG if any result in `found` is wrong, else OK if any result is good, else UNSUPPORTED if any result
+    is, else FAILED. Without results, status and reason follow from the outcome of the cell.
     """
     if wrong := [one.wrong for one in found if one.wrong]:
         return OperatorStatus.WRONG, wrong[0]

@@ -81,7 +81,10 @@ def merge(archive: Archive, evidence: Evidence, terms: ReportTerms) -> Report:
 
 
 def in_doubt(archive: Archive, evidence: Evidence) -> tuple[Doubt, ...]:
-    """Return the cells that leave a GPU SUSPECT (perhaps slower than its siblings) so far."""
+    """Return a Doubt (GPU and cell) for each cell whose further launches should decide about a SUSPECT GPU.
+
+    SUSPECT: the results so far do not show whether the GPU is slower than its siblings.
+    """
     measured_probes = probes(archive, evidence)
     sides = side_by_side(archive.stored.devices, results(archive, evidence, measured_probes), measured_probes)
     return tuple(doubts(archive.stored.devices, sides))

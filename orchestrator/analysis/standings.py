@@ -70,7 +70,11 @@ def standings(
 
 
 def doubts(devices: Sequence[Device], sides: Sequence[SideBySide]) -> Iterator[Doubt]:
-    """Yield the cells that leave a GPU SUSPECT. A GPU with a graver verdict in one of the modes is not SUSPECT."""
+    """Yield a Doubt (GPU and cell) for each cell whose further launches should decide about a SUSPECT GPU.
+
+    SUSPECT: the results do not show whether the GPU is slower than its siblings. A GPU with a graver verdict in one of
+    the modes is not SUSPECT.
+    """
     for group, mine in _alike(devices, sides):
         cells = sibling_cells.judged_cells(mine)
         ids = [tuple(point.metric.cell for point in side.points) for side in mine]
@@ -156,7 +160,7 @@ def _why_not(
 
 
 def _obstacle(device: Device, cell: JudgedCell, missing: Mapping[str, Counter[str]]) -> str:
-    """Return why a GPU has no comparable result in `cell`: throttled, or its most frequent reason in all cells.
+    """Return why a GPU has no comparable result in `cell`: throttled, or the GPU's most frequent reason in all cells.
 
     missing: UUID → reason → number of cells excluded by it.
     """

@@ -40,7 +40,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch size and the result of trying it. figures: None if it failed. category: of that failure."""
+    """A batch size and the result of trying it. figures: None if it failed. category: of the failure, or None."""
 
     launch: int
     batch_size: int
@@ -72,7 +72,7 @@ def next_batch(tried: Sequence[Tried], room: Room) -> int | None:
 def largest(tried: Iterable[Tried]) -> Tried | None:
     """Return the launch with the largest batch size that worked; None if none worked.
 
-    Sizes above the smallest one that failed do not count.
+    Sizes above the smallest size that failed do not count.
     """
     working, _ = _apart(tried)
     return working[-1] if working else None
@@ -81,7 +81,7 @@ def largest(tried: Iterable[Tried]) -> Tried | None:
 def best(tried: Iterable[Tried]) -> Tried | None:
     """Return the launch with the highest throughput; None if no batch size worked.
 
-    Sizes above the smallest one that failed do not count.
+    Sizes above the smallest size that failed do not count.
     """
     working, _ = _apart(tried)
     return max(working, key=lambda one: one.figures.items_per_second if one.figures else 0.0, default=None)
@@ -112,9 +112,9 @@ def is_an_answer(tried: Sequence[Tried], category: Category) -> bool:
 
 
 def _apart(tried: Iterable[Tried]) -> tuple[list[Tried], int | None]:
-    """Return the launches at sizes below the smallest one that failed, ascending, and that size.
+    """Return the launches below the smallest size that failed, by ascending size, and the smallest size that failed.
 
-    The size is None if none failed.
+    This size is None if no size failed.
     """
     unfit = min((one.batch_size for one in tried if one.figures is None), default=None)
     working = [one for one in tried if one.figures is not None and (unfit is None or one.batch_size < unfit)]

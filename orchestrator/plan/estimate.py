@@ -216,9 +216,10 @@ def _warm_up_s(measurement: Measurement, iteration: float) -> float:
 
 
 def _measured_s(measurement: Measurement, iteration: float, device: Device, least: int = MEASURED_ITERATIONS) -> float:
-    """Return the estimated seconds of a measurement. iteration: seconds of one. least: fewest iterations it may have.
+    """Return the estimated seconds of a measurement. iteration: seconds of an iteration. least: fewest iterations.
 
-    If ENOUGH iterations take longer than max_s, it lasts for max_s; for min_s if the profile has give_up.
+    If ENOUGH iterations take longer than max_s, the measurement lasts for max_s. With give_up in the profile (stop
+    if the interval cannot become narrow enough), it lasts for min_s.
     """
     interval_s = ENOUGH * iteration
     if interval_s > measurement.max_s:

@@ -19,7 +19,10 @@ MOST: Final = 5
 
 
 def fitted(configuration: Configuration, devices: Sequence[Device]) -> Configuration:
-    """Return the configuration with the default number of launches. Raises ConfigError if nothing can be measured."""
+    """Return the configuration with as many launches of each cell as fit into FITTING_S, at most MOST.
+
+    Unchanged if it has as many or more already. Raises ConfigError if nothing can be measured.
+    """
     least = configuration.launches
 
     def total_s(launches: int) -> float:

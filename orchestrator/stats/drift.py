@@ -10,8 +10,8 @@
             for the autocorrelation of neighbouring blocks ──▶ verdict
 
 A window is ten seconds. A visit is a series of windows of one kind of work without a pause. The level of a kind is its
-median. The lead of another GPU is by how much it is usually faster. Without this correction the median of the others
-would jump when a slow GPU is quarantined. A kind is judged only if it ran over most of the time.
+median. The lead of another GPU is by how much it is usually faster than the judged GPU. Without this correction the
+median of the others would jump when a slow GPU is quarantined. A kind is judged only if it ran over most of the time.
 
 The raw course includes the effect of the room temperature, so its margin is wider. Only the raw course shows that all
 GPUs become slower together. See docs/method-reference.md, "Slowing over the hours".
@@ -89,10 +89,10 @@ class DriftVerdict(enum.StrEnum):
 class Course:
     """Change of a rate over time, in percent. Negative is slower.
 
-    hours: length of the time. change: from its first fifth to its last, with a 95 % interval (wider for a single kind
-    of work). per_hour: the same per hour. step_h: hours until the rate changed in one step; None without a step.
-    needed_h: total hours that should give a verdict; None if there is a verdict already, or if no number of hours is
-    known.
+    hours: length of the time. change: of the rate, from the first fifth of the time to the last, with a 95 % interval
+    (wider for a single kind of work). per_hour: the same per hour. step_h: hours until the rate changed in one step;
+    None without a step. needed_h: total hours that should give a verdict; None if there is a verdict already, or if no
+    number of hours is known.
     """
 
     verdict: DriftVerdict
@@ -129,7 +129,7 @@ class Drift:
 
     @property
     def open_course(self) -> Course | None:
-        """Return the course that is TOO_SHORT for a verdict, the relative one first. None if neither is.
+        """The course that is TOO_SHORT for a verdict: if both are, the relative course. None if neither is.
 
         The relative course is ignored unless the siblings were compared for most of the time.
         """
@@ -170,11 +170,11 @@ def judge(rates: Mapping[str, Sequence[Window]], margin: float, alone: float) ->
 
 
 def changes(series: Mapping[str, Sequence[float]], least: int, confidence: float) -> dict[str, Interval]:
-    """Return GPU → change of its mean from the first fifth of its values to the last.
+    """Return GPU → mean of the last fifth of its values minus mean of the first fifth, with an interval.
 
-    The change has a confidence interval. series: GPU → values in order of time, at least 2 x `least` of them. least:
-    fewest values that form a fifth. confidence: probability that the true change is below the upper end of the
-    interval, and likewise that it is above the lower end.
+    series: GPU → values in order of time, at least 2 x `least` of them. least: fewest values that form a fifth.
+    confidence: probability that the true change is below the upper end of the interval, and likewise that it is above
+    the lower end.
     """
     rests = {gpu: _rest(values, least) for gpu, values in series.items()}
     variances = pooled.shrunk([_variance(one.values) for one in rests.values()])
@@ -189,10 +189,11 @@ def changes(series: Mapping[str, Sequence[float]], least: int, confidence: float
 
 
 def _rest(values: Sequence[float], least: int) -> _Rest:
-    """Return the residuals of a line or a step fitted to the values, and the index of the step.
+    """Return the residuals of the values from a straight line, or from a step if that fits much better.
 
-    The step counts if it leaves less than half of the line's sum of squares. The index is None for a line. least:
-    fewest values on each side of a step.
+    A step is two constant levels. It fits much better if its sum of squares is less than half that of the line. `step`
+    of the result: index of the first value after the step; None for a line. least: fewest values on each side of a
+    step.
     """
     line = linear_regression(range(len(values)), values)
     by_line = _deviations([value - line.slope * number for number, value in enumerate(values)])
@@ -234,7 +235,8 @@ def _squares(values: Sequence[float]) -> float:
 def _logs(rates: Mapping[str, Sequence[Window]]) -> tuple[dict[str, list[Window]], dict[str, list[Window]]]:
     """Return two dicts GPU → windows with log rates: raw ones, and those relative to siblings.
 
-    Relative: minus the median of at least three other GPUs in the same window, each corrected for its usual lead.
+    Relative: minus the median of at least three other GPUs in the same window, each corrected for its usual lead
+    (by how much it is usually faster).
     """
     raw: dict[str, list[Window]] = {gpu: [] for gpu in rates}
     relative: dict[str, list[Window]] = {gpu: [] for gpu in rates}
@@ -275,10 +277,11 @@ def _levels(rates: Mapping[str, Sequence[Window]]) -> dict[str, dict[str, dict[i
 
 
 def _usually_faster(levels: Mapping[str, Mapping[int, float]]) -> dict[str, dict[str, float]]:
-    """Return GPU → sibling → usual lead of the sibling, a log ratio above zero if it is faster.
+    """Return GPU → sibling → usual lead of the sibling: by how much the sibling is usually faster than the GPU.
 
-    levels: GPU → number of the window → log rate. Siblings of a GPU are the GPUs that were at work for most of its
-    time. If these are fewer than three, they are the three that were at work longest.
+    It is the median, over the windows of both, of log(rate of the sibling / rate of the GPU): above zero if the sibling
+    is faster. levels: GPU → number of the window → log rate, for one kind of work. Siblings of a GPU are all GPUs that
+    did this work during most of the GPU's time. If fewer than three did, they are the three that did it longest.
     """
     ahead: dict[str, dict[str, float]] = {gpu: {} for gpu in levels}
     lasted: dict[str, dict[str, int]] = {gpu: {} for gpu in levels}

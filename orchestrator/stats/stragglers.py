@@ -84,7 +84,8 @@ class Effect:
     """Rate of a GPU relative to the others' median: 0.94 is 6 % slower. low, high: its 90 % interval.
 
     margin: tolerated slow-down as a share. p: one-sided p-value. A small one shows that the GPU is slower by more than
-    the margin. p_faster: the same for a GPU that is faster by more than the margin.
+    the margin. p_faster: the same for a GPU that is faster by more than the margin. cells: number of cells. launches:
+    number of launches of the cell that has the fewest.
     """
 
     ratio: float
@@ -191,8 +192,8 @@ def _log(cell: SiblingCell, gpu: str, rate: float) -> float:
 def _ratios(cell: SiblingCell, margin: float) -> _Ratios:
     """Return GPU → log of its rates divided by the others' median in the same round, for one cell.
 
-    GPUs that waited for the host have none. A GPU with too few siblings that did not wait has them only if it is slower
-    by more than `margin`, a share.
+    A GPU that waited for the host has no entry. If too few siblings did not wait for the host, a GPU has an entry only
+    if it is slower by more than `margin`, a share.
     """
     logs = {gpu: [_log(cell, gpu, rate) for rate in own] for gpu, own in cell.rates.items() if own}
     by_gpu = {}
@@ -210,9 +211,10 @@ def _ratios(cell: SiblingCell, margin: float) -> _Ratios:
 
 
 def _beside(gpu: str, cell: SiblingCell, logs: Mapping[str, Sequence[float]]) -> tuple[Sequence[str], bool]:
-    """Return the GPUs to compare `gpu` with in a cell, and True if they can prove that it is OK.
+    """Return the GPUs to compare `gpu` with in a cell, and True if the comparison can prove that `gpu` is OK.
 
-    GPUs that waited for the host are among them only if they do not lower the median rate. logs: GPU → log rates.
+    False: too few other GPUs did not wait for the host, so it can only prove that `gpu` is slow. If enough did not,
+    those that waited are compared only if they do not lower the median rate. logs: GPU → log rates.
     """
     others = [other for other in logs if other != gpu]
     at_work = [other for other in others if other not in cell.waited]

@@ -117,9 +117,10 @@ class Judged:
 
 @dataclass(frozen=True)
 class GroupMean:
-    """Geometric mean of the ratios of several cells, with its 95 % interval if known.
+    """Geometric mean, over several cells, of the ratio (rate after / rate before). Above 1 is faster.
 
-    verdict: FASTER or SLOWER if the change is beyond the mean of the margins, else None. A single cell has None.
+    low, high: its 95 % interval, if known. cells: number of cells. verdict: FASTER or SLOWER if the mean changed by
+    more than the average margin (tolerated change) of the cells, else None. Always None for a single cell.
     """
 
     ratio: float
@@ -142,7 +143,10 @@ class _Estimate(NamedTuple):
     degrees: float
 
     def reach(self, share: float) -> float:
-        """Return half the width of an interval. share: probability on one side, 0.975 for a 95 % interval."""
+        """Return half the width of an interval of the log ratio.
+
+        share: probability on one side, 0.975 for a 95 % interval.
+        """
         return student.quantile(share, self.degrees) * math.sqrt(self.variance)
 
     def chance(self, bound: float) -> float:
@@ -179,7 +183,7 @@ def without_verdict(pair: Pair, wanted: int) -> Judged:
 
 
 def group_means(groups: Sequence[Sequence[Pair]]) -> list[GroupMean]:
-    """Return the geometric mean of the ratios in each group of cells. Every cell has the same weight.
+    """Return the geometric mean of the ratios (after / before) in each group of cells. All cells weigh the same.
 
     The verdicts are those after Holm's correction over the groups.
     """
@@ -353,7 +357,7 @@ def _verdict(pair: Pair, log_ratio: float, narrow: float, p: float, *, unseen: b
     """Return the verdict on a pair.
 
     narrow: half the width of the 90 % interval of `log_ratio`. p: p-value of a change beyond the margin, after Holm.
-    unseen: no change is significant, and the interval excludes a large one.
+    unseen: True if no change is significant, and the interval is narrow enough to exclude a large change.
     """
     bound = _bound(pair.margin)
     if p <= _ALPHA_CELLS and pair.trusted:

@@ -58,7 +58,7 @@ def culprits(launches: Sequence[Mapping[str, Verification]], proven: Collection[
 def blamed(seen: Mapping[str, Verification], culprits: Collection[str], *, cut_off: bool = False) -> list[Blamed]:
     """Return the mismatches of a launch on several devices, each with the device against which it counts.
 
-    A wrong copy gives two of them if it counts against both ends. seen: device → what it verified. culprits: devices
+    A wrong copy gives two Blamed if it counts against both ends. seen: device → what it verified. culprits: devices
     that explain wrong copies. cut_off: the launch ended before its result.
     """
     found = [Blamed(device, one) for device, verification in seen.items() for one in _own(device, verification)]
@@ -131,7 +131,7 @@ def _connected(wrong: _Pairs) -> Iterator[_Pairs]:
 
 
 def _beside(known: Collection[str], together: _Pairs) -> Iterator[str]:
-    """Yield the fewest devices that, with the known ones, explain all wrong copies.
+    """Yield the fewest devices that, together with `known`, explain all wrong copies.
 
     known: devices that are faulty for certain. together: pairs of devices with a wrong copy.
     """

@@ -57,7 +57,7 @@ def remaining(archive: Archive, evidence: Evidence) -> Remaining:
 
 
 def remaining_of(archive: Archive, at_work: Mapping[str, Work]) -> Remaining:
-    """Return the same as `remaining`. at_work: UUID → work of the device, as `at_work` returns it."""
+    """Return what `remaining` returns, from the known work of each device. at_work: UUID → work (see `at_work`)."""
     burn_in = requested(archive.stored.configuration)
     out = staying_out(at_work, archive.quarantined)
     waited_for = [device for device in archive.stored.devices if device.uuid not in out]

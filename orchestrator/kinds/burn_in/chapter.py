@@ -150,7 +150,10 @@ def _step(gpu: GpuBurnIn) -> str:
 
 
 def _why_slow(gpu: GpuBurnIn) -> Reason | None:
-    """Return the probable reason why a GPU is slow, one with a next step if there is any; None if it is not slow."""
+    """Return the probable reason why a GPU is slow; None if it is not slow or the reason is unknown.
+
+    Of several reasons, the first for which NEXT_STEP has advice.
+    """
     reasons = [pace.reason for pace in gpu.paces if pace.pace is Pace.SLOWER and pace.reason is not None]
     return next((reason for reason in reasons if reason in NEXT_STEP), next(iter(reasons), None))
 
@@ -186,7 +189,10 @@ def answer(report: Report) -> Answer | None:
 
 
 def _by_verdict(result: BurnInReport, report: Report) -> dict[str, list[GpuInfo]]:
-    """Return verdict → devices, gravest first. Slow ones are "WARN (slow)". PASS only if no verdict is worse."""
+    """Return verdict → devices, gravest first. A verdict whose action is SLOW becomes "WARN (slow)".
+
+    Devices that PASS are omitted if another verdict is graver.
+    """
     found: dict[str, list[GpuInfo]] = {}
     for gpu in sorted(result.gpus, key=lambda gpu: GRAVEST_FIRST.index(gpu.verdict)):
         if gpu.verdict in (HealthVerdict.PASS, HealthVerdict.NOT_APPLICABLE) and gpu.verdict is not result.verdict:
@@ -202,14 +208,14 @@ def profile(report: Report) -> str:
 
 
 def injected(result: BurnInReport) -> Iterator[str]:
-    """Yield a line for each injected fault, undetected ones first."""
+    """Yield a line for each injected fault, undetected faults first."""
     by_fate = [(_fate(fault), fault) for fault in result.injected]
     for fate, fault in sorted(by_fate, key=lambda pair: list(Fate).index(pair[0])):
         yield f"{fate.upper()}: {fault.fault}: {fault.outcome.removeprefix(f'{fate}: ')}"
 
 
 def proven(result: BurnInReport) -> str:
-    """Return how many injected faults took effect and were found: "2 of 2 found"; "" without any."""
+    """Return how many injected faults took effect and were found: "2 of 2 found"; "" if no fault was injected."""
     total = len(result.injected)
     done = sum(_fate(fault) is not Fate.UNDONE for fault in result.injected)
     found = sum(fault.found for fault in result.injected)
@@ -366,13 +372,17 @@ def not_tested(result: BurnInReport, report: Report) -> list[str]:
 
 
 def not_decided(result: BurnInReport, report: Report) -> list[str]:
-    """Return lines with the rates that were measured but have no verdict, and the open question."""
+    """Return a line for each rate that was compared with siblings without a verdict.
+
+    It says what is inconclusive: 'speed in the check "truth" on GPU 1: a slow-down of more than 5% is not ruled out'.
+    """
     return [f"{words}: {why}" for _, words, why in _untested(result, report, decided=False)]
 
 
 def _untested(result: BurnInReport, report: Report, *, decided: bool) -> Iterator[tuple[bool, str, str]]:
-    """Yield (planned, names and devices, reason). Untested checks with equal reason and devices form a group.
+    """Yield (planned, names and devices, reason) for each group of checks with equal reason and devices.
 
+    planned: True if the checks were planned but did not finish. names and devices: "sign of zero on GPU 1".
     decided: True for checks that were not made, False for rates that were measured but have no verdict.
     """
     unfinished = {what for gpu in result.gpus for what in gpu.unfinished}

@@ -98,8 +98,8 @@ class Idle:
 class Ahead:
     """Ways to complete an incomplete burn-in: `resume`, or a new burn-in.
 
-    left_s: seconds that `resume` may use. launch_s: expected seconds of one launch. least: length and level of a new
-    burn-in that is long enough, as options: "2h --level full".
+    left_s: seconds that `resume` may use. launch_s: expected seconds of one launch. least: options of a new burn-in
+    with enough time for a whole round: "2h --level full".
     """
 
     left_s: float

@@ -25,7 +25,7 @@ _LONGEST_NS: Final = round((PATIENCE_S + TIMEOUT_S) * 1e9)
 
 
 def waits_by_segment(archive: Archive, lost: Iterable[Lost]) -> Mapping[Segment, Sequence[Span]]:
-    """Return session → times in which a device may have waited for another, in monotonic ns.
+    """Return session → times in which a device may have waited for another device, in monotonic ns.
 
     lost: the failed launches of the run.
     """
@@ -68,7 +68,7 @@ def for_links(archive: Archive, uuid: str) -> Iterator[tuple[Segment, Span]]:
 def over_ns(attempt: Attempt) -> int:
     """Return the end of a launch in monotonic ns.
 
-    Returns its start if the end is unknown, or if it was recorded on the clock of a later session.
+    Returns its start if the end is unknown, or if the end was recorded on the clock of a later session.
     """
     return attempt.start.at_ns + round((attempt.lasted_ms or 0.0) * 1e6)
 

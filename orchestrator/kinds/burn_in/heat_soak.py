@@ -23,10 +23,11 @@ from protocol.cell import Device, DeviceKind
 
 @dataclass(frozen=True)
 class HeatSoak:
-    """The heat soak of a GPU in one session. begin: number of its first window. ending: reason for its end.
+    """The heat soak (warm-up) of a GPU in one session: windows of ten seconds whose rates are not judged.
 
-    until: number of the first window after it, whose rate is judged. It is None without temperature readings: then the
-    heat soak is the whole first round. reached_c: temperature of the hottest window in degrees Celsius.
+    begin: number of the first window in the heat soak. until: number of the first window after the heat soak. ending:
+    why the heat soak ended. reached_c: highest temperature in the heat soak, in °C. Without temperature readings, until
+    and reached_c are None, and the heat soak is all work of round 0.
     """
 
     begin: int

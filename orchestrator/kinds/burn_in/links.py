@@ -33,8 +33,8 @@ class Accused(NamedTuple):
 class Attributed(NamedTuple):
     """What one device verified in a launch, with only those mismatches that count against it.
 
-    verification: None if it verified nothing. doubts: for each mismatch with details, why another device may be at
-    fault, or "". unclear: number of mismatches without details that may be this device's.
+    verification: None if the device verified nothing. doubts: for each mismatch with details, why another device may be
+    at fault, or "". unclear: number of mismatches without details that may be this device's.
     """
 
     verification: Verification | None

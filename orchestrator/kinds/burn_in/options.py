@@ -88,7 +88,7 @@ DECIDED: Final = frozenset(
         "benchmark.launches",
     }
 )
-"""Settings without effect in a burn-in, which has its own cells. But a user's model can replace a shipped one."""
+"""Settings without effect in a burn-in, which has its own cells. But a user's model can replace a shipped model."""
 
 OWN_CELLS: Final = f"a burn-in has its own cells ({CONFIG_FILE})"
 REASONS: Final[Mapping[enum.StrEnum, str]] = {Need.OWN_MODEL: OWN_CELLS}

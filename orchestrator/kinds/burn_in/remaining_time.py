@@ -12,11 +12,11 @@ from orchestrator.kinds.burn_in.settings import LONGEST_S, written
 from orchestrator.state.archive import Archive
 
 LONGER: Final = 2
-"""Factor on the requested time for a new burn-in, if only the estimate of a round did fit."""
+"""Factor on the requested time for a new burn-in, if a round should have fitted by its estimate, but did not."""
 
 
 def ahead(archive: Archive, at_work: Mapping[str, busy_time.Work]) -> Mapping[str, Ahead]:
-    """Return UUID → ways to complete the burn-in: time for `resume`, and options of a new one.
+    """Return UUID → ways to complete the burn-in: time for `resume`, and options of a new burn-in.
 
     The time for `resume` is 0 if the burn-in ended normally after enough time at work. at_work: UUID → work of the
     device.
@@ -33,7 +33,11 @@ def ahead(archive: Archive, at_work: Mapping[str, busy_time.Work]) -> Mapping[st
 
 
 def _least(archive: Archive, burn_in: BurnIn) -> str:
-    """Return length and level of a long enough new burn-in: "2h --level full". An unknown level is omitted."""
+    """Return the options of a new burn-in with enough time for a whole round: "2h --level full".
+
+    The duration is the estimated least one for this level. If that is no longer than the requested duration, it is
+    LONGER times the requested one. The level is omitted if configs/burn_in.yaml no longer has it.
+    """
     stored, table = archive.stored, levels.load()
     longer_s = LONGER * burn_in.duration_s
     if burn_in.level not in table.levels:

@@ -28,11 +28,11 @@ Span = tuple[int, int]  # Begin and end in monotonic nanoseconds of one session
 
 @dataclass(frozen=True)
 class Load:
-    """The work of a device in one session, as spans of monotonic ns.
+    """The work of a device in one session. A Span is (begin, end) in monotonic ns.
 
-    launches: when it worked. stalls: when a worker was suspended. suspensions: when the orchestrator was suspended.
-    since_ns: begin of the session, if the time before the first launch counts as served; else None. cut_off: launches
-    that ended with the run. Only their last part is among `launches`.
+    launches: when the device worked. stalls: when a worker was suspended. suspensions: when the orchestrator was
+    suspended. since_ns: begin of the session, if the time before the first launch counts as served; else None. cut_off:
+    launches that ended with the run. Only their last part is among `launches`.
     """
 
     launches: list[Span] = field(default_factory=list)
@@ -86,9 +86,9 @@ def ordinary_s(gap: Span, suspensions: Iterable[Span]) -> float:
 
 
 def is_short(served_s: float, requested_s: float, cell_s: float) -> bool:
-    """Whether a device served too little of the requested time.
+    """Whether the served time of a device (served_s) is too short for the requested time.
 
-    cell_s: its longest launch, which is subtracted because it may not have fitted at the end.
+    cell_s: seconds of its longest cell. So much may be missing, because that cell may not have fitted at the end.
     """
     return served_s < SHARE * requested_s - LATE_S - cell_s
 
@@ -108,7 +108,7 @@ def without(work: Iterable[Span], stalls: Iterable[Span]) -> Iterator[Span]:
 
 
 def idle(work: Iterable[Span], explained: Iterable[Span]) -> Iterator[tuple[int, float]]:
-    """Yield (begin in ns, unexplained seconds) of each gap in `work` with more than LONG_S of them.
+    """Yield (begin in ns, unexplained seconds) of each gap in `work` with more than LONG_S unexplained seconds.
 
     explained: times in which a gap has a reason.
     """
@@ -125,7 +125,7 @@ def overlap_ns(span: Span, others: Iterable[Span]) -> int:
 
 
 def joined(spans: Iterable[Span]) -> Sequence[Span]:
-    """Return the spans in order, with overlapping ones merged."""
+    """Return the spans in order of time. Overlapping spans are merged."""
     merged: list[Span] = []
     for begin, end in sorted(spans):
         if merged and begin <= merged[-1][1]:

@@ -83,7 +83,7 @@ def of_settings(
 ) -> Configuration:
     """Return the configuration of a burn-in if the settings request one, else `configuration`.
 
-    Raises ConfigError for an invalid setting, or for one that only a burn-in has.
+    Raises ConfigError for an invalid setting, or for a setting of burn-ins if no burn-in is requested.
     """
     duration = settings.find(DURATION, str)
     if duration is None:

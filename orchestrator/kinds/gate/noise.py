@@ -51,7 +51,7 @@ def spread(pairs: Iterable[Sequence[Sequence[float]]]) -> float | None:
 
 
 def variation(*measured: Side) -> float | None:
-    """Return the same as `spread`, for the cells of one or two measured sides. None if unknown."""
+    """Return the `spread` (0.03 is 3 %) of the cells that one or two sides measured. None if unknown."""
     rates: dict[tuple[str, CellKey], list[Sequence[float]]] = defaultdict(list)
     for cell in (cell for side in measured for cell in side.cells):
         rates[cell.gpu_uuid, cell.key].append(cell.rates)

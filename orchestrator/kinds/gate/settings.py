@@ -43,7 +43,7 @@ _PATIENCE_S: Final = 120.0
 class RequestedSide(NamedTuple):
     """A side that the user requests. label: its name. changed: option of a run → value on this side.
 
-    python: path of the interpreter; "" for the running one.
+    python: path of the interpreter; "" for the running interpreter.
     """
 
     label: str

@@ -258,7 +258,7 @@ def _extremes(rows: Sequence[OperatorRow], report: Report) -> Iterator[Finding]:
 
 
 def _name(row: OperatorRow) -> str:
-    """Return the name of the row's implementation; that of a user's file without its folder."""
+    """Return the name of the row's implementation: "eager", "kernels.py:my_softmax" without the folder of the file."""
     return row.implementation.rpartition("/")[2]
 
 

@@ -22,7 +22,7 @@ IMPLEMENTATIONS: Final = (EAGER, COMPILED)
 def chosen(categories: Sequence[str], names: Sequence[str]) -> tuple[OperatorSpec, ...]:
     """Return the operators that are in one of the categories and have one of the names.
 
-    Without categories or without names, any will do. Raises ConfigError for an unknown word, or if no operator matches.
+    An empty sequence stands for all. Raises ConfigError for an unknown word, or if no operator matches.
     """
     known = catalogue.load()
     for category in categories:

@@ -152,7 +152,9 @@ def _entry(
 
 
 def _located(implementation: str, grid: Grid, search: Search) -> OwnModel | None:
-    """Return the user's function for an implementation such as "conv.py:mine". None for one of gpubench.
+    """Return the user's function for an implementation such as "conv.py:mine".
+
+    None for an implementation that ships with gpubench.
 
     Raises ConfigError for an unknown implementation.
     """
