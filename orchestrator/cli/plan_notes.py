@@ -22,9 +22,9 @@ _SHOWN_CELLS: Final = 3
 
 
 def exclusions(plan: Plan, devices: Sequence[Device]) -> Iterator[str]:
-    """Yield a text for each reason for which the plan excludes models: "vgg16, bert: out of memory (GPU 1)".
+    """Yield the models and devices for each reason for an exclusion: "h2d, d2h: not applicable: … (cpu:0)".
 
-    The devices in parentheses are those whose cells are excluded. Without parentheses these are all devices.
+    The reason applies to the devices in parentheses, or to all devices if there are no parentheses.
     """
     for why, models, concerned in by_reason((cell.why, cell.model, cell.device) for cell in plan.excluded):
         where = ", ".join(device.label for device in devices if device.uuid in concerned)
