@@ -27,10 +27,10 @@ _Usual = Mapping[str, tuple[float, float]]  # Series → the range without outli
 
 
 class _Kept(msgspec.Struct, frozen=True, gc=False):
-    """What is kept in memory of a launch with a result, to read its file again. promised: SHA-256 of the file.
+    """What stays in memory of a launch with a result. Its times are read from its result file when they are needed.
 
-    excluded: why the launch does not count for its cell's figures, or "". value: its main figure, such as throughput.
-    iterations: number of measured iterations.
+    promised: SHA-256 of that file, by the journal. excluded: why the launch does not count for its cell's figures, or
+    "". value: main figure of the launch, such as throughput. iterations: number of measured iterations behind `value`.
     """
 
     launch: int

@@ -29,7 +29,7 @@ def read(
     models: Iterable[ModelSpec],
     origins: Mapping[str, str] = MappingProxyType(OPTION),
 ) -> Against:
-    """Return the baseline and the thresholds that a run is compared with. price: for one device and hour.
+    """Return the given baseline, thresholds and price, read and checked. price: for one device and hour.
 
     models: models that thresholds may name. origins: key of an option → name of the option in messages. Raises
     UserError for a wrong price, and for an unusable baseline or file of thresholds.

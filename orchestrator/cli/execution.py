@@ -50,8 +50,8 @@ def work(
     """Start or resume the run in the folder `paths`, print its outcome, and return its exit code.
 
     ending: gets the report and the exit code. notes: messages shown at the start. look: function that reads the GPUs
-    with NVML. present: makes the printed text of the outcome. Raises StorageError if the run or a report cannot be
-    written.
+    with NVML. history: options of the history, which override those stored with the run. present: makes the printed
+    text of the outcome. Raises StorageError if the run or a report cannot be written.
     """
     ending.paths = paths
     display = terminal.make(

@@ -106,7 +106,8 @@ def in_one_line(
 def _judged(burn_in: Mapping[str, str]) -> Iterator[str]:
     """Yield texts on the verdicts: "7 PASS", "GPU 3 FAIL". Devices with PASS are counted.
 
-    Devices with another verdict are named, or counted if more than NAMED. burn_in: label of a device → verdict.
+    Devices with another verdict are named; more than NAMED with the same verdict are counted. burn_in: label of a
+    device → verdict.
     """
     from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
 
@@ -188,7 +189,7 @@ def _notify(option: str, words: tuple[str, ...], environment: Mapping[str, str],
 
 
 def exit_code_of(error: BaseException) -> ExitCode:
-    """Return the exit code of gpubench if `error` ends it, as in program.py."""
+    """Return the exit code of gpubench if `error` ends it: the same as program.py gives."""
     match error:
         case UserError():
             return ExitCode.USAGE

@@ -46,7 +46,7 @@ def opened(history_db: str | None) -> "Iterator[sqlite3.Connection]":
 
 
 def moment(text: str | None, option: str) -> str | None:
-    """Return a date or time as ISO 8601 in UTC, "2024-01-15T10:30:00Z"; None for None.
+    """Return the date or time `text` as ISO 8601 in UTC, "2024-01-15T10:30:00Z"; None for None.
 
     option: name of the option, for the error. Raises ConfigError if `text` is no date.
     """
@@ -63,9 +63,9 @@ def moment(text: str | None, option: str) -> str | None:
 
 
 def run_id(run: str, runs_folder: str) -> str:
-    """Return the id of a run. run: @last, @last~1 and so on, a folder, or the id itself, which is not checked.
+    """Return the id of a run. run: @last, @last~1 and so on, a folder, or else an id, which is returned unchecked.
 
-    Raises UserError if @last finds no run, or the folder holds none.
+    Raises UserError if there is no such last run in runs_folder, or the folder holds no run.
     """
     from orchestrator.run_reports import run_lookup
     from orchestrator.store import run_files
@@ -104,7 +104,7 @@ def suggest_filters(connection: "sqlite3.Connection", wanted: "Filter") -> Itera
 def describe_cells(connection: "sqlite3.Connection", model: str) -> str:
     """Return " Recorded of MODEL: …", a sentence on the recorded cells of `model`.
 
-    If it has none, return a sentence on similar models (see `nearest`).
+    If `model` has no recorded cells, return a sentence on similar models (see `nearest`).
     """
     from orchestrator.history import queries
 

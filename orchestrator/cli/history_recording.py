@@ -82,9 +82,9 @@ def refused(configuration: "Configuration") -> tuple[str, ...]:
 
 
 def earlier(configuration: "Configuration", devices: "Sequence[Device]") -> "tuple[dict[str, str], tuple[str, ...]]":
-    """Return device UUID → faults that earlier runs found, as text. Also return why they are unknown.
+    """Return (device UUID → faults that earlier runs found, as text; why these faults are unknown).
 
-    The second value holds a sentence, or nothing if the history could be read.
+    The second element is (sentence,), or () if the history was read or is not to be used.
     """
     if not configuration.history:
         return {}, ()

@@ -36,7 +36,7 @@ _PATIENCE_S: Final = 5.0  # after SIGTERM, and after SIGKILL
 
 
 def parse(line: str | None, option: str) -> tuple[str, ...]:
-    """Split the user's command into words; () if not given. option: name of the option, for the error.
+    """Return the words of the user's command `line`; () for None. option: name of the option, for the error.
 
     Raises ConfigError for a command that cannot be split, is empty, or names a missing program.
     """
@@ -57,7 +57,10 @@ def parse(line: str | None, option: str) -> tuple[str, ...]:
 
 
 def recorded(words: Iterable[str]) -> tuple[str, ...]:
-    """Return gpubench's command line. Of a user command it keeps only the program: arguments may be secret."""
+    """Return gpubench's command line `words` without the arguments of user commands, which may be secret.
+
+    Only the program remains as the value of --on-finish and --on-failure.
+    """
     kept: list[str] = []
     for word in words:
         option, equals, value = word.partition("=")

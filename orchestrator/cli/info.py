@@ -41,7 +41,7 @@ def command(*, as_json: bool) -> None:
 
 
 def gather(inventory: "Inventory") -> dict[str, Any]:
-    """Return all facts about GPUs and software, by their keys in the JSON."""
+    """Return all facts about GPUs and software: key in the output of `info --json` → fact."""
     return {
         "tool_version": TOOL_VERSION,
         "python_version": platform.python_version(),

@@ -22,9 +22,9 @@ _SHOWN_CELLS: Final = 3
 
 
 def exclusions(plan: Plan, devices: Sequence[Device]) -> Iterator[str]:
-    """Yield a sentence for each reason: "vgg16, bert: out of memory (GPU 1)".
+    """Yield the models and devices for each reason for an exclusion: "h2d, d2h: not applicable: … (cpu:0)".
 
-    It names the devices in parentheses unless all devices are affected.
+    The reason applies to the devices in parentheses, or to all devices if there are no parentheses.
     """
     for why, models, concerned in by_reason((cell.why, cell.model, cell.device) for cell in plan.excluded):
         where = ", ".join(device.label for device in devices if device.uuid in concerned)
@@ -32,7 +32,10 @@ def exclusions(plan: Plan, devices: Sequence[Device]) -> Iterator[str]:
 
 
 def deadline_warnings(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Iterator[str]:
-    """Warn about cells whose first iteration will probably miss its deadline, except in a burn-in."""
+    """Yield one warning that names the cells whose first iteration will probably miss its deadline.
+
+    Yields nothing if there are no such cells, or in a burn-in.
+    """
     if configuration.burn_in is not None:
         return
     by_uuid, names = {device.uuid: device for device in devices}, progress.alike(plan.cells)
@@ -56,7 +59,10 @@ def deadline_warnings(plan: Plan, configuration: Configuration, devices: Sequenc
 
 
 def device_conflicts(devices: Sequence[Device], cores: Sequence[int], runs: Path) -> Iterator[str]:
-    """Warn about devices that another live run uses, or that share CPU cores. cores: those of this process."""
+    """Yield warnings about devices that another live run uses, or that share CPU cores.
+
+    cores: the CPU cores that this process may use. runs: folder of the runs.
+    """
     beyond = [device.label for device in devices if device.kind is DeviceKind.CPU and device.gpu_id >= len(cores)]
     if beyond:
         there, names = plural(len(cores), "core"), "is just a name" if len(beyond) == 1 else "are just names"

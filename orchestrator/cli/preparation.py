@@ -169,9 +169,10 @@ def configure(params: RunParams, preset: Preset | None) -> tuple[LayeredSettings
 
 
 def read_references(settings: LayeredSettings, configuration: Configuration, models: Iterable[ModelSpec]) -> Against:
-    """Return the baseline and thresholds for the run. models: models that thresholds may name.
+    """Return the baseline, the thresholds and the price that the settings name for the run; all may be absent.
 
-    Raises UserError if one is unusable, or the run is a burn-in.
+    models: models that thresholds may name. Raises UserError if the baseline, a threshold or the price is unusable, or
+    if a burn-in has any of the three.
     """
     against = comparison_options.read(
         settings.find("compare.baseline", str),
@@ -204,9 +205,9 @@ def _require_time(plan: Plan, configuration: Configuration, devices: tuple[Devic
 
 
 def _require_free(configuration: Configuration, devices: tuple[Device, ...], look: Look) -> tuple[Device, ...]:
-    """Return the devices. busy_with of a device names another process that computes on it.
+    """Return the devices, with `busy_with` set to the other process that computes on the device, if any.
 
-    Raises DeviceError if there is such a process and --allow-busy is not given.
+    Raises DeviceError if a device has such a process and --allow-busy is not given.
     """
     busy = gpu_users.busy(devices, look)
     reason = gpu_users.refusal(devices, busy)

@@ -160,8 +160,8 @@ def _render_file(
 ) -> None:
     """Render the report file `file` without its run: print the report, or write it to `output`.
 
-    format: value of -f. named: the formats in it, None without -f. needs_run: given options that need a run. Raises
-    UserError if there is one, or if `file` is no report.
+    format: value of -f. named: the formats in that value, None without -f. needs_run: the given options that need a
+    run. Raises UserError if needs_run has an option, or if `file` is no report.
     """
     from orchestrator import report as reports
     from orchestrator.cli.shown_report import places, shown
@@ -213,9 +213,9 @@ def _find(run: str, runs_folder: str, history_db: str | None, *, every_sample: b
 
 
 def _place(output: str, formats: str | None) -> tuple[Path, tuple[ReportFormat, ...]]:
-    """Return path and formats of the report for -o, as the command `run` does. Make the folder of the path.
+    """Return the absolute path and the formats of the report for `output`, the value of -o.
 
-    Raises ConfigError for a wrong path or format.
+    formats: value of -f. Makes the folder of the path. Raises ConfigError for a wrong path or format.
     """
     from orchestrator.config import resolution as config
     from orchestrator.config.settings import LayeredSettings

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 
 def learned(before: "Side", after: "Side", margins: "Margins", history_db: str | None) -> "SessionSpread | None":
-    """Return how much results vary between sessions, by the history; None if it has too few runs.
+    """Return how much results vary between sessions; None if the history has too few runs or is unreadable.
 
-    before, after: sides of a comparison. Recorded runs like `after` are used; if they are too few, runs like `before`.
+    before, after: sides of a comparison. Recorded runs with the software and GPU of `after` are used; if they are too
+    few, those of `before`.
     margins: supplies values that cannot be learned.
     """
     from orchestrator.history import queries, sessions

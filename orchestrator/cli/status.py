@@ -46,7 +46,7 @@ def command(*, run: str | None, runs_folder: str, as_json: bool) -> None:
 
 
 def so_far(status: "Status", stored: "StoredRun", paths: "RunPaths") -> str:
-    """Return the faults that a running burn-in has found, or "no fault found"; "" for another run.
+    """Return the faults that a running burn-in has found, or "no fault found"; "" for any run that is not one.
 
     Slow: makes the report of the run.
     """

@@ -163,7 +163,10 @@ def _fault_words(fault: _Fault, places: Iterable[Place]) -> str:
 
 
 def doubt(before: Place, after: Place) -> str:
-    """Return the fault because of which two compared cells are judged by the prior standard deviation, or ""."""
+    """Return "times were not steady after warm-up" if one of two compared cells has this fault, else "".
+
+    Such a pair is judged by the prior standard deviation, or by its own if that is larger.
+    """
     found = _gravest((one for one in _FAULTS if one.judged), before, after)
     return "" if found is None else found.words
 
@@ -180,7 +183,7 @@ def measures_host(before: Place, after: Place) -> bool:
 
 
 def few_launches(before: Place, after: Place) -> str:
-    """Return "one launch" or "two launches" if a cell has too few launches to show its own spread; else ""."""
+    """Return "one launch" or "two launches" if one of the two cells has too few to show its own spread; else ""."""
     return _FEW.get(min(len(before.cell.values), len(after.cell.values)), "")
 
 
@@ -218,7 +221,7 @@ class Change(NamedTuple):
 def shown(name: str, value: str | None) -> str:
     """Return a version or setting as text.
 
-    For a missing one it is "unknown", "adaptive" or "not set", depending on its name.
+    For a missing value it is "unknown", "adaptive" or "not set", depending on `name`.
     """
     if name in EFFECTS:
         return value or "not set"

@@ -47,9 +47,10 @@ class SessionSpread(NamedTuple):
 
 
 class ComparedCell(Part, frozen=True, kw_only=True):
-    """A compared cell. ratio: second rate over first rate, with 95 % (low, high) and 90 % intervals.
+    """A compared cell. ratio: rate of the second run / rate of the first (above 1: the second run is faster).
 
-    before, after: medians over the launches. p: p-value, Holm-corrected over the cells. reason: the fact that differs,
+    low, high: 95 % interval of the ratio; low_90, high_90: 90 % interval. before, after: the figure `metric` of each
+    run, a median over the launches. p: p-value, Holm-corrected over the cells. reason: the fact that differs,
     or a remark. launches_needed: launches that each run needs for a verdict; null if there is a verdict or more
     launches do not help. needed_beyond: 100 launches would not suffice. excluded_percent: a larger slow-down is
     excluded with 95 % confidence; null unless SAME or NO CHANGE SEEN. implementation, shape, time: of an operator, else
@@ -111,7 +112,10 @@ class StackChange(Part, frozen=True, kw_only=True):
 
 
 class Mean(Part, frozen=True, kw_only=True):
-    """Geometric mean of the ratios of a workload's cells. verdict: SLOWER or FASTER as a whole; null if neither."""
+    """Geometric mean of the ratios (see ComparedCell) of a workload's cells, with its 95 % interval.
+
+    cells: number of these cells. verdict: SLOWER or FASTER as a whole; null if neither.
+    """
 
     phase: str
     ratio: float
@@ -122,7 +126,7 @@ class Mean(Part, frozen=True, kw_only=True):
 
 
 class Comparison(Part, frozen=True, kw_only=True):
-    """Two compared runs. before, after: names as given; label_*: names with id and date. title: changed versions.
+    """Two compared runs. before, after: names as given; label_*: names with id and date. title: "torch 2.7 -> 2.8".
 
     runs_before, runs_after: ids of the run, or of all runs of a baseline. only_*: cells that the other run lacks.
     unheld: devices of the second run without a cell in the baseline.

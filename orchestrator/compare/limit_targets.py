@@ -16,9 +16,9 @@ from protocol.cell import CompileMode, Workload
 
 
 class Relative(NamedTuple):
-    """Speed of a cell in percent of a reference. why_not: why it is unknown.
+    """Speed of a cell in percent of a reference (above 100: faster). why_not: why the speed is unknown.
 
-    blind: whether throttling of the reference is unknown.
+    blind: whether it is unknown if the reference was throttled.
     """
 
     speed: float | None

@@ -19,10 +19,11 @@ _DOUBTS: Final[dict[str, Callable[[Sequence[bool]], bool]]] = {"steady": all, "c
 
 
 def partners(candidates: Sequence[Place], place: Place, *, any_device: bool = False) -> Sequence[Place]:
-    """Return the baseline's results to compare `place` with; the most similar one if none is comparable.
+    """Return those of `candidates` to compare `place` with: one, or the middle two. Empty without candidates.
 
-    candidates: results of the same cell, one for each device of the baseline. any_device: another GPU model is allowed.
-    The board of `place` is then not preferred, because a score compares machines.
+    candidates: the baseline's results of the same cell, one for each device. If none of them is comparable, returns
+    one, preferably of the same GPU model. any_device: another GPU model is allowed. The device of `place` is then not
+    preferred, because a score compares machines.
     """
     compare = [one for one in candidates if not cell_facts.difference(one, place, any_device=any_device)]
     if not compare:

@@ -38,7 +38,7 @@ class Against(Part, frozen=True, kw_only=True):
         return self != NOTHING
 
     def beside(self, given: "Against") -> "Against":
-        """Return these references. Each one that `given` has replaces the one here."""
+        """Return these references, where each reference that `given` has replaces the same kind here."""
         return Against(
             baseline=given.baseline or self.baseline,
             session=given.session or self.session,
@@ -51,7 +51,7 @@ NOTHING: Final = Against()
 
 
 def store(against: Against, paths: RunPaths) -> None:
-    """Write what a run is compared with into its folder. Writes no file for nothing.
+    """Write what a run is compared with into its folder. Writes no file if `against` is empty.
 
     Raises StorageError if the file cannot be written.
     """
@@ -120,5 +120,5 @@ def _scored(summary: Summary, scored: BaselineComparison) -> Summary:
 
 
 def _verdict(verdict: RunVerdict, results: Sequence[ThresholdResult]) -> RunVerdict:
-    """Return the verdict of the run with its missed thresholds. A graver cause, such as a fault, still decides."""
+    """Return `verdict` with causes added for missed and for unjudged thresholds. The gravest cause still decides."""
     return run_verdict((*verdict.causes, *thresholds.causes(results)), verdict.remarks)

@@ -30,9 +30,9 @@ Rate = Annotated[float, msgspec.Meta(ge=LEAST, le=MOST)]
 class SideCell(Part, frozen=True, kw_only=True, omit_defaults=True):
     """A cell (model and configuration) on one device. values: the figure `metric` of each launch. ran_at: batch size.
 
-    parameters: number of the model. steady: whether times were steady after warm-up. host_bound: whether the GPU waited
-    for the host. wrong: what is wrong with the result of an operator or a compiled model. figures: further figures,
-    which are only shown, such as "p95, ms" → 5.2. None: unknown, as in older baselines.
+    parameters: number of the model's parameters. steady: whether times were steady after warm-up. host_bound: whether
+    the GPU waited for the host. wrong: what is wrong with the result of an operator or a compiled model. figures:
+    further figures, which are only shown, such as "p95, ms" → 5.2. None: unknown, as in older baselines.
     """
 
     gpu_uuid: str

@@ -167,7 +167,10 @@ def _never_missed(threshold: Threshold) -> str:
 
 
 def judge(report: Report, thresholds: Sequence[Threshold], held: Held | None) -> Iterator[ThresholdResult]:
-    """Yield the result of each threshold in each matching cell. held: comparison of the report with a baseline."""
+    """Yield the result of each threshold in each matching cell; one result without a cell if no cell matches.
+
+    held: comparison of the report with a baseline; None without a baseline.
+    """
     cells = list(limit_targets.cells(report, held)) if thresholds else []
     for threshold in thresholds:
         meant = [cell for cell in cells if threshold.means(cell.key)]

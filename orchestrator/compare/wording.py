@@ -71,7 +71,7 @@ def verdicts(comparisons: Sequence[Comparison]) -> str:
 
 
 def means(comparison: Comparison) -> str:
-    """Return the mean change of speed of each workload, with its interval; empty without means."""
+    """Return "Geometric mean: training -5.0% (…) over 3 cells, …": the change of speed of each workload; may be ""."""
     return f"Geometric mean: {', '.join(map(mean, comparison.means))}" if comparison.means else ""
 
 
@@ -104,7 +104,7 @@ def _on_several(comparison: Comparison) -> bool:
 
 
 def change(cell: ComparedCell | Mean) -> str:
-    """Return the change of the speed of a cell or workload, "-5.0%"; "" if it is unknown."""
+    """Return the change of speed of a cell or workload since the first run, "-5.0%" (slower); "" if unknown."""
     return "" if cell.ratio is None else difference(percent(cell.ratio))
 
 
@@ -132,7 +132,7 @@ def judged(cell: ComparedCell) -> str:
 
 
 def excluded(cells: Sequence[ComparedCell]) -> str:
-    """Return "a slow-down of more than 1.2 % is ruled out", for cells with NO CHANGE SEEN; "" if there are none."""
+    """Return "a slow-down of more than 1.2 % is ruled out", for cells with NO CHANGE SEEN; "" without such cells."""
     found = [cell.excluded_percent for cell in cells if cell.verdict is ChangeVerdict.NO_CHANGE]
     known = [one for one in found if one is not None]
     return f"a slow-down of more than {max(known):.2g} % is ruled out" if known else ""
@@ -216,7 +216,7 @@ def grouped(comparison: Comparison, verdict: ChangeVerdict) -> dict[str, list[st
 
 
 def new(comparison: Comparison, most: int = _MOST_LONE) -> Iterator[str]:
-    """Yield texts on the cells that only the second run has, grouped by reason."""
+    """Yield texts on the cells that only the second run has, grouped by the reason why the first run lacks them."""
     yield from _alone(comparison, comparison.only_after, comparison.after, most)
 
 

@@ -43,7 +43,7 @@ def torch_cuda(search: list[str] | None = None) -> Torch | None:
 
 
 def measured_models(cells: Iterable[Cell], models: Iterable[ModelSpec]) -> list[ModelSpec]:
-    """Return the models that cells of the plan measure."""
+    """Return those of `models` that a cell measures."""
     measured = {cell.model for cell in cells if WORKLOADS[cell.workload].has_model}
     return [model for model in models if model.name in measured]
 

@@ -13,7 +13,7 @@ from orchestrator.stats.stragglers import Bound
 
 
 class Margin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A tolerated slowdown. source: where the number comes from."""
+    """A tolerated slowdown, or (in Spread) a standard deviation. source: where the number comes from."""
 
     percent: Annotated[float, msgspec.Meta(gt=0, lt=100)]  # of the reference's rate
     source: str  # origin of the figure
@@ -37,7 +37,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     host: Margin  # bound by the host, not steady, or on a CPU device
 
     def of(self, *, host: bool) -> float:
-        """Return one of the standard deviations as a share, 0 to 1. host: whether the host limits the cell's speed."""
+        """Return the standard deviation `host`, if the host limits the cell's speed, else `device`; a share, 0 to 1."""
         return (self.host if host else self.device).share
 
 
@@ -59,12 +59,12 @@ class Margins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def shares(self) -> Mapping[Bound, float]:
-        """Limit of a cell → margin between siblings as a share, 0 to 1, for stats.stragglers.judge."""
+        """What limits a cell (power, clock or bandwidth) → its `of_siblings` margin as a share, 0 to 1."""
         return {bound: margin.share for bound, margin in self.of_siblings.items()}
 
     @property
     def of_siblings(self) -> Mapping[Bound, Margin]:
-        """Limit of a cell → margin between siblings (GPUs of the same model)."""
+        """What limits a cell (power, clock or bandwidth) → tolerated slowdown of a GPU below its siblings' median."""
         margins = self.siblings
         return {Bound.POWER: margins.power, Bound.CLOCK: margins.clock, Bound.BANDWIDTH: margins.bandwidth}
 

@@ -90,7 +90,7 @@ def read(
     """Read the file of --models-file. Return its usable models, and name → error of its unusable models.
 
     chosen: models that must be usable, None for all. allowed: whether --allow-code permits the user's own code. Raises
-    ConfigError if the file is wrong, or such a model is unusable.
+    ConfigError if the file is wrong, or a model of `chosen` is unusable.
     """
     document = yaml_file.read(path)
     entries = document.convert(_File).models
@@ -208,9 +208,9 @@ def _with_point(number: str) -> str:
 
 
 def _inputs(value: Value, at: KeyPath, document: Document) -> tuple[tuple[InputSpec, ...], bool]:
-    """Return the inputs of a model, and whether they have names. value: input_shape of its entry, at the path `at`.
+    """Return the inputs of a model, and True if they have names. value: input_shape of its entry, at the path `at`.
 
-    A list of lists means inputs by position.
+    A single shape or a list of shapes means inputs by position, without names.
     """
     if value is None:
         return (), False
@@ -248,7 +248,7 @@ def _shape(lengths: list[int | str], where: str) -> tuple[int | str, ...]:
 
 
 def _range(name: str, described: _Input, where: str) -> tuple[float, float]:
-    """Return the range of an input's random values: the lowest one, and a limit that all are below.
+    """Return the range of an input's random values: (lowest value, limit that all values are below).
 
     Both are 0 for normally distributed floats, for bools, and for token ids within the model's vocabulary. Raises
     ConfigError for a range that is incomplete, empty, or given for bools.

@@ -4,7 +4,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 
 def sized(name: str, size: int | None, sizes: Collection[int | None]) -> str:
-    """Add the input size to a cell's name if cells differ only in size. sizes: sizes of all these cells."""
+    """Return "bert@128", the name with its input size, if `sizes` has several values; else the name unchanged.
+
+    sizes: input sizes of all cells that have this name.
+    """
     return f"{name}@{size}" if size is not None and len(set(sizes)) > 1 else name
 
 
@@ -29,7 +32,7 @@ def kind_of_run(profile: str, preset: str | None, level: str | None) -> str:
 
 
 def by_reason(excluded: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str, set[str]]]:
-    """Group exclusions, given as (reason, model, device). Yields each reason once, with its models and devices."""
+    """Group exclusions, given as (reason, model, device). Yields (reason, "model, model", its devices) once each."""
     reasons: dict[str, dict[str, set[str]]] = {}
     for reason, model, device in excluded:
         reasons.setdefault(reason, {}).setdefault(model, set()).add(device)

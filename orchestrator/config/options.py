@@ -48,7 +48,7 @@ class Kind(enum.Enum):
 
 
 class Need(enum.StrEnum):
-    """Condition for an option to have an effect. Each value is the explanation for a run without it."""
+    """Condition for an option to have an effect. Its value says why the option has no effect if the run lacks it."""
 
     TOKENS = "none of the models takes tokens"
     PIXELS = "none of the models has a size in pixels to choose"

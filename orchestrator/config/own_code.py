@@ -176,7 +176,7 @@ def _no_module(own: OwnModel, origin: str) -> ConfigError:
 
 
 def _only_binding(tree: ast.Module, name: str) -> ast.ClassDef | ast.FunctionDef | ast.Assign | None:
-    """Return the class, function or assignment that binds `name` in a file; None if other code binds it, too."""
+    """Return the class, function or assignment that alone binds `name` in a file; None if nothing or more does."""
     defined, imported = _names_of(tree)
     if (defined + imported).count(name) != 1:
         return None
@@ -219,7 +219,7 @@ def _is_plain_module(node: ast.ClassDef | ast.FunctionDef, tree: ast.Module) -> 
 
 
 def _origins(tree: ast.Module) -> dict[str, str]:
-    """Return imported name → its full name: "nn" → "torch.nn"."""
+    """Return name that a file imports → its full name: "nn" → "torch.nn"."""
     found: dict[str, str | None] = {}
     for node in _at_the_top(tree):
         match node:
@@ -280,7 +280,7 @@ def _tree(path: Path, origin: str) -> ast.Module:
 
 
 def _names_of(tree: ast.Module) -> tuple[list[str], list[str]]:
-    """Return names that a file defines, and names that it imports, each as often as the file binds it."""
+    """Return (names that a file defines, names that it imports), each name as often as the file binds it."""
     defined: list[str] = []
     imported: list[str] = []
     for node in _at_the_top(tree):

@@ -31,8 +31,9 @@ _LIBRARIES: Final = {
 def extended(
     catalogue: Catalogue, settings: LayeredSettings, current: Path, *, allowed: bool
 ) -> tuple[Catalogue, LayeredSettings]:
-    """Return the catalogue with the user's models, and settings that select them unless -m is given.
+    """Return the catalogue with the user's models added, and the settings.
 
+    If --models-file is given without -m, the settings select the models of that file; otherwise they are unchanged.
     current: folder that relative paths start from. allowed: whether --allow-code is given. Raises ConfigError for a
     model that is unusable, or needs --allow-code.
     """

@@ -129,7 +129,10 @@ def _least_launches(compile_modes: Iterable[CompileMode]) -> int:
 def refuse_mistakes(
     file: Path, options: tuple[Option, ...], defaults: Path, catalogue: Catalogue, places: Places
 ) -> LayeredSettings:
-    """Return the settings of `file`. Raises ConfigError for a mistake, even in a key that an option overrides."""
+    """Return the settings of the configuration `file`. Raises ConfigError for any mistake in it.
+
+    That includes a mistake in a key that the command line overrides.
+    """
     settings, below = from_file(file, options), from_defaults(defaults, options)
     for key in settings.values:
         if key != "models" or not any(own_code.is_own(word) for word, _ in settings.items(key)):

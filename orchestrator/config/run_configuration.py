@@ -169,7 +169,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def slots(self) -> frozenset[Slot]:
-        """All planned launches. One on several devices occurs once."""
+        """All planned launches. A launch on several devices occurs once."""
         return frozenset(slot for queue in self.order.values() for slot in queue)
 
     @property

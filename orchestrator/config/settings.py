@@ -59,7 +59,7 @@ class LayeredSettings:
         return value
 
     def items(self, key: str, separator: str = ",") -> list[tuple[str, str]]:
-        """Return the words of the list at `key`, each with its origin. A text is split at `separator`."""
+        """Return (word, origin) for each word of the list at `key`. A text is split at `separator`."""
         value = self.values.get(key)
         if isinstance(value, tuple):
             return [(str(word), self.origin(f"{key}[{index}]", self.origins[key])) for index, word in enumerate(value)]

@@ -58,9 +58,9 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def _meant(name: str, names: Iterable[str]) -> str | None:
-    """Return the one of `names` that equals `name` but for case and separators.
+    """Return the one of `names` that equals `name` but for case and separators; None if several do.
 
-    If none does, return the longest one that `name` begins with. Returns None if there is none, or several are equal.
+    If none does, return the longest of `names` that `name` begins with, or None.
     """
     parts = _parts(name)
     ways = {one: _parts(one) for one in names}

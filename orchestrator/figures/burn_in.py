@@ -73,8 +73,9 @@ class HeatSoakReport(Part, frozen=True, kw_only=True):
 class CourseReport(Part, frozen=True, kw_only=True):
     """Change of a GPU's rates over the burn-in. against: "by itself", or "against its siblings" for relative rates.
 
-    change_percent: change from the first fifth of the time to the last, with its 95 % interval; negative is slower.
-    percent_per_hour: slope of the trend. step_at_hours: hours until a sudden change. null: unknown, or no such change.
+    hours: length of the compared time. change_percent: change from its first fifth to its last, with the 95 % interval;
+    negative is slower. percent_per_hour: slope of the trend. step_at_hours: hours until a sudden change. null: unknown,
+    or no such change.
     """
 
     against: str

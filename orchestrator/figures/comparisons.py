@@ -122,8 +122,9 @@ class Standing(Part, frozen=True, kw_only=True):
 class FullNode(Part, frozen=True, kw_only=True):
     """A cell of one device alone on the node (solo) compared with all devices at work (loaded).
 
-    solo, loaded: geometric means over the launches, in the unit of `metric`. ratio: solo speed divided by loaded speed,
-    with its 95 % interval (null if a side has one launch). lost_percent: speed lost on the full node.
+    solo, loaded: geometric means over the launches, in the unit of `metric`. ratio: solo speed divided by loaded speed;
+    above 1, the full node is slower. low, high: its 95 % interval (null if a side has one launch). lost_percent: speed
+    lost on the full node, in percent of the solo speed.
     """
 
     gpu_uuid: str
@@ -154,9 +155,10 @@ class FullNode(Part, frozen=True, kw_only=True):
 class BaselineComparison(Part, frozen=True, kw_only=True):
     """The run compared with a stored run, the baseline.
 
-    improvement_percent: `<model>_throughput` or `overall` → geometric mean of the speed ratios over the cells, less
-    one, in percent. Several devices of one side count as their median. overall_score: 100 times the overall mean.
-    not_comparable: excluded cells by reason.
+    improvement_percent: `<model>_throughput` or `overall` → geometric mean over the cells of the run's speed divided by
+    the baseline's, less one, in percent (above 0: the run is faster). Several devices of one side count as their
+    median. overall_score: 100 times the overall mean. cells: number of scored cells. not_comparable: reason → number of
+    excluded cells.
     """
 
     baseline: str
@@ -178,7 +180,7 @@ class Met(enum.StrEnum):
 
 
 class ThresholdResult(Part, frozen=True, kw_only=True):
-    """One threshold compared with one cell, or with none if no cell matches. target: text such as "< 100 ms".
+    """One threshold compared with one cell; without a matching cell, fields of the cell are null. target: "< 100 ms".
 
     implementation, shape, time: identify a time of an operator; null otherwise.
     """

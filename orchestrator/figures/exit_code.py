@@ -75,7 +75,7 @@ class RunVerdict(Part, frozen=True, kw_only=True):
 
     @property
     def why(self) -> str:
-        """Text of the most important cause, and how many more there are; empty for exit code 0."""
+        """Most important reason: "1 cell failed (and 2 more reasons for exit code 4)"; empty for exit code 0."""
         texts = [cause.text for cause in self.causes] or list(self.reasons)
         if self.exit_code == ExitCode.PASSED or not texts:
             return ""

@@ -39,8 +39,9 @@ class XidReport(Part, frozen=True, kw_only=True):
 class DeviceHealth(Part, frozen=True, kw_only=True):
     """Health of one GPU.
 
-    applicable, readable: number of signals. lacking: required signals that are unreadable. looks: number of readings
-    over watched_seconds. note: why readings are missing. earlier: faults that earlier runs found, as text.
+    applicable: number of signals that the GPU has. readable: number of those that could be read. lacking: required
+    signals that are unreadable. looks: number of readings over watched_seconds. note: why readings are missing.
+    earlier: faults that earlier runs found, as text.
     """
 
     gpu_uuid: str
@@ -69,7 +70,7 @@ class NodeHealth(Part, frozen=True, kw_only=True):
 
 
 class HealthReport(Part, frozen=True, kw_only=True):
-    """Health of all GPUs and of the machine. verdict: the gravest one among them.
+    """Health of all GPUs and of the machine. verdict: the gravest of their verdicts.
 
     level: name of a level in configs/health.yaml, which lists the requirements of PASS.
     """

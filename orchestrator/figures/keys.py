@@ -117,7 +117,7 @@ def of_model(result: ModelResult) -> Iterator[tuple[CellKey, Measured]]:
 
 
 def of_operators(report: Report) -> Iterator[tuple[str, CellKey, OperatorMetric]]:
-    """Yield (UUID, key, measurement) of each time of each operator, and of each cell of a study."""
+    """Yield (device UUID, key, measurement) of each time of each operator, and of each cell of a study."""
     for row in report.operators.rows if report.operators else ():
         for name in row.times or TimeName:  # without a result all possible times, as empty measurements
             yield row.gpu_uuid, _of_operator(row, row.operator, row.shape, time=name), row.metric(name)

@@ -137,10 +137,12 @@ class OperatorRow(Part, frozen=True, kw_only=True):
 
 
 class OperatorMetric(Part, frozen=True, kw_only=True):
-    """A time of an operator, with the fields of Measured that comparisons and thresholds read.
+    """One of the times of an operator or study row, in the form that comparisons and thresholds read.
 
-    wrong: difference from the reference, or "". call_ms: null without a result. peak_memory_mb, compile_cold_ms: only
-    set in a study.
+    The fields that Measured has, too, mean the same (figures/cells.py). wrong: how the output differs from the fp64
+    reference; "" if it is right. call_ms: time of a call, median over calls, then over launches; null without a result.
+    launch_values: this time of each launch. interval_percent: as in OperatorTime. compile_cold_ms: compile time of the
+    first call, longest of all launches. It and peak_memory_mb are null except in a study.
     """
 
     cell: str

@@ -16,11 +16,13 @@ from protocol.result import SteadyState
 CLOCK_LIMIT_PERCENT: Final = 1.0
 """Change of the SM clock above which a measurement is UNSETTLED. The worker has the same limit for times."""
 LIMIT_PERCENT: Final = 2.0
-"""Limit of drift and of half a 95 % interval. Steady cells bound by an H200 differed by up to 1.9 % (margins.yaml)."""
+"""Drift of the times above which a cell is UNSETTLED; half 95 % interval above which it is NOISY. Steady cells bound by
+an H200 had a standard deviation between launches of up to 1.9 % (margins.yaml)."""
 POWER_SETTLES_S: Final = 2.0
-"""Measured seconds from which the warm-up of a profile shows the clock fall at the power limit."""
+"""Least measured seconds with which the times of a cell can show that the clock falls at the power limit."""
 SPREAD_LIMIT_PERCENT: Final = 5.0
-"""Spread between launches above which a cell is NOISY. Quick runs on H200s at rest: median 0.2 %, at most 1.9 %."""
+"""Spread between launches above which a cell is NOISY. On H200s their standard deviation was 0.2 % (median), at most
+1.9 %."""
 
 
 class Quality(enum.StrEnum):

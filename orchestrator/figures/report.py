@@ -226,8 +226,8 @@ class CellCounts(Part, frozen=True, kw_only=True):
 class Summary(Part, frozen=True, kw_only=True):
     """Summary of the run. rank_among_tested: always null.
 
-    overall_score: speed in percent of that of the baseline, a mean over the cells; null without a baseline. score_note:
-    why it is null.
+    overall_score: speed in percent of the baseline's, a geometric mean over the cells; null without a baseline.
+    score_note: how the score is defined, or why it is null.
     """
 
     overall_score: float | None

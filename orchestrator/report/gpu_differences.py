@@ -18,8 +18,9 @@ EQUAL_PERCENT: Final = 1.0
 
 
 class Differences(NamedTuple):
-    """Comparison of the speeds of identical GPUs. percent: UUID → deviation from the median, in percent.
+    """Comparison of the speeds of identical GPUs. percent: UUID → how much faster than their median (negative: slower).
 
+    It is a median over the cells, in percent. `percent` is empty if no cell can show a difference.
     cells: number of cells that all these GPUs have measured. judging: number of those that can show a difference.
     """
 
@@ -30,7 +31,7 @@ class Differences(NamedTuple):
 
     @property
     def range_percent(self) -> float:
-        """Difference between the fastest GPU and the slowest, in percent of the median speed."""
+        """Difference between the fastest GPU and the slowest, in percent of the median speed; 0 if none is known."""
         return max(self.percent.values()) - min(self.percent.values()) if self.percent else 0.0
 
 

@@ -70,7 +70,7 @@ class Line(NamedTuple):
 
 
 def time_ms(metric: Measured) -> float | None:
-    """Return the ms of one iteration: a load, a text, a training step, a probe or a forward pass; None if unknown."""
+    """Return milliseconds of one iteration: a load, text, training step, probe or forward pass; None if unknown."""
     return next((value for time in _TIMES if (value := time.number(metric)) is not None), None)
 
 

@@ -113,7 +113,10 @@ def _tested(report: Report, found: Sequence[_Models]) -> str:
 
 
 def _grows(report: Report, phases: Sequence[tuple[Workload, dict[_Shape, list[Measured]]]]) -> bool:
-    """Whether the largest batch is the fastest in all models and phases with several, and none ran out of memory."""
+    """Whether the largest batch is the fastest wherever several were measured, and no cell ran out of memory.
+
+    False if no model has several batch sizes.
+    """
     tops = [(_top(*one), max(shape.batch for shape in one[1])) for one in phases if len({s.batch for s in one[1]}) > 1]
     grows = [top.shape.batch == largest for top, largest in tops if top is not None]
     fits = all(one.metric.batch_size == one.metric.batch_size_requested for one in measurements(report))
@@ -121,7 +124,10 @@ def _grows(report: Report, phases: Sequence[tuple[Workload, dict[_Shape, list[Me
 
 
 def untested(report: Report) -> Iterator[str]:
-    """Yield options of a run that may show higher rates: "-b 64,128", and "-p fp32,bf16" if GPUs only ran fp32."""
+    """Yield options with which a run may show higher rates.
+
+    "-b 64,128" if the largest batch was always the fastest, and "-p fp32,bf16" if GPUs only ran fp32.
+    """
     devices = {device.gpu_uuid for device in report.gpu_info}
     phases = [one for by_phase in _found(report, devices).values() for one in by_phase.items()]
     shapes = {shape for _, by_shape in phases for shape in by_shape}
@@ -134,9 +140,9 @@ def untested(report: Report) -> Iterator[str]:
 
 
 def _won(rates: Mapping[str, Mapping[tuple[str, Workload], float]]) -> Counter[str]:
-    """Return kind of device → number of (model, workload) in which it is the fastest kind.
+    """Return kind of device → number of pairs (model, workload) in which it is the fastest kind.
 
-    Those that a kind has not measured do not count. rates: kind of device → (model, workload) → highest rate.
+    A pair counts only if every kind has measured it. rates: kind of device → (model, workload) → highest rate.
     """
     one, *others = rates.values()
     common = [each for each in one if all(each in other for other in others)] if others else []

@@ -54,7 +54,7 @@ _FILTERED_CHECKS: Final = (0, 2, 4)
 
 
 def cells(report: Report, layout: Layout) -> Cells:
-    """Return a table of every planned cell with its figures, for a page that can sort and filter it."""
+    """Return a table of every planned cell with its figures, for a page that can sort and filter the table."""
     columns, narrowed = (_CHECKS, _FILTERED_CHECKS) if layout.checks else (COLUMNS, _FILTERED)
     names = by_uuid(report)
     row = _check if layout.checks else _row

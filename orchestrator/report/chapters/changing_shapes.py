@@ -27,7 +27,7 @@ class ShapeRow(NamedTuple):
 
 
 def tables(rows: Sequence[ShapeRow]) -> Iterator[Table]:
-    """Yield a table with a row for each of `rows`, then a table of call times by input size. Nothing without rows."""
+    """Yield a table with a line for each of `rows`, then a table of call times by input size. Nothing without rows."""
     if not rows:
         return
     columns = (

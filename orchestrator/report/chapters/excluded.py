@@ -25,9 +25,9 @@ def not_measured(report: Report) -> Section | None:
 
 
 def exclusions(report: Report) -> Iterator[str]:
-    """Yield a line for each reason why combinations were excluded: the models and the reason.
+    """Yield the models and devices for each reason for an exclusion: "h2d, d2h: not applicable: … (cpu:0)".
 
-    It names the devices, too, unless the reason concerns all devices.
+    The reason applies to the devices in parentheses, or to all devices if there are no parentheses.
     """
     rows = ((one.reason, one.model_name, one.gpu_uuid) for one in report.excluded)
     for reason, models, uuids in by_reason(rows):

@@ -60,7 +60,10 @@ def stragglers(report: Report) -> Section | None:
 
 
 def answer(report: Report) -> Section | None:
-    """Return how each device compares with its siblings, or for a single device, why there is no comparison."""
+    """Return how each device compares with its siblings, or for a single device, why there is no comparison.
+
+    None if the report has no standings.
+    """
     if not report.stragglers:
         return None
     devices = {device.gpu_uuid: device for device in report.gpu_info}
@@ -120,7 +123,7 @@ def board(device: GpuInfo) -> str:
 
 
 def to_do(step: str, which: str) -> tuple[str, ...]:
-    """Return the lines of a brief finding: the advised step, then the board. Each may be ""."""
+    """Return the lines of a brief finding: "to do: STEP", then `which` (the board). A line without text is omitted."""
     return tuple(filter(None, (step and f"to do: {step}", which)))
 
 
@@ -226,7 +229,7 @@ def _alike(standings: Sequence[Standing], devices: Mapping[str, GpuInfo]) -> Ite
 
 
 def full_node(report: Report) -> Section | None:
-    """Return how much slower each model is when all devices work than alone; None unless the run measured both.
+    """Return how much speed each cell loses when all devices work, compared with one; None unless both were measured.
 
     Names of the tables: "means" (over the devices) and "devices".
     """
@@ -271,7 +274,10 @@ def _by_cell(compared: Sequence[FullNode]) -> Mapping[tuple[str, str], list[Full
 
 
 def _mean_row(cell: str, several: Sequence[FullNode], names: Mapping[str, str]) -> tuple[float, tuple[str, ...]]:
-    """Return the mean loss in percent, and the table's row: means over devices, and the device that loses most."""
+    """Return (mean loss of speed in percent, row of the table). The row ends with the device that loses most.
+
+    The means are over the devices.
+    """
     lost = {one.gpu_uuid: one.lost_percent or 0.0 for one in several}
     most = max(lost, key=lost.__getitem__)
     alone, together = (_mean(side) for side in zip(*((one.solo, one.loaded) for one in several), strict=True))

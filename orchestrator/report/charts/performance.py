@@ -36,7 +36,10 @@ Drawn = tuple[Chart, Table]
 
 
 class Rates(NamedTuple):
-    """Throughputs that a chart shows at once. choice: entry of its menu. models: model → batch size → throughput."""
+    """Throughputs that a chart shows at once. choice: entry of the chart's menu that shows them.
+
+    models: model → batch size → throughput in `unit`.
+    """
 
     choice: str
     unit: str
@@ -111,7 +114,10 @@ def _columns(rows: Mapping[Key, Mapping[str, float]]) -> dict[str, None]:
 
 
 def _exclusions(counts: Mapping[str, int]) -> str:
-    """Return a note on how many models a chart does not draw; empty if it draws all. counts: plot → models in it."""
+    """Return "The first 60 models are drawn. Not drawn: 5 more of batch 8."; "" if a chart draws all models.
+
+    counts: name of a plot → number of models with data for it. A plot draws only the first MOST_MODELS of them.
+    """
     more = [f"{count - MOST_MODELS} more of {name}" for name, count in counts.items() if count > MOST_MODELS]
     return f"The first {MOST_MODELS} models are drawn. Not drawn: {'; '.join(more)}." if more else ""
 

@@ -36,7 +36,7 @@ _FREQUENT: Final = "not steady"
 
 
 class _Row(NamedTuple):
-    """A row of the heat map. one: values by device. doubts: UUID → why the values cannot judge this device."""
+    """A row of the heat map. one: values of the devices. doubts: UUID → why the cell cannot judge this device."""
 
     cell: str
     one: Spread
@@ -44,9 +44,11 @@ class _Row(NamedTuple):
 
 
 def spread(report: Report) -> Section | None:
-    """Return a comparison for each group of identical devices: a chart and tables; None without such a group.
+    """Return how much identical devices differ in speed, cell by cell; None if the report compares no devices.
 
-    Names of the tables: "percent" (of the chart), and "spread" and "differing" of each group.
+    A heat map for each group of identical devices shows the speeds in percent of the cell's median. The table "percent"
+    has the same data. Each group also has a table "spread" (median, slowest and fastest device of each cell) and a
+    table "differing" (cells in which a device is not within SIMILAR_PERCENT of the median).
     """
     if not report.cross_gpu:
         return None
@@ -107,9 +109,9 @@ def _identity(spread: Spread) -> tuple[object, ...]:
 
 
 def _of_devices(spread: Spread, qualities: Mapping[tuple[object, ...], Quality]) -> Mapping[str, Quality]:
-    """Return UUID → why a cell cannot judge this device. qualities: as _qualities returns them.
+    """Return UUID → why a cell cannot judge this device, for such devices. qualities: as _qualities returns them.
 
-    If it cannot judge half of its devices or more, it judges none: the others get the most common reason.
+    If the cell cannot judge half of its devices or more, it judges none: its other devices get the most common reason.
     """
     cell = _identity(spread)
     own = {value.gpu_uuid: qualities.get((value.gpu_uuid, *cell), Quality.OK) for value in spread.values}
@@ -120,7 +122,7 @@ def _of_devices(spread: Spread, qualities: Mapping[tuple[object, ...], Quality])
 
 
 def _place(row: _Row) -> tuple[bool, float]:
-    """Return the sort key of a row: cells that can judge a device come first, those with larger deviations earlier."""
+    """Return the sort key of a row: cells that can judge a device come first, and among them larger deviations."""
     speeds = [speed_percent(row.one, value) for value in row.one.values if value.gpu_uuid not in row.doubts]
     away = [abs(speed - 100) for speed in speeds if speed is not None]
     return not away, -max(away, default=row.one.spread_percent or 0.0)

@@ -128,10 +128,10 @@ class Spans:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A device's speed relative to the median of several devices, as a row of a chart. ratio: 1 is the median.
+    """A row of a chart: speed of a device / median of its siblings, or speed of a cell / speed in the first run.
 
-    word: verdict, in the legend. tone: colour and symbol. low, high: confidence interval. margin_low, margin_high:
-    ratios that still count as equal. says: lines of the tooltip.
+    ratio: above 1 is faster. word: verdict, in the legend. tone: colour and symbol. low, high: confidence interval.
+    margin_low, margin_high: ratios that still count as equal. says: lines of the tooltip.
     """
 
     name: str
@@ -155,7 +155,7 @@ class Ratios:
 
 @dataclass(frozen=True)
 class OfRun:
-    """A figure in one of several runs. name, began: of the run. counted: whether the run is judged.
+    """A figure in one of several runs. name, began: of the run. counted: false if excluded, such as a throttled run.
 
     stack: whether the software differs from the run before. change: text about a lasting change of the figure, or "".
     says: lines of the tooltip.
