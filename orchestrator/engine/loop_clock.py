@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 STILL_S: Final = 2.0
 """Least seconds between two readings of the clock that count as a pause. The loop itself sleeps for 1 s at most."""
 SHORT_S: Final = 0.5
-"""Least seconds between two readings in which a launch may have paused, too: the loop sleeps 0.1 s while one runs."""
+"""Least seconds between two readings in which a running launch may have paused, too: the loop then sleeps 0.1 s."""
 
 
 class Pause(NamedTuple):

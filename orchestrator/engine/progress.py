@@ -142,7 +142,7 @@ def share(done: int, total: int | None, limited: Time | None, through_s: float |
 def cells(state: RunState) -> dict[SlotStatus, int]:
     """Return status → number of planned cells. Slow: looks at every slot.
 
-    The status of a cell is that of one of its launches: the first one in the order of _STANDS.
+    If launches of a cell differ, the cell counts as running, else waiting, else measured, and so on (_STANDS).
     """
     places: dict[str, int] = {}
     for (cell_id, _), slot in state.slots.items():
