@@ -120,7 +120,7 @@ class RunPaths:
         yield from self.launches.glob(f"*/{_COMPILER_CACHES}")
 
     def of_processes(self, pattern: str) -> Iterator[Path]:
-        """Yield the existing files whose names match the glob `pattern`, of all processes of all attempts."""
+        """Yield the existing files whose names match the glob `pattern`, of all processes of all launches."""
         yield from self.launches.glob(f"*/*/{pattern}")
         yield from self.launches.glob(f"*/*/rank*/{pattern}")
 

@@ -38,7 +38,7 @@ _PROHIBITED: Final = 2
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about the GPUs. on_bus: number of NVIDIA GPUs on the PCI bus, None if unreadable.
 
-    chosen: GPUs that `gpu_ids` names. why_none: why there are none. cuda_answers: CUDA's answers, in the order of
+    chosen: GPUs that `gpu_ids` names. why_none: why `chosen` is empty. cuda_answers: CUDA's answers, in the order of
     cuda_probe.visible_together. modes: device UUID → NVML's compute mode. mps: whether the MPS daemon runs.
     environment: name and value of each variable that changes what is measured.
     """

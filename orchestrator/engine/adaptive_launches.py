@@ -42,7 +42,7 @@ class AdaptiveLaunches:
         self._applies = around.kind.adds_launches(around.stored.configuration, around.stored.devices)
 
     def look(self, state: RunState) -> Look:
-        """Return which GPUs the results leave in doubt; none if no launch may be added. Reads all results.
+        """Return which GPUs the results leave in doubt; an empty Look if no launch may be added. Reads all results.
 
         Raises RunFolderError if a file of the run is damaged.
         """
@@ -50,7 +50,7 @@ class AdaptiveLaunches:
         return look(around.paths, around.stored, around.kind) if self._may_add(state) else Look()
 
     def decide(self, state: RunState, look: Look) -> More:
-        """Choose launches to add for the doubts in `look`, except those about quarantined GPUs."""
+        """Choose launches to add for the doubts in `look`. Doubts about quarantined GPUs are ignored."""
         on_gpus = [doubt for doubt in look.doubts if not state.devices[doubt.gpu].quarantined]
         if not on_gpus or not self._may_add(state):
             return More((), ())

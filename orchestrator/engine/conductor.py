@@ -222,7 +222,7 @@ class Conductor:
     def show(self, note: str, over_by: float = math.inf) -> None:
         """Show the state of the run. note: what idle devices wait for, or "".
 
-        over_by: monotonic seconds by which a requested stop has ended all launches; infinity without a request.
+        over_by: monotonic time (s) at which a stop or the time limit has ended all launches; infinity without either.
         """
         now = time.monotonic()
         limited = None if self._budget is None else self._budget.time(now)
@@ -272,7 +272,7 @@ class Conductor:
         return end
 
     def _halted(self, live: Live, result: Result) -> Failure | None:
-        """Return a failure if the launch was paused while it measured, which spoils its times; else None."""
+        """Return a failure if the launch was paused while it measured, so that its times are wrong; else None."""
         if self._works_around_pauses:
             return None
         stopped = [
@@ -289,7 +289,8 @@ class Conductor:
     def _doubt(self, live: Live, device: Device, *, last: bool) -> None:
         """Withdraw the result of a launch if `device` was throttled or other processes used it.
 
-        last: whether it is the last device of the launch to become free.
+        With --allow-busy, other processes are only recorded. last: whether `device` is the last of the launch to
+        become free.
         """
         result = self._results.get(live.spec.launch)
         if result is None:

@@ -32,7 +32,7 @@ class FailureContext:
     def as_read(self, failure: Failure, live: Live) -> Failure:
         """Return the failure of a launch with clues added.
 
-        If its cause is outside the launch, it gets the category of the cause.
+        If the cause is outside the launch, the failure gets the category of that cause.
         """
         devices, own = live.next.cell.devices, live.device.uuid
         others = "" if self.shares else self.foreign.beside(devices, live.spec.requested_ns)

@@ -61,9 +61,9 @@ class TelemetryTerms:
 class Remaining(NamedTuple):
     """Time of a run with a duration (burn-in).
 
-    served_s: seconds that have been measured on the device with the least. left_s: seconds for launches after a resume,
-    until that device has measured for the whole duration. short: some device has measured too little, and another
-    launch on it fits into left_s.
+    served_s: seconds at work of the device that has worked least. left_s: seconds that a resume has for launches, until
+    this device has worked for the whole duration. short: some device has worked too little, and another launch on it
+    fits into left_s. Quarantined devices are ignored.
     """
 
     served_s: float

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 STILL_S: Final = 2.0
-"""Gap between two readings of the clock that is a pause. The loop itself sleeps for 1 s at most."""
+"""Least seconds between two readings of the clock that count as a pause. The loop itself sleeps for 1 s at most."""
 SHORT_S: Final = 0.5
-"""Gap in which a launch may have been paused, too. While a launch runs, the loop sleeps for 0.1 s at most."""
+"""Least seconds between two readings in which a running launch may have paused, too: the loop then sleeps 0.1 s."""
 
 
 class Pause(NamedTuple):

@@ -24,7 +24,8 @@ _PATIENCE_S: Final = 5.0
 class Passed:
     """A device whose process is gone, and which no longer waits for its memory to become free.
 
-    obstacle: why no launch may use it now; empty if one may. teardown_ms: time since the outcome was on disk.
+    obstacle: why no launch may use the device now; empty if it is usable. teardown_ms: time since the outcome was on
+    disk.
     """
 
     gone: Gone

@@ -116,9 +116,10 @@ def through(launches_s: float | None, total: int | None, limited: Time | None) -
 
 
 def eta(through_s: float | None, stops_s: float | None) -> float | None:
-    """Return the seconds until the last measurement ends, None if unknown. through_s: from `through`.
+    """Return the seconds until the last measurement ends: the smaller of both, None if both are None.
 
-    stops_s: seconds until a requested stop has ended all launches; None without a request.
+    through_s: as `through` returns it. stops_s: seconds until a stop or the time limit has ended all launches; None
+    without either.
     """
     if stops_s is None:
         return through_s
@@ -141,7 +142,7 @@ def share(done: int, total: int | None, limited: Time | None, through_s: float |
 def cells(state: RunState) -> dict[SlotStatus, int]:
     """Return status → number of planned cells. Slow: looks at every slot.
 
-    A cell has the first status in _STANDS that one of its launches has.
+    If launches of a cell differ, the cell counts as running, else waiting, else measured, and so on (_STANDS).
     """
     places: dict[str, int] = {}
     for (cell_id, _), slot in state.slots.items():
@@ -279,10 +280,7 @@ def launches_s(
 
 
 def _alone(state: RunState, uuid: str) -> float:
-    """Return the share (0 to 1) of a device's waiting launches that run in mode solo.
-
-    All other devices wait meanwhile.
-    """
+    """Return the share (0 to 1) of a device's waiting launches for which all other devices wait (mode solo)."""
     queue = state.devices[uuid].queue
     if not turns.are_taken(state) or not queue:
         return 0.0

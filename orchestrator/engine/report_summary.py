@@ -25,7 +25,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def outcome(run: Archive) -> Outcome | str:
-    """Read the outcome from the report in the run's folder. If it cannot be read, return the reason as a text."""
+    """Read verdict and counts from the report in the run's folder. Return a text with the reason if that fails."""
     path = run.paths.report(ReportFormat.JSON)
     try:
         report = msgspec.json.decode(safe_read.read(path), type=ReportOutline)

@@ -204,7 +204,8 @@ def _is_running(attempt: Attempt, state: RunState) -> bool:
 def _is_failure(attempt: Attempt, state: RunState) -> bool:
     """Whether to show an attempt as a failure.
 
-    False if a later attempt has a result, or if it failed only because the run ended and it is tried again.
+    False if its launch was measured later, if it only told a search which batch size does not fit, or if it failed only
+    because the run ended.
     """
     slot = state.slots[attempt.slot]
     if attempt.failure is None or slot.status is SlotStatus.MEASURED:

@@ -45,9 +45,10 @@ def cpu_devices(numbers: Sequence[int], cores: Sequence[int]) -> tuple[Device, .
 
 
 def share_near_cores(devices: Sequence[Device], cores: Sequence[int]) -> tuple[Device, ...]:
-    """Return the devices. Each GPU's `cpus` becomes an even part of those `cores` that are near it.
+    """Return the devices with new `cpus` of GPUs: the cores to which workers of the GPU are bound.
 
-    GPUs near the same cores share them out. A GPU without usable near cores gets none, so its workers are not bound.
+    Each GPU gets an even part of those `cores` that are near it. GPUs near the same cores share them out. A GPU without
+    usable near cores gets none, so its workers are not bound.
     """
     siblings: dict[tuple[int, ...], list[str]] = {}
     for device in devices:

@@ -44,7 +44,7 @@ def busy(devices: Sequence[Device], look: Look) -> tuple[Busy, ...]:
 
 
 def unseen(devices: Sequence[Device], look: Look) -> tuple[Device, ...]:
-    """Return the GPUs of which NVML supports no list of processes. Raises DeviceError if NVML fails."""
+    """Return the GPUs whose processes NVML cannot list: foreign ones stay unknown. Raises DeviceError if NVML fails."""
     return tuple(gpu for gpu in devices if _processes(gpu, look) is None)
 
 
@@ -59,10 +59,7 @@ def _processes(device: Device, look: Look) -> tuple[GpuProcess, ...] | None:
 
 
 def marked(devices: Sequence[Device], processes: Sequence[Busy]) -> tuple[Device, ...]:
-    """Return the devices, each with a new `busy_with`.
-
-    It is text about one of `processes` that computes on the device, or None if none does.
-    """
+    """Return the devices. `busy_with` of each is text about one process that computes on it; None if none does."""
     users = {process.device.uuid: str(process) for process in processes if process.compute}
     return tuple(msgspec.structs.replace(device, busy_with=users.get(device.uuid)) for device in devices)
 

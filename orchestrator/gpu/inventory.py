@@ -49,7 +49,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Use(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Use of a GPU or slice. processes: None if NVML does not list them. wrong: why NVML could not answer, or ""."""
+    """Use of a GPU or slice. processes: None if NVML cannot list them. wrong: why NVML did not answer, or ""."""
 
     processes: tuple[GpuProcess, ...] | None = None
     wrong: str = ""

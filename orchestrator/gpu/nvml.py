@@ -102,7 +102,7 @@ class Nvml:
         return tuple(self._gpu(index) for index in range(self._required(self._lib.nvmlDeviceGetCount)))
 
     def read(self, uuid: str) -> Sample:
-        """Take one reading of one GPU, for a slice of its whole GPU. Raises GpuLostError if it no longer answers."""
+        """Take one reading of a GPU, or of a slice's whole GPU. Raises GpuLostError if the GPU does not answer."""
         lib, handle = self._lib, self._whole(uuid)
         at_ns = time.monotonic_ns()
         utilization = self._read_or_none(lib.nvmlDeviceGetUtilizationRates, handle)
@@ -150,7 +150,7 @@ class Nvml:
         return None if memory is None else int(memory.total)
 
     def processes(self, uuid: str) -> tuple[GpuProcess, ...] | None:
-        """Return the processes with a context on the GPU, by PID. None if NVML does not list those that compute."""
+        """Return the processes with a context on the GPU, by PID. None if NVML cannot list compute processes."""
         lib, handle = self._lib, self._handle(uuid)
         found: dict[int, GpuProcess] = {}
         for compute, ask in (
@@ -240,7 +240,7 @@ class Nvml:
             raise NvmlError(f"{call.__name__} gave text that cannot be read: {error}") from error
 
     def _read_or_none(self, call: Callable[..., T], *arguments: object) -> T | None:
-        """Return the result of `call`, None if this GPU or driver has none. Raises NvmlError if GPU or NVML is gone."""
+        """Return the result of `call`, None if NVML refuses to give it. Raises NvmlError if the GPU or NVML is gone."""
         try:
             return call(*arguments)
         except self._lib.NVMLError as error:

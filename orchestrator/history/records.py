@@ -16,8 +16,8 @@ class RunLine(Part, frozen=True, kw_only=True):
     """Summary of a run.
 
     test_date: its start, ISO 8601, UTC. profile: kind of run. planned, ok: numbers of measurements. devices:
-    ("8 x NVIDIA H200",). tainted: faults were injected. stack: name → version or setting. health: worst verdict of all
-    devices. burn_in: worst verdict, "" without a burn-in.
+    ("8 x NVIDIA H200",). tainted: faults were injected. stack: name → version or setting. health: worst health
+    verdict of all devices. burn_in: their worst verdict of a burn-in, "" in other runs.
     """
 
     run_id: str

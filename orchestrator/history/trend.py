@@ -1,7 +1,7 @@
 """Trends: a series for each cell (configuration) on each GPU over many runs, with its changes. Pure.
 
-Some runs are shown but not judged: those with injected faults, throttled or contaminated ones, those not watched for
-throttling, and those at a smaller batch size.
+Some runs are shown but not judged: those with injected faults, and those in which the cell was throttled, contaminated,
+not watched for throttling, or measured at a smaller batch size.
 """
 
 import math
@@ -25,7 +25,8 @@ class TrendPoint(Part, frozen=True, kw_only=True):
     """One run in a trend. value: of the trend's figure, None if the run lacks it. launches: number of launches.
 
     excluded: why the run is not judged, or "". stack: texts, one for each version or setting that differs from the run
-    before. change_percent: change of the level that begins with this run, or None.
+    before. change_percent: change of the level (see history/__init__.py) that begins with this run, above 0 if
+    the figure rose; None without a change.
     """
 
     run_id: str
@@ -112,10 +113,10 @@ def _exclusion(point: Point, value: float | None) -> str:
 
 
 def _changes(values: Sequence[float | None], excluded: Sequence[str], margin: float) -> Iterator[tuple[int, float]]:
-    """Yield (index in `values`, change in percent) of each change of the level.
+    """Yield (index in `values`, percent) of each change of the level. The percent is above 0 if values rose.
 
     Yields nothing if a judged value is zero or less. excluded: for each value why it is not judged, or "". margin:
-    smallest change to report, as a share.
+    smallest change to report, as a share of the level.
     """
     sound = [
         (place, value)

@@ -28,7 +28,7 @@ _CELL: Final = ("cell", "gpu", "uuid", "model", "workload", "precision", "mode",
 
 
 class Kind(enum.StrEnum):
-    """Type of a metric. A counter starts at 0 in each session of a run."""
+    """Type of a metric. A gauge may fall; a counter only rises, and starts at 0 in each session of a run."""
 
     GAUGE = "gauge"
     COUNTER = "counter"

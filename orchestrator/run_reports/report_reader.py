@@ -37,8 +37,8 @@ class _Head(msgspec.Struct):
 def read(name: str, runs_folder: str, history_db: str | None = None) -> Side:
     """Return the figures to compare of the report, baseline or run called `name`.
 
-    history_db: history file in which to look up a run's id. None: the user's own. Raises UserError if there is nothing
-    of this name, or it is damaged.
+    history_db: history file in which to look up a run's id. None: the user's own. Raises UserError if nothing has
+    this name, or if the report, baseline or run is damaged.
     """
     paths = run_lookup.find_run(name, runs_folder, history_db)
     if paths is not None:
@@ -83,7 +83,7 @@ def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None)
 def baseline(name: str, runs_folder: str, history_db: str | None = None, *, origin: str = "--compare-baseline") -> Side:
     """Read the baseline `name`: a file, a run, or the name of a baseline that gpubench ships.
 
-    origin: option or line that names it, for errors. Raises UserError if there is none of this name, or it is damaged.
+    origin: option or line that names it, for errors. Raises UserError if there is no such baseline or it is damaged.
     """
     if not name.strip():
         raise ConfigError(f"{origin}: expected a file or a name, got an empty text")

@@ -23,7 +23,7 @@ _SHOWN: Final = 5  # maximum number of runs in the error for an ambiguous id
 
 
 def find(name: str | None, runs: str, history_db: str | None = None) -> RunPaths:
-    """Return the folder of the run called `name`. None: the newest. Raises UserError if there is none, or several.
+    """Return the folder of the run called `name`. None: the newest. Raises UserError if no run or several match.
 
     runs: the runs folder. history_db: history file in which to look up an id. None: the user's own.
     """
@@ -34,7 +34,7 @@ def find(name: str | None, runs: str, history_db: str | None = None) -> RunPaths
 def find_run(name: str, runs: str, history_db: str | None = None) -> RunPaths | None:
     """Return the folder of the run `name`. None if `name` is no folder, no @last and no id: for example, a report file.
 
-    Other parameters as in `find`. Raises UserError if the run is missing, or several match.
+    Other parameters as in `find`. Raises UserError if no run or several match.
     """
     if (last := _LAST.fullmatch(name)) is not None:
         return _back(name, int(last[1] or 0), runs)

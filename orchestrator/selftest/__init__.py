@@ -35,7 +35,7 @@ __all__ = ["Outcome", "Row", "inject"]
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome of one injected fault. wrong: deviations from the expected handling."""
+    """Outcome of one injected fault. wrong: texts on deviations from the expected handling; empty if all is well."""
 
     injection: Injection
     account: Account
@@ -61,7 +61,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> ExitCode:
-        """INTERNAL if anything is left behind or a complete self-test has wrong rows, else INCOMPLETE or PASSED."""
+        """INTERNAL if the run left something behind, or has wrong rows and was not interrupted.
+
+        Otherwise INCOMPLETE if a person interrupted the self-test, else PASSED.
+        """
         if self.left_behind or (self.wrong and not self.interrupted):
             return ExitCode.INTERNAL
         return ExitCode.INCOMPLETE if self.interrupted else ExitCode.PASSED

@@ -25,7 +25,7 @@ _BLOCK: Final = 512
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """Largest length of a log and largest disk usage while it was written, in bytes."""
+    """Largest length (printed_bytes) and largest disk usage (disk_bytes) of a log while it was written."""
 
     printed_bytes: int = 0
     disk_bytes: int = 0
@@ -97,7 +97,7 @@ def read(
 ) -> Account:
     """Return how one fault was handled. moments: launch → monotonic nanoseconds of the injection.
 
-    seen: returns the size of a log.
+    seen: returns the largest size that a log had (Watch.seen).
     """
     cell, device = injection.cell, injection.device.uuid
     last = [attempt.start.cell for attempt in archive.attempts if attempt.start.device == device][-1:]
@@ -117,7 +117,7 @@ def read(
 
 
 def moments(path: Path) -> dict[int, int]:
-    """Read launch → monotonic nanoseconds of its fault's injection; empty if nothing was injected."""
+    """Read number of a launch → monotonic nanoseconds at which its fault was injected. Empty if none was injected."""
     lines = path.read_text(encoding="ascii").splitlines() if path.exists() else []
     return {int(launch): int(at_ns) for launch, at_ns in map(str.split, lines)}
 

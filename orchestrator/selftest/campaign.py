@@ -1,4 +1,7 @@
-"""Run of a self-test. Each fault on each device is a model of its own, so devices are judged separately."""
+"""Plan the run of a self-test: one cell for each fault and device.
+
+Each cell has a model of its own, so that the engine neither compares devices nor skips the cells of other faults.
+"""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -28,7 +31,7 @@ def prepare(
 ) -> tuple[StoredRun, tuple[Injection, ...]]:
     """Return the run that injects each fault into each suitable device, and its injections.
 
-    folder: of the run. moments: file for the times of the faults. command: command line to record.
+    folder: of the run. moments: file to which workers write when they injected faults. command: command line to record.
     """
     injections = tuple(
         injection for place, device in enumerate(devices) for injection in _on(device, _turned(faults, place))

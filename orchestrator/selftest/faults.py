@@ -47,7 +47,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """One fault. do: its key in worker/workloads/fault.py. config: its parameters. kinds: suitable devices.
+    """One fault. do: its key in worker/workloads/fault.py. config: its parameters. kinds: kinds of suitable devices.
 
     preload: modules that the zygote imports.
     """

@@ -58,7 +58,7 @@ def applies(configuration: Configuration, devices: Iterable[Device]) -> bool:
 def judged(devices: Iterable[Device]) -> tuple[Device, ...]:
     """Return the GPUs that can become SUSPECT: whole GPUs with enough identical ones in the run.
 
-    Enough is LEAST_GPUS, itself included. A slice of a GPU (MIG) cannot.
+    Enough is LEAST_GPUS, the GPU itself included. A slice of a GPU (MIG) cannot become SUSPECT.
     """
     whole = [device for device in devices if device.kind is DeviceKind.CUDA and device.slice_of is None]
     kinds = Counter((device.name, device.memory_total_bytes) for device in whole)

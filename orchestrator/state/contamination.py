@@ -8,9 +8,9 @@ from orchestrator.store.journal_records import Beside, End, Foreign, Left, Recor
 
 
 def unmarked(plan: Plan, records: Iterable[Record]) -> dict[int, str]:
-    """Return number of a launch → other process on its GPU, for contaminated results without a mark.
+    """Return number of a launch → other process on its GPU, for each contaminated result without a mark.
 
-    A second End marks a result as withdrawn, a Beside record as accepted.
+    The mark is a second End (the result is withdrawn) or a Beside record (the result is accepted).
     """
     devices = {cell.id: cell.devices for cell in plan.cells}
     use, running = ForeignUse(), dict[int, Start]()

@@ -29,7 +29,7 @@ class Reaction(enum.StrEnum):
 class Reach(enum.IntEnum):
     """How much of a faulty model is skipped. Each value is the index of the name to skip in `slots.scopes`.
 
-    MODEL: all of it. WORK: one workload in one precision at one input size. CELL: that at one batch size.
+    MODEL: all of it. WORK: one workload in one precision at one input size. CELL: that workload at one batch size only.
     """
 
     MODEL = 0

@@ -27,7 +27,7 @@ from protocol.failure import Category, Phase
 class Blame(enum.StrEnum):
     """What a failure is attributed to.
 
-    OPEN: not known yet, because another device will still try the cell. UNKNOWN: no other device can show it.
+    OPEN: not known yet, because another device will still try the cell. UNKNOWN: no other device shows the cause.
     """
 
     MODEL = "the model"
@@ -37,9 +37,9 @@ class Blame(enum.StrEnum):
 
 
 class Elsewhere(NamedTuple):
-    """Outcome of a failed cell on another device. measured: it has a result there.
+    """Outcome of a failed cell on one other device. measured: True if it has a result there.
 
-    failures: categories of its failed attempts there. pending: it runs there or will be tried.
+    failures: categories of its failed attempts there. pending: True if it runs there or will be tried there.
     """
 
     measured: bool
@@ -55,8 +55,8 @@ class Elsewhere(NamedTuple):
 def blame(category: Category, others: Iterable[Elsewhere]) -> Blame:
     """Attribute a failure by the outcomes of the same cell on other devices (`others`).
 
-    MODEL if it failed there with the same category; else DEVICE if it was measured there; else OPEN if it will be
-    tried; else UNKNOWN.
+    MODEL if the cell failed on another device with the same category; else DEVICE if it was measured on one; else OPEN
+    if another device will try it; else UNKNOWN.
     """
     others = tuple(others)
     if any(category in other.failures and not other.measured for other in others):

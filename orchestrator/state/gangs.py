@@ -36,7 +36,7 @@ def assembled(state: RunState, slot: Slot, taken: Collection[str]) -> bool:
 def left(state: RunState, uuid: str) -> RunState:
     """Return the state after the process of a launch on one device is gone.
 
-    The device is free unless the launch has not ended, because it still runs on its other devices.
+    The device is free now, except if the launch still runs on its other devices.
     """
     launch = state.devices[uuid].running
     if launch is not None and state.slots[state.launches[launch]].status is SlotStatus.RUNNING:

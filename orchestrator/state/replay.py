@@ -123,9 +123,9 @@ def replay(
 
 
 def staying_out(devices: Collection[str], out: Mapping[str, str]) -> dict[str, str]:
-    """Return the quarantines that a resume keeps: those in `out`, but none if all devices are in it.
+    """Return the quarantines that a resume keeps, as device → reason: `out`, but none if all `devices` are in it.
 
-    out: device → reason.
+    out: quarantined device → reason.
     """
     return {} if out.keys() >= {*devices} else dict(out)
 

@@ -23,7 +23,7 @@ from protocol.failure import Category, Failure, Phase
 Family = tuple[Cell, int | None]
 """Key of cells that differ only in batch size: (the cell with batch size 0, round).
 
-The round is None if all share it.
+The round is None if all rounds share one key.
 """
 
 
@@ -275,7 +275,7 @@ def rounds(state: RunState, cell: str) -> int:
 
 
 def settled(state: RunState, slot: Slot, status: SlotStatus, *, refers_to: str | None = None) -> RunState:
-    """Return the state in which a slot has this status. refers_to: id of the cell that has the result in its place."""
+    """Return the state in which a slot has this status. refers_to: id of the cell that has its result, if REFERRED."""
     return with_slot(state, slot, status=status, refers_to=refers_to)
 
 

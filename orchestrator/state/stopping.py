@@ -42,7 +42,7 @@ class Stopping:
         self._ends = ends
         self._gentle_until = math.inf
         self.over_by = math.inf
-        """Monotonic time in seconds by which a requested stop has ended all launches; infinity without a request."""
+        """Monotonic time (s) at which a stop or the time limit has ended all launches; infinity without either."""
 
     def put_off(self, by_s: float) -> None:
         """Make the end of the time for measuring `by_s` seconds later."""

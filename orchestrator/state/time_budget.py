@@ -45,7 +45,7 @@ def closing_s(duration_s: float) -> float:
 
 
 class Time(NamedTuple):
-    """The time of a run with a limit: seconds spent, and seconds that remain for measuring."""
+    """The time of a run with a limit: seconds since the limit began to count, and seconds left for measuring."""
 
     spent_s: float
     left_s: float
@@ -92,11 +92,14 @@ class Budget:
 
     @property
     def is_starting(self) -> bool:
-        """Whether modules are still imported, in a run whose time limit does not count that."""
+        """Whether modules are still imported, in a run whose time limit does not count the import."""
         return self._starts is not None
 
     def first_launch_can_begin(self, now: float) -> float:
-        """Record that the modules are imported. Return the seconds by which the limit moves; 0 after the first call."""
+        """Record that the modules are imported. Return the seconds by which that puts off the end of the limit.
+
+        0 after the first call, and in a run whose limit counts the import.
+        """
         by_s = 0.0 if self._starts is None else max(now - self._starts, 0.0)
         self._starts = None
         self._began += by_s
@@ -212,7 +215,7 @@ class Budget:
         """Return the expected ratio of the real to the estimated time of an iteration of `cell`.
 
         It is the median of the cell's own ratios. Without any, it is between the initial ratio (estimate.scale) and the
-        smallest ratio of similar cells. The more of these were measured, the closer it is to theirs.
+        smallest ratio of similar cells. The more similar cells were measured, the closer it is to theirs.
         """
         own, *others = _keys(cell)
         if own in self._speeds:

@@ -53,8 +53,8 @@ class Segment(_Record, frozen=True, kw_only=True):
     """A session begins: a process starts to work on the run.
 
     wall and monotonic_ns: the same moment on both clocks, to convert monotonic times. settings: environment variables
-    that affect results, as (name, value) (gpu/environment.py). served_s: seconds that a burn-in had measured in earlier
-    sessions.
+    that affect results, as (name, value) (gpu/environment.py). served_s: seconds for which a burn-in had
+    measured in earlier sessions, on the device that measured least.
     """
 
     boot_id: str
@@ -67,7 +67,7 @@ class Segment(_Record, frozen=True, kw_only=True):
     served_s: float = 0.0
 
     def at(self, monotonic_ns: int) -> float:
-        """Convert a monotonic time of this process to seconds since the epoch."""
+        """Return the seconds since the epoch of a monotonic time (ns) in this session."""
         return self.wall + (monotonic_ns - self.monotonic_ns) / 1e9
 
 

@@ -29,8 +29,8 @@ def unwritten(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
 def shown(stored: StoredRun, paths: RunPaths, fresh: Collection[Path] = ()) -> tuple[Path, ...]:
     """Return the report file to show for each requested format.
 
-    It is the one at -o. If another run has replaced that one, it is the one in the run's folder. fresh: files at -o
-    that were just written, and so are not compared.
+    It is the file at -o; without -o, or if the file at -o is not equal, the file in the run's folder. fresh: files at
+    -o that were just written, and so are not compared.
     """
     own = [paths.report(kind) for kind in stored.configuration.formats]
     both = zip(published(stored, paths) or own, own, strict=True)

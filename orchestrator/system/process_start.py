@@ -53,7 +53,7 @@ def become_subreaper() -> None:
 
 
 def die_with(parent: int) -> None:
-    """Let the kernel kill this process when `parent` dies, also after an exec. Exit at once if it is dead already."""
+    """Let the kernel kill this process when `parent` dies, also after an exec. Exit at once if `parent` is dead."""
     if _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
     if os.getppid() != parent:

@@ -41,7 +41,7 @@ def opened(path: Path) -> BinaryIO:
 
 
 def is_there(path: Path) -> bool:
-    """Whether anything with that path can be seen. Never raises."""
+    """Whether a file, folder or other entry exists at `path`. False if it cannot be seen. Never raises."""
     try:
         return path.exists()
     except OSError:
@@ -49,7 +49,7 @@ def is_there(path: Path) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a folder with that path can be seen. Never raises."""
+    """Whether a folder exists at `path`. False if it cannot be seen. Never raises."""
     try:
         return path.is_dir()
     except OSError:

@@ -1,9 +1,12 @@
-"""Count the signals that ask a command to stop, and make them visible to a poller through a descriptor.
+"""Count stop requests (signals that ask a command to stop), and make them visible to a poller through a descriptor.
 
-    the program begins     begin: a request ends the program. settle: takes that back
-    the command begins     spare(0): a request ends it
-    the run has a folder   spare(1): the second request ends it
-    the loop of the run    all requests are counted; the first ends launches gently, the second at once
+After begin() each request ends the program; settle() restores the earlier handlers. After spare(n) the next n requests
+are only counted, and the one after them interrupts the command (KeyboardInterrupt).
+
+    the program begins     begin(); later settle(), if the command does not count requests itself
+    the command begins     spare(0): a request ends the command
+    the run has a folder   spare(1): the second request ends the command
+    the loop of the run    spare(infinity): the loop ends launches gently after the first request, at once after two
     hooks                  spare(0): each request ends a hook
 
 SIGINT and SIGTERM mean the same. SIGHUP is ignored, so that a run outlives its ssh session.
@@ -22,7 +25,7 @@ _FOUND: Final[dict[int, Any]] = {}
 
 
 class StopSignals:
-    """Within `with`, counts stop requests; `spare` limits how many are only counted."""
+    """Within `with`, counts stop requests (`requests`). After `spare` a request may also interrupt the command."""
 
     def __init__(self) -> None:
         self.requests = 0

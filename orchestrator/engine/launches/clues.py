@@ -25,8 +25,8 @@ _RAISED_FROM: Final = "\n\nThe above exception was the direct cause of the follo
 def with_clues(failure: Failure, live: Live, sample: Sample | None, xids: str) -> Failure:
     """Return the failure with clues added to the evidence that the worker reported.
 
-    After a stop request it is unchanged. sample: newest reading of the GPU. xids: error numbers that the driver
-    reported during the launch, as text.
+    A failure of category STOPPED is returned unchanged. sample: newest reading of the GPU. xids: error numbers that the
+    driver reported during the launch, as text.
     """
     if failure.category is Category.STOPPED:
         return failure

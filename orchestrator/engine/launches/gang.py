@@ -58,7 +58,7 @@ def judged(members: Sequence[MemberEnd]) -> tuple[int, Result | Failure]:
 
 
 def halted(members: Sequence[MemberEnd], failure: Failure, rank: int | None) -> Failure:
-    """Return the failure of a paused launch. The ends of its other processes are added as evidence.
+    """Return `failure`, of a paused launch, with the ends of its other processes as evidence.
 
     members: by rank. rank: of the process that a signal stopped; None if none was stopped.
     """

@@ -34,10 +34,10 @@ def describe(pauses: Iterable[Pause], measuring: Span, blocks: Sequence[Block]) 
 
 
 def _spans(pause: Pause, measuring: Span, blocks: Sequence[Block]) -> bool:
-    """Whether the worker paused, too: a block or the time between two blocks is longer than usual by half of the pause.
+    """Whether the worker paused, too: the block around the pause took longer than usual by half of the pause.
 
-    A slow disk may pause the orchestrator alone, for a short time. After a short pause, a block therefore only counts
-    if it is longer than all other blocks.
+    Between two blocks, the time between them must be at least half of the pause. A slow disk may pause the orchestrator
+    alone, for a short time. After a short pause, the block must therefore be longer than all others.
     """
     middle, half = (pause.begin_ns + pause.end_ns) // 2, (pause.end_ns - pause.begin_ns) // 2
     if not measuring[0] <= middle < measuring[1]:

@@ -22,7 +22,7 @@ class ZygoteError(Exception):
 
 
 class ZygoteClient:
-    """Keeps one zygote. preload: modules that it imports. patience_s: most seconds for that, from its start.
+    """Keeps one zygote. preload: modules that it imports. patience_s: most seconds for the imports.
 
     log: file for its output. environment: variables to add to ours.
     """

@@ -52,9 +52,10 @@ class HealthWatch:
         self._begun = False
 
     def tick(self, now_ns: int) -> tuple[XidSeen | GpuBroken, ...]:
-        """Write new Xids (driver errors), and every ten seconds all values. Return new Xids and newly unusable GPUs.
+        """Write new Xids (driver errors), and every ten seconds all values. Return new Xids and newly broken GPUs.
 
-        Raises OSError if a write fails.
+        A GPU is broken if it is lost, its InfoROM is damaged, or it had uncorrected memory errors. Raises OSError if a
+        write fails.
         """
         if not self._begun:
             self._begun = True
@@ -69,7 +70,7 @@ class HealthWatch:
     def look_at(self, uuid: str) -> tuple[GpuBroken, ...]:
         """Read one GPU's values out of turn, at most once a second.
 
-        Return (GpuBroken,) if the GPU is newly unusable, else ().
+        Return (GpuBroken,) if the GPU is newly broken (see tick), else ().
         """
         if time.monotonic_ns() - self._looked.get(uuid, 0) < _OFTEN_NS:
             return ()
@@ -122,7 +123,7 @@ class HealthWatch:
         return tuple(broken)
 
     def _seen(self, uuid: str) -> tuple[GpuBroken, ...]:
-        """Read a GPU's values and write them to the file. Return (GpuBroken,) if the GPU is newly unusable, else ()."""
+        """Read and write a GPU's values. Return (GpuBroken,) if the GPU is newly broken (see tick), else ()."""
         seen = vitals(self._nvml, uuid)
         self._looked[uuid] = seen.at_ns
         self._write(seen)

@@ -12,10 +12,10 @@ from protocol.messages import Sample
 
 @dataclass(frozen=True)
 class Climate:
-    """Median temperature and SM clock of a GPU in a ten-second window. None if not read.
+    """Median temperature (degrees Celsius) and median SM clock of a GPU in a ten-second window. None if not read.
 
-    number: of the window, as in stats/windows.py. temperature_c: in degrees Celsius. capped: share of samples at the
-    power limit, 0 to 1.
+    number: index of the window; window 0 begins at zero of the monotonic clock. capped: share of samples at the power
+    limit, 0 to 1.
     """
 
     number: int

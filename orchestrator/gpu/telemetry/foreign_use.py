@@ -40,7 +40,7 @@ class Lookout:
         self._seen: dict[str, tuple[ForeignProcess, ...]] = {}
 
     def look(self, uuid: str, at_ns: int) -> ForeignSeen | None:
-        """Return a message with the foreign processes on a GPU. None if they have not changed, or NVML lists none."""
+        """Return a message with the foreign processes on a GPU. None if unchanged or if NVML cannot list them."""
         try:
             processes = self._nvml.processes(uuid)
         except NvmlError:
@@ -60,7 +60,7 @@ class Lookout:
 class ForeignUse:
     """Foreign processes on each GPU, as the telemetry process reported them.
 
-    In words: "PID 4711 python3, 2.0 GiB, and 1 more". Empty if there are none.
+    Texts are such as "PID 4711 python3, 2.0 GiB, and 1 more". A text is empty if a GPU has no foreign processes.
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class ForeignUse:
         return self._here.get(uuid, "")
 
     def during(self, uuid: str, since_ns: int) -> str:
-        """Return the newest foreign processes that used a GPU since `since_ns` (monotonic), in words."""
+        """Return the last foreign processes that used a GPU at or after `since_ns` (monotonic), in words."""
         left_ns, words = self._last.get(uuid, (0, ""))
         return self.here(uuid) or (words if left_ns >= since_ns else "")
 

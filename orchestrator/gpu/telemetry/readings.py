@@ -55,7 +55,10 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def slowdown(self) -> float | None:
-        """Fraction of time with clocks lowered by heat or a brake: the larger of two measures. None if unknown."""
+        """Fraction of time with clocks lowered by heat or a brake; None if unknown.
+
+        It is the larger of thermal_violation and slowdown_samples.
+        """
         signs = (self.thermal_violation, self.slowdown_samples)
         return max((sign for sign in signs if sign is not None), default=None)
 
@@ -213,7 +216,10 @@ class _Moment(NamedTuple):
 
 
 def _moments(times_ns: Sequence[int], windows: Sequence[Window]) -> list[_Moment] | None:
-    """Return a _Moment for the start and end of each window. None if one is not between samples at most 1 s apart."""
+    """Return a _Moment for the start and end of each window.
+
+    None if one of these times is not between two samples that are at most 1 s apart.
+    """
     found: list[_Moment] = []
     last = len(times_ns) - 1
     for window in windows:
