@@ -7,16 +7,17 @@ import msgspec
 
 from orchestrator.config.naming import plural
 from orchestrator.figures import keys
-from orchestrator.figures.cells import Status
+from orchestrator.figures.cells import Measured, Status
 from orchestrator.figures.exit_code import COMPARED, run_verdict
 from orchestrator.figures.keys import CellKey
+from orchestrator.figures.operators import OperatorMetric
 from orchestrator.figures.parts import Part
+from orchestrator.figures.quality import is_steady
 from orchestrator.figures.report import GpuInfo, Report
 from orchestrator.figures.table import BY_FIELD, Metric, main_figure
 from orchestrator.stats.slowdown_reasons import CAPPED_SHARE
 from protocol.cell import device_label
 from protocol.exit_codes import ExitCode
-from protocol.result import SteadyState
 
 VERSION: Final = 1
 
@@ -200,7 +201,7 @@ def _cell(gpu_uuid: str, key: CellKey, metric: Metric, parameters: int | None) -
         status=metric.status,
         ran_at=metric.batch_size,
         parameters=parameters,
-        steady=metric.steady_state != SteadyState.NONE,
+        steady=is_steady(metric.steady_state, _half_width(metric)),
         throttled=metric.throttled,
         contaminated=metric.contaminated,
         power_capped=(metric.power_capped_percent or 0) > 100 * CAPPED_SHARE,
@@ -208,6 +209,10 @@ def _cell(gpu_uuid: str, key: CellKey, metric: Metric, parameters: int | None) -
         wrong=metric.wrong,
         figures=dict(_figures(metric)),
     )
+
+
+def _half_width(metric: Measured | OperatorMetric) -> float | None:
+    return None if isinstance(metric, OperatorMetric) else metric.relative_half_width
 
 
 def _figures(metric: Metric) -> Iterator[tuple[str, float]]:

@@ -49,6 +49,7 @@ _WORDS: Final[Mapping[ExitCode | CauseKind, str]] = {
     CauseKind.SLOWER: "slower",
     CauseKind.WRONG: "wrong",
     CauseKind.UNDECIDED: "undecided",
+    CauseKind.TAINTED: "test with injected faults",
 }
 _IMPORTANCE: Final = tuple(CauseKind)
 
@@ -75,8 +76,14 @@ class RunVerdict(Part, frozen=True, kw_only=True):
 
     @property
     def why(self) -> str:
-        """Most important reason: "1 cell failed (and 2 more reasons for exit code 4)"; empty for exit code 0."""
-        texts = [cause.text for cause in self.causes] or list(self.reasons)
+        """Most important reason: "1 cell failed (and 2 more reasons for exit code 4)"; empty for exit code 0.
+
+        Injected faults come first: the other reasons would read as those of a real run. Only a fault of gpubench itself
+        is more important.
+        """
+        first = {CauseKind.BROKEN: 0, CauseKind.TAINTED: 1}
+        ordered = sorted(self.causes, key=lambda cause: first.get(cause.kind, 2))
+        texts = [cause.text for cause in ordered] or list(self.reasons)
         if self.exit_code == ExitCode.PASSED or not texts:
             return ""
         more = len(texts) - 1
@@ -95,9 +102,11 @@ def run_verdict(causes: Iterable[Cause], remarks: Iterable[str]) -> RunVerdict:
     """
     ordered = tuple(sorted(causes, key=lambda cause: _IMPORTANCE.index(cause.kind)))
     code = CODES[ordered[0].kind] if ordered else ExitCode.PASSED
+    test = any(cause.kind is CauseKind.TAINTED for cause in ordered) and code != ExitCode.INTERNAL
+    decisive = CauseKind.TAINTED if test else ordered[0].kind if ordered else code
     return RunVerdict(
         exit_code=int(code),
-        word=_WORDS.get(ordered[0].kind, _WORDS[code]) if ordered else _WORDS[code],
+        word=_WORDS.get(decisive, _WORDS[code]),
         meaning=MEANING[code],
         reasons=(*(cause.text for cause in ordered), *remarks),
         causes=ordered,

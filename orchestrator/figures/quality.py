@@ -100,11 +100,20 @@ def is_power_unsettled(metric: Measured) -> bool:
     return blind and _exceeds(metric.power_capped_percent, 100 * CAPPED_SHARE)
 
 
+def is_steady(state: str | None, half_width: float | None) -> bool:
+    """Whether times had settled when they were measured. After a fixed warm-up noisy times count as unsettled.
+
+    half_width: half of the 95 % interval of the mean iteration time, divided by this mean; None if unknown.
+    """
+    return state != SteadyState.NONE and not (state == SteadyState.FIXED and _is_imprecise(half_width))
+
+
+def _is_imprecise(half_width: float | None) -> bool:
+    return _exceeds(None if half_width is None else half_width * 100, LIMIT_PERCENT)
+
+
 def _is_noisy(metric: Measured) -> bool:
-    half_width = metric.relative_half_width
-    return _exceeds(None if half_width is None else half_width * 100, LIMIT_PERCENT) or _exceeds(
-        metric.launch_spread_percent, SPREAD_LIMIT_PERCENT
-    )
+    return _is_imprecise(metric.relative_half_width) or _exceeds(metric.launch_spread_percent, SPREAD_LIMIT_PERCENT)
 
 
 _OF_A_MEASUREMENT: Final[tuple[tuple[Quality, Callable[[Measured], bool | None]], ...]] = (

@@ -10,7 +10,7 @@ import msgspec
 
 from orchestrator.stats import percentiles, student
 from protocol import settling
-from protocol.intervals import BATCHES, relative_half_width
+from protocol.intervals import BATCHES, MIN_BATCHES, relative_half_width
 from protocol.result import Block, Result
 
 LEAST_FOR_INTERVAL: Final = 3
@@ -148,9 +148,10 @@ def of_cell(results: Sequence[Result], launches: Sequence[LaunchFigures]) -> Cel
 def half_width(times_ms: Sequence[float]) -> float | None:
     """Return half of the 95 % interval of the mean time, divided by the mean.
 
-    None for fewer than BATCHES times, or if all are zero.
+    From 5 to 19 times, each one counts as a batch. None for fewer than 5 times, or if all are zero.
     """
-    return relative_half_width(times_ms) if len(times_ms) >= BATCHES and any(times_ms) else None
+    batches = min(BATCHES, len(times_ms))
+    return relative_half_width(times_ms, batches) if batches >= MIN_BATCHES and any(times_ms) else None
 
 
 def launch_interval(values: Sequence[float]) -> float | None:

@@ -36,7 +36,7 @@ _PRIORITIES: Final = {"FLOP": 2, "Rounds": 1}  # Columns that a narrow format dr
 _LONGEST_TITLE: Final = 80
 _SLOW: Final = "compare its memory errors, links and host with a sibling's, or test it in another slot"
 _CONSEQUENCE: Final = "perhaps because of the fault injected elsewhere"
-_TESTED: Final = "a verdict of this test. A burn-in without --inject judges the hardware"
+_TESTED: Final = "a verdict of this test, not of the hardware"
 _MOST_AN_HOUR: Final = 1  # Only bounds up to this many errors per hour are shown. No GPU in use makes more
 
 

@@ -113,14 +113,12 @@ def _tested(report: Report, found: Sequence[_Models]) -> str:
 
 
 def _grows(report: Report, phases: Sequence[tuple[Workload, dict[_Shape, list[Measured]]]]) -> bool:
-    """Whether the largest batch is the fastest wherever several were measured, and no cell ran out of memory.
-
-    False if no model has several batch sizes.
-    """
-    tops = [(_top(*one), max(shape.batch for shape in one[1])) for one in phases if len({s.batch for s in one[1]}) > 1]
-    grows = [top.shape.batch == largest for top, largest in tops if top is not None]
-    fits = all(one.metric.batch_size == one.metric.batch_size_requested for one in measurements(report))
-    return fits and bool(grows) and all(grows)
+    """Whether the largest batch is the fastest in any model and phase, and no size was limited by the memory."""
+    tops = [(_top(*one), max(shape.batch for shape in one[1])) for one in phases]
+    fits = not report.batch_scans and all(
+        one.metric.batch_size == one.metric.batch_size_requested for one in measurements(report)
+    )
+    return fits and any(top is not None and top.shape.batch == largest for top, largest in tops)
 
 
 def untested(report: Report) -> Iterator[str]:

@@ -267,7 +267,11 @@ def next_steps(report: Report) -> Section:
         steps.append(f"continue the run: gpubench-orchestrate resume {data.run_id}")
     if steps:
         return Section("next", "Next", tuple(steps))
-    if not any(map(stragglers.is_found, report.stragglers)) and (faster := " ".join(untested(report))):
+    if (
+        not any(map(stragglers.is_found, report.stragglers))
+        and setup.preset != "triage"
+        and (faster := " ".join(untested(report)))
+    ):
         steps.append(f"perhaps faster: the same command with {faster}")
     judged = any(standing.verdict is not SiblingVerdict.NONE for standing in report.stragglers)
     equal = any(one.percent and one.range_percent <= EQUAL_PERCENT for one in differences(report))

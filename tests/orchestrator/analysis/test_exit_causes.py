@@ -36,7 +36,9 @@ def assert_explained(verdict: RunVerdict) -> None:
     assert [cause.text for cause in verdict.causes] == list(verdict.reasons[: len(verdict.causes)])
     if verdict.causes:
         assert CODES[verdict.causes[0].kind] == verdict.exit_code
-        assert verdict.why.startswith(verdict.causes[0].text)
+        injected = [cause for cause in verdict.causes if cause.kind is CauseKind.TAINTED]
+        first = injected if verdict.exit_code != ExitCode.INTERNAL else []
+        assert verdict.why.startswith([*first, *verdict.causes][0].text)
 
 
 CAUSES = st.lists(st.builds(Cause, kind=st.sampled_from(CauseKind), text=st.text("abc", min_size=1)), max_size=5)
@@ -51,6 +53,16 @@ def test_the_gravest_cause_decides(causes: list[Cause], remarks: list[str]) -> N
     assert all(CODE_GRAVEST_FIRST.index(one) <= CODE_GRAVEST_FIRST.index(other) for one, other in pairwise(codes))
     assert sorted(verdict.reasons) == sorted([*(cause.text for cause in causes), *remarks])
     assert list(verdict.remarks) == remarks
+
+
+@given(causes=CAUSES)
+def test_a_test_is_called_one_first(causes: list[Cause]) -> None:
+    """A run with injected faults may not read as one of faulty hardware; its exit code stays."""
+    others = [cause for cause in causes if cause.kind is not CauseKind.TAINTED]
+    verdict, real = (run_verdict([*others, *more], ()) for more in ((Cause(kind=CauseKind.TAINTED, text="it"),), ()))
+    assert verdict.why.startswith("it") == (verdict.exit_code != ExitCode.INTERNAL)
+    assert (verdict.word == real.word) == (verdict.exit_code == ExitCode.INTERNAL)
+    assert verdict.exit_code == (real.exit_code or ExitCode.INCOMPLETE)
 
 
 END = st.sampled_from(["finished", "interrupted", "broken", "died", "goes on"])

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from orchestrator.figures.cells import PhaseMetrics, Status
-from orchestrator.figures.quality import LIMIT_PERCENT, POWER_SETTLES_S, Quality, quality
+from orchestrator.figures.quality import LIMIT_PERCENT, POWER_SETTLES_S, Quality, is_steady, quality
 from protocol.result import SteadyState
 from tests.fakes.runs import FakeRun
 
@@ -53,6 +53,23 @@ def test_the_cause_of_a_doubt_is_the_quality(good: PhaseMetrics, changes: dict[s
 def test_a_cell_that_is_not_ok_is_called_by_its_status(good: PhaseMetrics, status: Status) -> None:
     """Whatever its figures are."""
     assert quality(status, good) == quality(status, None) == status.replace("_", " ")
+
+
+@pytest.mark.parametrize(
+    ("state", "percent", "steady"),
+    [
+        (SteadyState.REACHED, 3.0, True),
+        (SteadyState.NONE, 0.1, False),
+        (SteadyState.FIXED, 1.9, True),
+        (SteadyState.FIXED, 2.1, False),
+        (SteadyState.FIXED, None, True),
+    ],
+)
+def test_noisy_times_after_a_fixed_warm_up_are_not_steady(
+    state: SteadyState, percent: float | None, *, steady: bool
+) -> None:
+    """Nobody looked whether they had settled."""
+    assert is_steady(state, None if percent is None else percent / 100) is steady
 
 
 def test_the_report_has_the_quality_of_each_cell(tmp_path: Path) -> None:

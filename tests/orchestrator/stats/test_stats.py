@@ -97,10 +97,11 @@ def test_drift_compares_the_halves() -> None:
 
 
 def test_percentiles_and_intervals_need_enough_values() -> None:
-    """19 values have a median alone, 20 a p95 and an interval, 3000 a p99.9."""
-    assert launch.of_launch(result(CELL, blocks=1, iterations=19)).relative_half_width is None
-    half_width = launch.of_launch(result(CELL, blocks=1, iterations=20)).relative_half_width
-    assert 0 < half_width < 0.01
+    """4 values have a median alone, 5 an interval, 20 a p95, 3000 a p99.9."""
+    assert launch.of_launch(result(CELL, blocks=1, iterations=4)).relative_half_width is None
+    assert all(
+        0 < launch.of_launch(result(CELL, blocks=1, iterations=count)).relative_half_width < 0.01 for count in (5, 20)
+    )
     sizes = (19, 20, 299, 300, 2999, 3000)
     few, enough, under, over, less, many = (percentiles.summarise([float(at) for at in range(size)]) for size in sizes)
     assert (few.p50_ms, few.p95_ms, few.p99_ms) == (9.0, None, None)
