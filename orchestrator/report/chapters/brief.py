@@ -260,7 +260,7 @@ def next_steps(report: Report) -> Section:
     """Return commands to run next, such as `resume` for an unfinished run and `explain` for failed cells."""
     setup, data, cells = report.test_configuration, report.metadata, report.summary.cells
     faulty = report.verdict.exit_code == ExitCode.HARDWARE
-    steps = ["after the repair, verify the GPU: gpubench-orchestrate --burn-in 1h"] if faulty else []
+    steps = ["afterwards, verify the node: gpubench-orchestrate --burn-in 1h"] if faulty else []
     if cells.failed:
         steps.append(f"why cells failed: gpubench-orchestrate explain {data.run_id}")
     if not data.running and (cells.missing or not data.finished):
