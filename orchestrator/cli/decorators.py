@@ -190,7 +190,7 @@ def run_options() -> Callable[[Command], Command]:
 
 
 def preset_options(defaults: Mapping[str, str]) -> Callable[[Command], Command]:
-    """Return a decorator that adds the options of a run with a preset: all but those of a burn-in.
+    """Return a decorator that adds all options of a run except those that only a burn-in has, for presets.
 
     defaults: parameter → default shown in --help.
     """

@@ -1,4 +1,4 @@
-"""Options with several values, `-b 1,8` or `-b 1 -b 8`. Suggests an option for `-b 1 8` and a lone value."""
+"""Options with several values: `-b 1,8` or `-b 1 -b 8`. Errors suggest `-b 1,8` to a user who types `-b 1 8`."""
 
 import itertools
 from collections.abc import Sequence

@@ -61,7 +61,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> ExitCode:
-        """INTERNAL if the run left something behind, or has wrong rows and was not interrupted.
+        """INTERNAL if the run left processes or files behind, or a fault was not recognised in an uninterrupted run.
 
         Otherwise INCOMPLETE if a person interrupted the self-test, else PASSED.
         """

@@ -315,10 +315,11 @@ def _sibling(gpu: str, own: _Effects, p: float, tests: int) -> Sibling:
 
 
 def _split(found: Mapping[str, Sibling], faster: Collection[str]) -> dict[str, Sibling]:
-    """Return GPU → its verdict, changed to SPLIT. Empty unless the faster GPUs are a minority.
+    """Return the GPUs whose verdict becomes SPLIT: two groups differ in speed, and it is unknown which one is normal.
 
-    found: verdicts so far. faster: GPUs that are faster than the others by more than a margin. The majority are the
-    other GPUs except STRAGGLER. Only the verdicts OK and SUSPECT, of minority and majority, become SPLIT.
+    Empty unless the faster GPUs are fewer than the slower ones. Of both groups only verdicts OK and SUSPECT change.
+    found: verdicts so far. faster: GPUs faster than the others by more than a margin. The slower ones are all others
+    that are no STRAGGLER.
     """
     slower = {gpu for gpu, one in found.items() if gpu not in faster and one.verdict is not SiblingVerdict.STRAGGLER}
     if not faster or len(slower) <= len(faster):
