@@ -113,7 +113,9 @@ def _is_imprecise(half_width: float | None) -> bool:
 
 
 def _is_noisy(metric: Measured) -> bool:
-    return _is_imprecise(metric.relative_half_width) or _exceeds(metric.launch_spread_percent, SPREAD_LIMIT_PERCENT)
+    loading = metric.steady_state == SteadyState.NOT_SOUGHT  # five loads show no interval worth a warning
+    imprecise = not loading and _is_imprecise(metric.relative_half_width)
+    return imprecise or _exceeds(metric.launch_spread_percent, SPREAD_LIMIT_PERCENT)
 
 
 _OF_A_MEASUREMENT: Final[tuple[tuple[Quality, Callable[[Measured], bool | None]], ...]] = (

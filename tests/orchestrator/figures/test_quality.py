@@ -40,6 +40,7 @@ BEYOND = LIMIT_PERCENT * 1.01
         ({"clock_event_reasons": ("software power cap",), "launch_bound": None}, Quality.UNSETTLED_POWER),
         ({"relative_half_width": BEYOND / 100}, Quality.NOISY),
         ({"launch_spread_percent": 5.1}, Quality.NOISY),
+        ({"relative_half_width": BEYOND / 100, "steady_state": SteadyState.NOT_SOUGHT}, Quality.OK),
     ],
 )
 def test_the_cause_of_a_doubt_is_the_quality(good: PhaseMetrics, changes: dict[str, object], expected: Quality) -> None:
