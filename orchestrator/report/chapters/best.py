@@ -20,6 +20,7 @@ from orchestrator.figures.report import Report
 from orchestrator.figures.table import BY_FIELD, main_figure
 from orchestrator.report import remarks
 from orchestrator.report.chapters.model_figures import measurements
+from orchestrator.report.chapters.stragglers import concerns_gpus
 from orchestrator.report.device_labels import groups, labels
 from orchestrator.report.lines import precision_and_mode
 from orchestrator.report.numbers import number
@@ -97,7 +98,7 @@ def best(report: Report) -> Section | None:
     counts = "; in ".join(f"{count}: {name}" for name, count in won.items())
     fastest = [f"of {won.total()} models and phases, fastest in {counts}"] if won else []
     further = " ".join(untested(report))
-    summary = (*fastest, *([f"so far: try {further}"] if further else []))
+    summary = (*fastest, *([f"tested; try also {further}"] if further else []))
     ordered[-1] = replace(ordered[-1], remarks=("; ".join((*legend, *marks)),))
     return Section("best", "Best", summary, tables=tuple(ordered))
 
@@ -124,8 +125,11 @@ def _grows(report: Report, phases: Sequence[tuple[Workload, dict[_Shape, list[Me
 def untested(report: Report) -> Iterator[str]:
     """Yield options with which a run may show higher rates.
 
-    "-b 64,128" if the largest batch was always the fastest, and "-p fp32,bf16" if GPUs only ran fp32.
+    "-b 64,128" if the largest batch was the fastest anywhere, "-p fp32,bf16" if GPUs only ran fp32. Nothing if a GPU is
+    faulty or slow.
     """
+    if concerns_gpus(report):
+        return
     devices = {device.gpu_uuid for device in report.gpu_info}
     phases = [one for by_phase in _found(report, devices).values() for one in by_phase.items()]
     shapes = {shape for _, by_shape in phases for shape in by_shape}

@@ -56,35 +56,44 @@ def conditions(report: Report, layout: Layout) -> str:
     """Return a line such as "42 minutes, quick, 1 launch, driver 580.95.05, torch 2.8.0".
 
     It has the duration of the run, its preset, the number of launches of each cell, and software versions.
+    With a faulty or slow GPU, counts of cells and the exit code come first.
     """
     data = report.metadata
     stack = {"driver": data.driver_version, "torch": data.pytorch_version}
     known = (f"{name} {version}" for name, version in stack.items() if version)
     how = [overview.preset(report, layout)]
     how += [plural(report.test_configuration.launches, "launch", "launches")] if not layout.judges_gpus else []
-    return ", ".join((duration(data.test_duration_seconds), *how, *known))
+    counts = _counts(report, layout) if stragglers.concerns_gpus(report) else ()
+    return ", ".join((*counts, duration(data.test_duration_seconds), *how, *known))
 
 
 def result(report: Report, layout: Layout) -> Section:
     """Return the verdict, the number of measured cells, and the speed relative to the baseline.
 
-    Causes of the exit code follow, except those that another section shows.
+    Causes of the exit code follow, except those that another section shows. With a faulty or slow GPU it is the verdict
+    alone, so that the GPU follows at once.
     """
-    badge, cells, judged = overview.verdict(report, layout), report.summary.cells, report.health.verdict
+    badge = overview.verdict(report, layout)
+    if stragglers.concerns_gpus(report):
+        return Section("result", "Result", findings=(Finding(badge, "", tuple(speed_of_baseline(report))),))
+    lines = (*speed_of_baseline(report), *_causes(report, layout))
+    return Section("result", "Result", findings=(Finding(badge, ", ".join(_counts(report, layout)), lines),))
+
+
+def _counts(report: Report, layout: Layout) -> Iterator[str]:
+    """Yield the number of measured cells, the verdict on health, and an exit code other than 0."""
+    cells, judged = report.summary.cells, report.health.verdict
     measured = cells.ok + cells.degraded
     every = measured == cells.planned
-    words = (
-        []
-        if every and layout.judges_gpus
-        else [f"{measured}/{plural(cells.planned, 'cell')}{'' if every else ' measured'}"]
-    )
+    if not (every and layout.judges_gpus):
+        yield f"{measured}/{plural(cells.planned, 'cell')}{'' if every else ' measured'}"
     known = judged is not HealthVerdict.NOT_APPLICABLE and not layout.judges_gpus
-    words += [f"health {judged}"] if known and f"health {judged}" not in badge.text else []
+    if known and f"health {judged}" not in overview.verdict(report, layout).text:
+        yield f"health {judged}"
     answer = layout.answer(report)
     means = f": {answer.meaning}" if answer is not None and answer.meaning else ""
-    words += [f"exit code {report.verdict.exit_code}{means}"] if report.verdict.exit_code else []
-    lines = (*speed_of_baseline(report), *_causes(report, layout))
-    return Section("result", "Result", findings=(Finding(badge, ", ".join(words), lines),))
+    if report.verdict.exit_code:
+        yield f"exit code {report.verdict.exit_code}{means}"
 
 
 def _causes(report: Report, layout: Layout) -> Iterator[str]:
@@ -260,18 +269,14 @@ def next_steps(report: Report) -> Section:
     """Return commands to run next, such as `resume` for an unfinished run and `explain` for failed cells."""
     setup, data, cells = report.test_configuration, report.metadata, report.summary.cells
     faulty = report.verdict.exit_code == ExitCode.HARDWARE
-    steps = ["afterwards, verify the node: gpubench-orchestrate --burn-in 1h"] if faulty else []
+    steps = ["after the repair, verify the node: gpubench-orchestrate --burn-in 1h"] if faulty else []
     if cells.failed:
         steps.append(f"why cells failed: gpubench-orchestrate explain {data.run_id}")
     if not data.running and (cells.missing or not data.finished):
         steps.append(f"continue the run: gpubench-orchestrate resume {data.run_id}")
     if steps:
         return Section("next", "Next", tuple(steps))
-    if (
-        not any(map(stragglers.is_found, report.stragglers))
-        and setup.preset != "triage"
-        and (faster := " ".join(untested(report)))
-    ):
+    if setup.preset != "triage" and (faster := " ".join(untested(report))):
         steps.append(f"perhaps faster: the same command with {faster}")
     judged = any(standing.verdict is not SiblingVerdict.NONE for standing in report.stragglers)
     equal = any(one.percent and one.range_percent <= EQUAL_PERCENT for one in differences(report))

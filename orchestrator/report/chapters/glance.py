@@ -20,6 +20,6 @@ def glance(report: Report) -> Section | None:
         if found
         else []
     )
-    summary = found.summary if found else ()
+    summary = tuple(f"Best {line}" for line in found.summary) if found else ()
     shown = charts or models
     return Section("glance", "At a glance", summary, charts, (*models, *tables)) if shown else None

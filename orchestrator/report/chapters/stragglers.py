@@ -9,6 +9,7 @@ from statistics import geometric_mean
 from typing import Final
 
 from orchestrator.figures.comparisons import SLOWED_DOWN, FullNode, SiblingEffect, Standing
+from orchestrator.figures.exit_code import CauseKind
 from orchestrator.figures.report import GpuInfo, Report
 from orchestrator.figures.table import UNITS
 from orchestrator.report.charts.spread import cell_name
@@ -115,6 +116,12 @@ def _finding(standing: Standing, device: GpuInfo) -> Finding:
 def is_found(standing: Standing) -> bool:
     """Whether a GPU is named in the findings: its verdict is bad, SUSPECT (perhaps slower) or SPLIT (two groups)."""
     return standing.word in _FOUND or standing.verdict is SiblingVerdict.SPLIT
+
+
+def concerns_gpus(report: Report) -> bool:
+    """Whether a GPU is faulty, slow or perhaps slow, so that it matters more than any figure of the run."""
+    faulty = any(cause.kind is CauseKind.FAULT for cause in report.verdict.causes)
+    return faulty or any(map(is_found, report.stragglers))
 
 
 def board(device: GpuInfo) -> str:
