@@ -89,7 +89,7 @@ def of_launch(result: Result) -> LaunchFigures:
         ),
         iterations=iterations,
         measured_s=measured_s,
-        relative_half_width=half_width(times_ms),
+        relative_half_width=half_width(times_ms, MIN_BATCHES),
         drift_percent=percentiles.drift_percent(times_ms),
         lasting_change=_lasting_change(result, times_ms),
         covered=math.fsum(times_ms) * result.group / 1e3 / measured_s if measured_s > 0 and times_ms else None,
@@ -145,13 +145,14 @@ def of_cell(results: Sequence[Result], launches: Sequence[LaunchFigures]) -> Cel
     )
 
 
-def half_width(times_ms: Sequence[float]) -> float | None:
+def half_width(times_ms: Sequence[float], fewest: int = BATCHES) -> float | None:
     """Return half of the 95 % interval of the mean time, divided by the mean.
 
-    From 5 to 19 times, each one counts as a batch. None for fewer than 5 times, or if all are zero.
+    fewest: least number of times, at least MIN_BATCHES. None for fewer, or if all are zero. Of fewer than BATCHES times
+    each one counts as a batch.
     """
     batches = min(BATCHES, len(times_ms))
-    return relative_half_width(times_ms, batches) if batches >= MIN_BATCHES and any(times_ms) else None
+    return relative_half_width(times_ms, batches) if batches >= fewest and any(times_ms) else None
 
 
 def launch_interval(values: Sequence[float]) -> float | None:
