@@ -23,7 +23,7 @@ if "orchestrator.gpu.telemetry.sampler" in sys.orig_argv:
 """
 """The health of a GPU is looked at every 10 s otherwise."""
 GRAVE = {
-    1: ({"event.1": "1 79"}, "Xid 79: "),
+    1: ({"event.1": "1 79"}, "Xid 79 "),
     2: ({"gpu.2.ecc_uncorrected": 2}, "errors: 2 "),
     3: ({"gpu.3.error.nvmlDeviceGetRemappedRows": 14}, "(NVML error 14)"),
 }
