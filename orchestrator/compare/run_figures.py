@@ -16,6 +16,7 @@ from orchestrator.figures.quality import is_steady
 from orchestrator.figures.report import GpuInfo, Report
 from orchestrator.figures.table import BY_FIELD, Metric, main_figure
 from orchestrator.stats.slowdown_reasons import CAPPED_SHARE
+from orchestrator.stats.two_runs import LEAST_LAUNCHES
 from protocol.cell import device_label
 from protocol.exit_codes import ExitCode
 
@@ -212,7 +213,9 @@ def _cell(gpu_uuid: str, key: CellKey, metric: Metric, parameters: int | None) -
 
 
 def _half_width(metric: Measured | OperatorMetric) -> float | None:
-    return None if isinstance(metric, OperatorMetric) else metric.relative_half_width
+    """Return relative_half_width of a cell with few launches. More launches show their spread themselves."""
+    few = len(metric.launch_values) < LEAST_LAUNCHES
+    return metric.relative_half_width if few and not isinstance(metric, OperatorMetric) else None
 
 
 def _figures(metric: Metric) -> Iterator[tuple[str, float]]:
