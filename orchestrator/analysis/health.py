@@ -96,9 +96,9 @@ def _describe_signals(report: HealthReport, state: State) -> Iterator[str]:
     for device in report.gpus:
         for signal in device.signals:
             if signal.state is state:
-                own = signal.action is Action.NOTHING
-                step = signal if own else replace(signal, action=device.action)
-                yield f"GPU {device.gpu_id}: {step.words}"
+                # One step for the GPU: what a graver signal asks for takes the place of this one's step.
+                step = device.action if signal.action is not Action.NOTHING else Action.NOTHING
+                yield f"GPU {device.gpu_id}: {replace(signal, action=step).words}"
     for signal in report.node.signals:
         if signal.state is state:
             yield f"the machine: {signal.words}"

@@ -49,7 +49,7 @@ def with_clues(failure: Failure, live: Live, sample: Sample | None, xids: str) -
 def _end_of_stderr(path: Path, failure: Failure) -> str:
     """Return the end of stderr that explains the failure, without the noise after it.
 
-    If our own exception wraps the failure, its traceback is left out.
+    If our own exception wraps the failure, its traceback is omitted.
     """
     text = log_files.tail(path, _LOOKED_AT_BYTES)
     last = (failure.traceback or "").strip().rpartition("\n")[2]

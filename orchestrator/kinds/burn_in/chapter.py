@@ -128,9 +128,9 @@ def _range(values: Sequence[T], shown: Callable[[T], str]) -> str:
 
 def _briefly(gpu: GpuBurnIn, report: Report, result: BurnInReport) -> Finding:
     evidence = next((reason.text for reason in gpu.reasons), "").partition(". ")[0].partition("; ")[0]
-    injected = any(fault.gpu_uuid == gpu.gpu_uuid for fault in result.injected)
     cause = brief_cause(_why_slow(gpu)) if gpu.action is Action.SLOW else ""
-    cause = _CONSEQUENCE if result.tainted and not injected else cause
+    if result.tainted and not any(fault.gpu_uuid == gpu.gpu_uuid for fault in result.injected):
+        cause = _CONSEQUENCE
     step = "" if result.tainted else _step(gpu)
     (device,) = (one for one in report.gpu_info if one.gpu_uuid == gpu.gpu_uuid)
     title = f"{label(device)}: {'; '.join(filter(None, (evidence, cause)))}"
@@ -155,7 +155,7 @@ def _why_slow(gpu: GpuBurnIn) -> Reason | None:
     Of several reasons, the first for which NEXT_STEP has advice.
     """
     reasons = [pace.reason for pace in gpu.paces if pace.pace is Pace.SLOWER and pace.reason is not None]
-    return next((reason for reason in reasons if reason in NEXT_STEP), next(iter(reasons), None))
+    return next(iter(sorted(reasons, key=lambda reason: reason not in NEXT_STEP)), None)
 
 
 def _finding(
@@ -175,7 +175,7 @@ def answer(report: Report) -> Answer | None:
     if result is None:
         return None
     if result.tainted:
-        test = f"TEST, nothing to do on the hardware. Injected faults: {proven(result) or 'none'}"
+        test = f"TEST, no verdict on the hardware. Injected faults: {proven(result) or 'none'}"
         return Answer(Badge(test, Tone.WARN), requested_time(result), _TESTED)
     found = _by_verdict(result, report)
     kind = "GPU" if all(device.kind == "cuda" for device in report.gpu_info) else "device"

@@ -114,8 +114,12 @@ def _tested(report: Report, found: Sequence[_Models]) -> str:
 
 
 def _grows(report: Report, phases: Sequence[tuple[Workload, dict[_Shape, list[Measured]]]]) -> bool:
-    """Whether the largest batch is the fastest in any model and phase, and no size was limited by the memory."""
-    tops = [(_top(*one), max(shape.batch for shape in one[1])) for one in phases]
+    """Whether the largest batch is the fastest in any model and phase, and no size was limited by the memory.
+
+    Phases with a single batch size count only if no phase has several.
+    """
+    several = [one for one in phases if len({shape.batch for shape in one[1]}) > 1] or phases
+    tops = [(_top(*one), max(shape.batch for shape in one[1])) for one in several]
     fits = not report.batch_scans and all(
         one.metric.batch_size == one.metric.batch_size_requested for one in measurements(report)
     )

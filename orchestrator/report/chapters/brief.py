@@ -7,7 +7,7 @@ from typing import Final
 
 from orchestrator.config.naming import plural
 from orchestrator.figures.cells import ProbeMetrics
-from orchestrator.figures.exit_code import COMPARED, CauseKind
+from orchestrator.figures.exit_code import CauseKind
 from orchestrator.figures.health import DeviceHealth, NodeHealth
 from orchestrator.figures.quality import Quality
 from orchestrator.figures.report import Report
@@ -27,6 +27,8 @@ from protocol.cell import DeviceKind
 from protocol.exit_codes import ExitCode
 
 SHOWN_CAUSES: Final = 2
+_OWN_SECTION: Final = frozenset({CauseKind.FAULT, CauseKind.BURN_IN, CauseKind.TAINTED, CauseKind.CELLS})
+"""Causes of the exit code that sections on GPUs, warnings or the verdict show."""
 SHOWN_GPUS: Final = 8
 """Largest number of findings, or of GPUs in a list of differences, that the brief report shows."""
 _WITHOUT_FIGURE: Final[Mapping[Quality, str]] = {
@@ -102,24 +104,19 @@ def _causes(report: Report, layout: Layout) -> Iterator[str]:
     A report of an old version lists no causes. Then its reason for the exit code is used.
     """
     shown = {CauseKind.BURN_IN, CauseKind.TAINTED} if layout.judges_gpus else {CauseKind.CELLS}
-    shown |= {CauseKind.FAULT, *COMPARED} if _is_faulty(report) else set()
     causes = [cause.text for cause in report.verdict.causes if cause.kind not in shown]
     yield from causes[:SHOWN_CAUSES] if report.verdict.causes else filter(None, (report.verdict.why,))
     if len(causes) > SHOWN_CAUSES:
         yield f"and {plural(len(causes) - SHOWN_CAUSES, 'more reason')} for exit code {report.verdict.exit_code}"
 
 
-def _is_faulty(report: Report) -> bool:
-    return any(cause.kind is CauseKind.FAULT for cause in report.verdict.causes)
-
-
 def limits(report: Report) -> Section | None:
-    """Return the missed thresholds and regressions of a run that also has a faulty GPU; None for any other run.
+    """Return what else counts against a run with a faulty or slow GPU, such as missed thresholds; None if nothing does.
 
-    Each is cut to its first sentence, because the fault, which has its own section, is more urgent.
+    Each cause is cut to its first sentence, because the GPU, which has its own section, is more urgent.
     """
-    causes = [cause.text.partition(". ")[0] for cause in report.verdict.causes if cause.kind in COMPARED]
-    return Section("limits", "Limits", tuple(causes)) if causes and _is_faulty(report) else None
+    causes = [cause.text.partition(". ")[0] for cause in report.verdict.causes if cause.kind not in _OWN_SECTION]
+    return Section("limits", "Also", tuple(causes)) if causes and stragglers.concerns_gpus(report) else None
 
 
 def speed_of_baseline(report: Report) -> Iterator[str]:

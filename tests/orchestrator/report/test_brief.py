@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 from rich.cells import cell_len
 
 from orchestrator.config.catalogue import is_probe
+from orchestrator.figures.exit_code import Cause, CauseKind, run_verdict
 from orchestrator.figures.report import Report
 from orchestrator.kinds import registry
 from orchestrator.report.as_brief import sections, to_brief
@@ -214,6 +216,8 @@ def test_a_gpu_with_a_verdict_is_found_before_all_figures(tmp_path: Path) -> Non
     assert len(found.lines) == 2
     lines = shown(report)
     assert next(at for at, line in enumerate(lines) if "STRAGGLER" in line) < 4
+    missed = run_verdict([Cause(kind=CauseKind.MISSED, text="too slow. Why")], ())
+    assert part(replace(report, verdict=missed), "limits").summary == ("too slow",)
 
 
 def test_which_gpu_is_broken(tmp_path: Path) -> None:
