@@ -14,7 +14,7 @@ from orchestrator.figures.burn_in import BurnInReport, Fate
 from orchestrator.figures.health import HealthReport
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.gpu.telemetry.overheating import TemperatureStop
-from orchestrator.kinds.burn_in import busy_time, chapter, injections, levels, more_rounds, planning
+from orchestrator.kinds.burn_in import brief, busy_time, chapter, injections, levels, more_rounds, planning
 from orchestrator.kinds.burn_in.analysis import analyse
 from orchestrator.kinds.burn_in.levels import requested
 from orchestrator.report.chapters.brief import limits
@@ -120,14 +120,14 @@ BURN_IN: Final = Kind(
     ),
     layout=Layout(
         text=(chapter.burn_in,),
-        brief=(chapter.each_gpu, limits),
+        brief=(brief.each_gpu, limits),
         markdown=(chapter.burn_in,),
         html=(chapter.burn_in, thresholds, costs, devices),
         title="Burn-in",
-        answer=chapter.answer,
+        answer=brief.answer,
         one_page=True,
         checks=True,
         judges_gpus=True,
-        profile=chapter.profile,
+        profile=brief.profile,
     ),
 )
