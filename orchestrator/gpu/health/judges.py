@@ -54,7 +54,7 @@ class Action(enum.StrEnum):
 
 _IF_REPEATED: Final = "; if the error comes again, take the GPU out of service"
 _DETAILS: Final = {
-    Action.COOL: ": fans, airflow, dust, and what stands before and behind its slot",
+    Action.COOL: ": fans, dust, airflow at its slot",
     Action.RESET: _IF_REPEATED,
     Action.REBOOT: _IF_REPEATED,
 }

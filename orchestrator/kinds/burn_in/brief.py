@@ -1,5 +1,6 @@
 """The brief report of a burn-in: the answer, then a finding for each GPU, gravest first."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
@@ -20,6 +21,8 @@ from orchestrator.stats.slowdown_reasons import Reason
 T = TypeVar("T", int, float)
 _SLOW: Final = "compare its memory errors and links with a sibling's (nvidia-smi -q), or test it in another slot"
 _CONSEQUENCE: Final = "perhaps because of the fault injected elsewhere"
+_DETAIL: Final = re.compile(r"[.;] | \(")
+"""Where the details begin in the reason of a verdict."""
 _TESTED: Final = "a verdict of this test, not of the hardware"
 
 
@@ -105,7 +108,7 @@ def _range(values: Sequence[T], shown: Callable[[T], str]) -> str:
 
 
 def _briefly(gpu: GpuBurnIn, report: Report, result: BurnInReport) -> Finding:
-    evidence = next((reason.text for reason in gpu.reasons), "").partition(". ")[0].partition("; ")[0]
+    evidence = _DETAIL.split(next((reason.text for reason in gpu.reasons), ""))[0]
     cause = brief_cause(_why_slow(gpu)) if gpu.action is Action.SLOW else ""
     if result.tainted and not any(fault.gpu_uuid == gpu.gpu_uuid for fault in result.injected):
         cause = _CONSEQUENCE

@@ -98,8 +98,8 @@ def _finding(
 def injected(result: BurnInReport) -> Iterator[str]:
     """Yield a line for each injected fault, undetected faults first."""
     by_fate = [(fate(fault), fault) for fault in result.injected]
-    for fate, fault in sorted(by_fate, key=lambda pair: list(Fate).index(pair[0])):
-        yield f"{fate.upper()}: {fault.fault}: {fault.outcome.removeprefix(f'{fate}: ')}"
+    for known, fault in sorted(by_fate, key=lambda pair: list(Fate).index(pair[0])):
+        yield f"{known.upper()}: {fault.fault}: {fault.outcome.removeprefix(f'{known}: ')}"
 
 
 def fate(fault: InjectedReport) -> Fate:

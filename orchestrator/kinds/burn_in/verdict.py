@@ -64,7 +64,7 @@ def _wrong_bits(work: Work) -> Iterator[Reason]:
     for one in work.wrong:
         mismatch = one.mismatch
         check = f"{WORKLOADS[one.workload].title} in {one.precision}"
-        found = f"wrong result in {check}: {_seen(one.workload, mismatch)}; round {one.round + 1}, {one.at}"
+        found = f"wrong result in {check} ({_seen(one.workload, mismatch)}; round {one.round + 1}, {one.at})"
         if one.doubt:
             yield Reason(HealthVerdict.UNKNOWN, f"{found}. {one.doubt}", Action.PAIRS)
         elif another_algorithm(mismatch):
@@ -80,7 +80,7 @@ def _wrong_bits(work: Work) -> Iterator[Reason]:
         unclear = plural(work.unclear, "mismatch", "mismatches")
         yield Reason(
             HealthVerdict.UNKNOWN,
-            f"{WORKLOADS[Workload.LINKS].title}: {unclear} without details. This GPU or errors of other devices may "
+            f"{unclear} without details in {WORKLOADS[Workload.LINKS].title}. This GPU or errors of other devices may "
             "be the cause",
             Action.PAIRS,
         )
@@ -103,7 +103,7 @@ def _more(work: Work, workload: Workload, mismatches: int) -> Iterator[Reason]:
     if (more := mismatches - len(kept) - unclear) > 0:
         other = "more " if kept or unclear else ""
         number = plural(more, f"{other}mismatch", f"{other}mismatches")
-        reason = f"{WORKLOADS[workload].title}: {number} without details"
+        reason = f"{number} without details in {WORKLOADS[workload].title}"
         if kept and all(one.doubt or another_algorithm(one.mismatch) for one in kept):
             yield Reason(HealthVerdict.UNKNOWN, f"{reason}. Those with details prove no fault", Action.MONITOR)
         else:

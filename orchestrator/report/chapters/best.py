@@ -16,7 +16,7 @@ from msgspec import structs
 
 from orchestrator.config.naming import shortened
 from orchestrator.figures.cells import Computed, Measured
-from orchestrator.figures.report import Report
+from orchestrator.figures.report import GpuInfo, Report
 from orchestrator.figures.table import BY_FIELD, main_figure
 from orchestrator.report import remarks
 from orchestrator.report.chapters.model_figures import measurements
@@ -41,11 +41,16 @@ _ENERGY: Final = {
 }
 _FACTS: Final = (
     Column("batch", number=True, short="bs"),
+    Column("max batch", number=True, short="max"),
     Column("prec.", short="prec"),
     Column("x fp32", number=True, short="x"),
     Column("% GEMM", number=True, short="%"),
 )
-_EXPLAINED: Final = {"x fp32": "x: speed-up over fp32", "% GEMM": "%: of the matrix rate (GEMM)"}
+_EXPLAINED: Final = {
+    "max batch": "max: largest batch that fits",
+    "x fp32": "x: speed-up over fp32",
+    "% GEMM": "%: of the matrix rate (GEMM)",
+}
 
 
 class _Shape(NamedTuple):
@@ -68,6 +73,8 @@ class _Rate(NamedTuple):
 
 _Models = dict[str, dict[Workload, dict[_Shape, list[Measured]]]]
 """Model → phase → shape → metrics, one for each device."""
+_Scanned = tuple[str, str, str, int | None]
+"""A batch scan: model, phase, precision, input size."""
 
 
 def best(report: Report) -> Section | None:
@@ -81,7 +88,7 @@ def best(report: Report) -> Section | None:
     rates: dict[str, Mapping[tuple[str, Workload], float]] = {}
     for group in groups(report):
         models = _found(report, {device.gpu_uuid for device in group.devices})
-        made, name = _table(models), f"{group.shown.gpu_name}, {labels(group.devices)}"
+        made, name = _table(models, _largest(report, group.devices)), f"{group.shown.gpu_name}, {labels(group.devices)}"
         if made.rows:
             found.append(models)
             tables[name] = replace(made, caption=name if len(groups(report)) > 1 else "")
@@ -104,9 +111,11 @@ def best(report: Report) -> Section | None:
 
 
 def _tested(report: Report, found: Sequence[_Models]) -> str:
-    """Return what was measured: "Batch sizes (bs) tested: 1, 8, 32, in fp32, bf16"."""
+    """Return what was measured: "Batch sizes (bs) tested: 1, 8, 32, in fp32, bf16". A scan has its own text."""
     phases = [one for models in found for by_phase in models.values() for one in by_phase.items()]
     shapes = {shape for _, by_shape in phases for shape in by_shape}
+    if report.batch_scans:
+        return "bs: fastest batch size that -b auto found"
     sizes = sorted({shape.batch for shape in shapes})
     precisions = [one for one in Precision if any(shape.precision == one for shape in shapes)]
     many = "s" if len(sizes) > 1 else ""
@@ -179,10 +188,21 @@ def _found(report: Report, uuids: set[str]) -> _Models:
     return found
 
 
-def _table(models: _Models) -> Table:
+def _largest(report: Report, devices: Sequence[GpuInfo]) -> dict[_Scanned, int]:
+    """Return the largest batch that fits on each of these devices, for each scan of `-b auto`."""
+    uuids, sizes = {device.gpu_uuid for device in devices}, dict[_Scanned, int]()
+    for scan in report.batch_scans:
+        if scan.gpu_uuid in uuids and (size := scan.largest_batch_size) is not None:
+            key = shortened(scan.model_name, LONGEST_NAME), scan.workload, scan.precision, scan.input_size
+            sizes[key] = min(size, sizes.get(key, size))
+    return sizes
+
+
+def _table(models: _Models, largest: Mapping[_Scanned, int]) -> Table:
+    """Return a table of the highest rate of each model and workload. largest: as returned by `_largest`."""
     columns = [*texts("Model"), *(column for phase in _RATES for column in _columns(phase))]
     rows = [
-        (model, *(entry for phase in _RATES for entry in _entries(phase, phases.get(phase, {}))))
+        (model, *(entry for phase in _RATES for entry in _entries(model, phase, phases.get(phase, {}), largest)))
         for model, phases in models.items()
     ]
     known = [place for place in range(len(columns)) if any(row[place] for row in rows)]
@@ -197,7 +217,9 @@ def _columns(phase: Workload) -> tuple[Column, ...]:
     return tuple(replace(column, block=phase) for column in columns)
 
 
-def _entries(phase: Workload, by_shape: dict[_Shape, list[Measured]]) -> tuple[str, ...]:
+def _entries(
+    model: str, phase: Workload, by_shape: dict[_Shape, list[Measured]], largest: Mapping[_Scanned, int]
+) -> tuple[str, ...]:
     top = _top(phase, by_shape)
     if top is None:
         return ("",) * len(_columns(phase))
@@ -211,6 +233,7 @@ def _entries(phase: Workload, by_shape: dict[_Shape, list[Measured]]) -> tuple[s
     return (
         f"{number(top.rate)}{in_doubt}",
         str(top.shape.batch),
+        str(largest.get((model, phase, top.shape.precision, top.shape.input_size), "")),
         top.shape.format,
         gain,
         "" if share is None else f"{share:.0f}",

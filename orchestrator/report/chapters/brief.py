@@ -1,5 +1,6 @@
 """The parts of the brief report, each a chapter. `report/as_brief.py` lays them out for a terminal."""
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import median
@@ -29,6 +30,8 @@ from protocol.exit_codes import ExitCode
 SHOWN_CAUSES: Final = 2
 _OWN_SECTION: Final = frozenset({CauseKind.FAULT, CauseKind.BURN_IN, CauseKind.TAINTED, CauseKind.CELLS})
 """Causes of the exit code that sections on GPUs, warnings or the verdict show."""
+_DETAILS: Final = re.compile(r'\. |: "')
+"""Where the details of a cause begin: its second sentence, or quoted names of thresholds."""
 SHOWN_GPUS: Final = 8
 """Largest number of findings, or of GPUs in a list of differences, that the brief report shows."""
 _WITHOUT_FIGURE: Final[Mapping[Quality, str]] = {
@@ -87,8 +90,9 @@ def _counts(report: Report, layout: Layout) -> Iterator[str]:
     cells, judged = report.summary.cells, report.health.verdict
     measured = cells.ok + cells.degraded
     every = measured == cells.planned
+    larger = f", {cells.does_not_fit} too large for the memory" if cells.does_not_fit else ""
     if not (every and layout.judges_gpus):
-        yield f"{measured}/{plural(cells.planned, 'cell')}{'' if every else ' measured'}"
+        yield f"{measured}/{plural(cells.planned, 'cell')}{'' if every else ' measured'}{larger}"
     known = judged is not HealthVerdict.NOT_APPLICABLE and not layout.judges_gpus
     if known and f"health {judged}" not in overview.verdict(report, layout).text:
         yield f"health {judged}"
@@ -113,9 +117,9 @@ def _causes(report: Report, layout: Layout) -> Iterator[str]:
 def limits(report: Report) -> Section | None:
     """Return what else counts against a run with a faulty or slow GPU, such as missed thresholds; None if nothing does.
 
-    Each cause is cut to its first sentence, because the GPU, which has its own section, is more urgent.
+    Each cause is cut before its details, because the GPU, which has its own section, is more urgent.
     """
-    causes = [cause.text.partition(". ")[0] for cause in report.verdict.causes if cause.kind not in _OWN_SECTION]
+    causes = [_DETAILS.split(cause.text)[0] for cause in report.verdict.causes if cause.kind not in _OWN_SECTION]
     return Section("limits", "Also", tuple(causes)) if causes and stragglers.concerns_gpus(report) else None
 
 

@@ -161,11 +161,9 @@ def _cause(one: Standing) -> str:
 
 
 def _rate(one: Standing) -> str:
-    ends = (one.percent, one.low_percent, one.high_percent)
-    if one.verdict is SiblingVerdict.STRAGGLER and None not in ends:
-        by, most, least = (share(100 - end) for end in ends if end is not None)
-        return f"{by} slower than its siblings ({least} to {most})"
-    of, low, high = map(share, ends)
+    if one.verdict is SiblingVerdict.STRAGGLER and one.percent is not None:
+        return f"{share(100 - one.percent)} slower than its siblings"
+    of, low, high = map(share, (one.percent, one.low_percent, one.high_percent))
     return f"{of} of its siblings' rate ({low} to {high})"
 
 

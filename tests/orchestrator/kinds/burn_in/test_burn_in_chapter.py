@@ -11,7 +11,7 @@ from orchestrator.figures.burn_in import Fate, InjectedReport, ReasonReport
 from orchestrator.figures.report import Report
 from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import HealthVerdict
-from orchestrator.kinds.burn_in import chapter
+from orchestrator.kinds.burn_in import brief, chapter
 from orchestrator.kinds.burn_in.kind import BURN_IN
 from orchestrator.kinds.burn_in.rate_checks import BESIDE
 from orchestrator.report.as_text import to_text
@@ -181,7 +181,7 @@ def test_what_was_missed_is_told_apart_from_what_was_not_brought_about(
     one = InjectedReport(gpu_uuid="", fault="it", found=False, outcome="")
     faults = tuple(replace(one, found=fate is Fate.FOUND, fate=fate) for fate in fates)
     night = replace(untested.burn_in, injected=faults, tainted=True)
-    assert chapter.proven(night) == words
+    assert brief.proven(night) == words
     report = replace(untested, burn_in=night)
     assert overview.verdict(report, BURN_IN.layout).text.startswith("TEST, ")
     assert overview.verdict(report, BURN_IN.layout).text.endswith(words or "none")
@@ -203,7 +203,7 @@ def test_an_injected_fault_is_nothing_to_do_about(untested: Report) -> None:
     faulty, other = (replace(gpu, reasons=(why,)) for gpu in untested.burn_in.gpus)
     fault = InjectedReport(gpu_uuid=faulty.gpu_uuid, fault="it", found=True, outcome="", fate=Fate.FOUND)
     night = replace(untested.burn_in, gpus=(faulty, other), injected=(fault,), tainted=True)
-    section = chapter.each_gpu(replace(untested, burn_in=night))
+    section = brief.each_gpu(replace(untested, burn_in=night))
     assert section is not None
     assert [str(finding.badge) for finding in section.findings] == [f"TEST {gpu.verdict}" for gpu in (faulty, other)]
     assert not any("to do" in line for finding in section.findings for line in finding.lines)
