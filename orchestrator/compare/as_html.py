@@ -56,20 +56,21 @@ def page(comparisons: Sequence[Comparison], end: Ended) -> Page:
     several = len(comparisons) > 1
     counts = wording.headline(comparisons)
     heading = f"{len(comparisons)} runs against {first.before}" if several else counts
-    changed = f"Changed between the runs: {first.title}" if first.changes else f"{first.before} -> {first.after}"
-    what = counts if several else changed
+    changed = f"Changed between the runs: {first.title}" if first.changes and not several else ""
+    found = tuple(replace(one, lines=(changed, *one.lines)) for one in _worst(comparisons))
+    what = counts if several else changed or f"{first.before} -> {first.after}"
     return Page(
         title=f"{end.badge}: {heading}",
         heading=heading,
         verdict=end.badge,
-        meaning=". ".join(filter(None, (what, end.meaning, end.step))),
+        meaning=". ".join(filter(None, ("" if found and changed else what, end.meaning, end.step))),
         reasons=tuple(_unjudged(comparisons)),
         notices=tuple(dict.fromkeys(words for one in comparisons for words in one.notes)),
         elsewhere=_ELSEWHERE,
         facts_title="Runs and margins",
         facts=tuple(_facts(comparisons)),
         cards=tuple(_card_of_run(one) for one in comparisons) if several else tuple(_cards(first)),
-        findings=tuple(_worst(comparisons)),
+        findings=found,
         sections=tuple(filter(None, (_speed(comparisons), _changes(comparisons), _remarks(comparisons)))),
         cells=_cells(comparisons),
         file_name="gpubench-comparison.csv",

@@ -23,6 +23,7 @@ _SLOW: Final = "compare its memory errors and links with a sibling's (nvidia-smi
 _CONSEQUENCE: Final = "perhaps because of the fault injected elsewhere"
 _DETAIL: Final = re.compile(r"[.;] | \(")
 """Where the details begin in the reason of a verdict."""
+_WITHOUT_FAULTS: Final = "to judge the hardware: the same command without --inject"
 _TESTED: Final = "a verdict of this test, not of the hardware"
 
 
@@ -84,6 +85,12 @@ def each_gpu(report: Report) -> Section | None:
         of_well = [device for device in report.gpu_info if device.gpu_uuid in {gpu.gpu_uuid for gpu in well}]
         findings.append(Finding(health.badge(HealthVerdict.PASS), f"{labels(of_well)}: {_work(well)}"))
     return Section("gpus", "GPUs", findings=tuple(findings))
+
+
+def next_steps(report: Report) -> Section | None:
+    """Return how to get a verdict on the hardware after injected faults; None for other runs."""
+    tainted = report.burn_in is not None and report.burn_in.tainted
+    return Section("next", "Next", (_WITHOUT_FAULTS,)) if tainted else None
 
 
 def _work(gpus: Sequence[GpuBurnIn]) -> str:

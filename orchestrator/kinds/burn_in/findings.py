@@ -16,7 +16,7 @@ from protocol.verification import Mismatch
 
 
 def cell_name(cell: Cell) -> str:
-    """Return the name of a cell without its device: "verified products of gemm in bf16"."""
+    """Return the name of a cell without its device: "verified matrix products of gemm in bf16"."""
     return f"{WORKLOADS[cell.workload].title} of {cell.model} in {cell.precision}"
 
 

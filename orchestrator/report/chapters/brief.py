@@ -93,7 +93,9 @@ def _counts(report: Report, layout: Layout) -> Iterator[str]:
     larger = f", {cells.does_not_fit} too large for the memory" if cells.does_not_fit else ""
     if not (every and layout.judges_gpus):
         yield f"{measured}/{plural(cells.planned, 'cell')}{'' if every else ' measured'}{larger}"
-    known = judged is not HealthVerdict.NOT_APPLICABLE and not layout.judges_gpus
+    # PASS beside a slow GPU would read as an all-clear.
+    silent = judged is HealthVerdict.PASS and stragglers.concerns_gpus(report)
+    known = judged is not HealthVerdict.NOT_APPLICABLE and not layout.judges_gpus and not silent
     if known and f"health {judged}" not in overview.verdict(report, layout).text:
         yield f"health {judged}"
     answer = layout.answer(report)
@@ -270,7 +272,7 @@ def next_steps(report: Report) -> Section:
     """Return commands to run next, such as `resume` for an unfinished run and `explain` for failed cells."""
     setup, data, cells = report.test_configuration, report.metadata, report.summary.cells
     faulty = report.verdict.exit_code == ExitCode.HARDWARE
-    steps = ["after the repair, verify the node: gpubench-orchestrate --burn-in 1h"] if faulty else []
+    steps = ["when done, verify the node: gpubench-orchestrate --burn-in 1h"] if faulty else []
     if cells.failed:
         steps.append(f"why cells failed: gpubench-orchestrate explain {data.run_id}")
     if not data.running and (cells.missing or not data.finished):

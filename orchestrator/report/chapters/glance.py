@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from orchestrator.figures.report import Report
 from orchestrator.report.chapters.best import best
+from orchestrator.report.chapters.brief import gpus
 from orchestrator.report.charts.siblings import against_each_other
 from orchestrator.report.sections import Section, drawn
 
@@ -20,6 +21,10 @@ def glance(report: Report) -> Section | None:
         if found
         else []
     )
-    summary = tuple(f"Best {line}" for line in found.summary) if found else ()
+    alike = gpus(report)
+    summary = (
+        *(f"GPUs {line}" for line in (alike.notes if alike else ())),
+        *(f"Best {line}" for line in (found.summary if found else ())),
+    )
     shown = charts or models
     return Section("glance", "At a glance", summary, charts, (*models, *tables)) if shown else None

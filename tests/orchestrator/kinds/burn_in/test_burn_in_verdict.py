@@ -83,7 +83,12 @@ STOPPED, CRASHED = {"interrupted": "stopped on request"}, ("soak: crashed",)
         ({**SOAK, "wrong": (ALGORITHM, wrong())}, FAIL, REPLACE, ("15 more mismatches",)),
         ({**LINKS, "unclear": 17}, UNKNOWN, PAIRS, ("17 mismatches",)),
         ({**LINKS, "unclear": 16}, FAIL, REPLACE, ("1 more mismatch",)),
-        ({**mismatches(Workload.LINKS, Workload.SOAK), "unclear": 17}, FAIL, REPLACE, ("products: 17 mismatches",)),
+        (
+            {**mismatches(Workload.LINKS, Workload.SOAK), "unclear": 17},
+            FAIL,
+            REPLACE,
+            ("17 mismatches without details in",),
+        ),
         # health
         (
             {"health": FAIL, "health_reason": "Xid 79", "health_action": Action.REBOOT, "too_hot": "too hot"},
@@ -151,7 +156,7 @@ def test_mismatches_of_one_check_excuse_none_of_another(one: Wrong) -> None:
     tallies = CLEAN.tallies | {Workload.LINKS: single, Workload.TRUTH: single}
     first, second = judge(changed(wrong=(one,), tallies=tallies)).reasons
     assert (first.verdict, second.verdict) == (FAIL, UNKNOWN)
-    assert first.text.startswith(WORKLOADS[Workload.TRUTH].title)
+    assert WORKLOADS[Workload.TRUTH].title in first.text
 
 
 @pytest.mark.parametrize("why", ["", "no time"])

@@ -136,7 +136,7 @@ def test_a_device_whose_own_numbers_were_wrong_explains_a_copy_of_another_launch
     report = reported(tmp_path, {FIRST: (mismatch(SECOND),)}, {FIRST: (mismatch(None),)})
     first, second, third = map(reasons, report.gpus)
     why = "fault of GPU 0"
-    assert re.search("FAIL: wrong .* transfers .*fp32: .*; round 1, ", first)
+    assert re.search(r"FAIL: wrong .* transfers .*fp32 \(.*; round 1, ", first)
     assert re.search(rf"GPU 1 to GPU 0 \(.*{why}", first)
     assert (why in second, "FAIL: wrong" in second) == (True, False)
     assert not re.search(f"{why}|FAIL", third)
@@ -170,7 +170,7 @@ def test_what_receivers_did_not_keep_is_left_open(tmp_path: Path) -> None:
     report = reported(tmp_path, seen, more=2)
     assert wrong(report) == {FIRST: 2, SECOND: 1 + 3 * 2, THIRD: 2}
     assert verdicts(report) == [UNKNOWN, FAIL, UNKNOWN]
-    unclear = [bool(re.search(f"{UNKNOWN}: [^:]*: 2 mismatches", reasons(gpu))) for gpu in report.gpus]
+    unclear = [bool(re.search(f"{UNKNOWN}: 2 mismatches without", reasons(gpu))) for gpu in report.gpus]
     assert unclear == [True, False, True]
     assert report.gpus[0].checks[0].error_bound is None
 

@@ -187,7 +187,7 @@ def test_foreign_names_are_shown_as_text(browser: Browser, tmp_path: Path) -> No
     path = tmp_path / "hostile.html"
     path.write_bytes(to_html([compare(before, after, margins.load())], ended(ExitCode.MISSED)))
     browser.open(path)
-    for place in (".meaning", ".reasons", "#changes", "#apart", "#speed details", "#cells-table"):
+    for place in (".first", ".reasons", "#changes", "#apart", "#speed details", "#cells-table"):
         assert SHOWN_AS in browser.run("return document.querySelector(arguments[0]).textContent", place), place
     assert [SHOWN_AS in browser.run(TIP, series) for series in range(2)] == [False, True]
     assert browser.run("return [window.struck, document.images.length, document.scripts.length]") == [None, 0, 9]
