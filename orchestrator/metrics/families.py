@@ -155,7 +155,7 @@ _counter = partial(Family, kind=Kind.COUNTER)
 
 FAMILIES: Final = (
     Family("gpubench_run_info", "The run; always 1.", _info, ("version", "profile")),
-    Family("gpubench_run_state", "1 for the state that the run is in.", _states, ("state",)),
+    Family("gpubench_run_state", "1 for the current state of the run, 0 for the other states.", _states, ("state",)),
     Family(
         "gpubench_run_start_timestamp_seconds",
         "When this process began to work on the run.",
@@ -173,12 +173,12 @@ FAMILIES: Final = (
     ),
     Family(
         "gpubench_run_progress_ratio",
-        "Share of the run that is over: of its time where that has a limit, else of its launches.",
+        "Share of the run that is done: of its time if it has a time limit, else of its launches.",
         _shown(lambda shown: shown.share),
     ),
     Family(
         "gpubench_run_remaining_seconds",
-        "Estimated time until the end of the run; absent while unknown.",
+        "Estimated time until the last launch ends; absent while unknown.",
         _shown(lambda shown: shown.eta_s),
     ),
     Family(
@@ -191,10 +191,12 @@ FAMILIES: Final = (
         "Planned launches; absent in a burn-in, which has a time limit instead.",
         _shown(lambda shown: shown.total),
     ),
-    Family("gpubench_launches_done", "Launches that need nothing more.", _shown(lambda shown: shown.done)),
+    Family(
+        "gpubench_launches_done", "Launches that are over, with or without a result.", _shown(lambda shown: shown.done)
+    ),
     Family(
         "gpubench_launches_failed",
-        "Launches that were given up, or skipped after a failure.",
+        "Launches that failed for good, or were skipped after a failure.",
         _shown(lambda shown: shown.failed),
     ),
     Family("gpubench_cells", "Planned cells by state.", _cells, ("status",)),
@@ -206,7 +208,7 @@ FAMILIES: Final = (
     ),
     _counter(
         "gpubench_launch_retries_total",
-        "Failed launches that were, or will be, repeated.",
+        "Failed launches that get a retry.",
         _value(lambda view: view.retries),
     ),
     Family(
@@ -240,7 +242,7 @@ FAMILIES: Final = (
     ),
     Family(
         "gpubench_gpu_burn_in",
-        "1 for the verdict of a burn-in on the device, once it is over.",
+        "1 for the burn-in's verdict on the device; absent until the burn-in is over.",
         _burn_in,
         (*_GPU, "verdict"),
     ),
