@@ -59,7 +59,7 @@ def answer(comparisons: Sequence[Comparison], end: Ended) -> Section:
         if slower and len(comparisons) == 1 and comparisons[0].changes
         else ""
     )
-    lines = (*first, *slower, changed, end.meaning, end.step)
+    lines = (*first, changed, *slower, end.meaning, end.step)
     title = f"{end.badge}: {wording.headline(comparisons)}"
     return Section("answer", title, tuple(f"{line}." for line in lines if line))
 

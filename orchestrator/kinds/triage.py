@@ -30,7 +30,8 @@ TRIAGE: Final = Kind(
             shown(baseline, tables=()),
             costs,
         ),
-        brief=(each_gpu, limits, warnings, probes, next_steps),
+        brief=(each_gpu, limits, warnings, probes),
+        next_steps=next_steps,
         markdown=(shown(stragglers.answer, findings=False), *DEFAULT.markdown[1:]),
         html=(
             shown(stragglers.answer, findings=False),

@@ -31,8 +31,8 @@ _COLOURS: Final = {Tone.GOOD: "32", Tone.WARN: "33", Tone.BAD: "1;31", Tone.QUIE
 
 
 def sections(report: Report, layout: Layout) -> tuple[Section, ...]:
-    """Return the sections of the brief report: the verdict, then the chapters that the layout names."""
-    parts = (brief.result(report, layout), *(chapter(report) for chapter in layout.brief))
+    """Return the sections of the brief report: the verdict, the chapters that the layout names, and what to do next."""
+    parts = (brief.result(report, layout), *(chapter(report) for chapter in layout.brief), layout.next_steps(report))
     return tuple(part for part in parts if part is not None)
 
 

@@ -43,7 +43,8 @@ DEFAULT: Final = Layout(
         costs,
         summary,
     ),
-    brief=(gpus, best, compiled_briefly, limits, warnings, probes, next_steps),
+    brief=(gpus, best, compiled_briefly, limits, warnings, probes),
+    next_steps=next_steps,
     markdown=(
         shown(stragglers, findings=False),
         shown(full_node, tables=("devices",), findings=False),

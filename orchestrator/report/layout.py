@@ -26,7 +26,8 @@ class Layout:
     text, brief, markdown, html: chapters of each format, in order. title: name of the kind of run, or "". answer:
     returns the verdict that replaces that of the run, or None. one_page: the text report has at most a page. checks:
     the run checks devices, so that tables show no figures. judges_gpus: the verdict of the run on a GPU includes
-    health. profile: returns the name of the profile.
+    health. next_steps: what to do next, after the other parts of the brief report and on the page. profile: returns
+    the name of the profile.
     """
 
     text: tuple[Chapter, ...]
@@ -38,4 +39,5 @@ class Layout:
     checks: bool = False
     judges_gpus: bool = False
     brief: tuple[Chapter, ...] = ()
+    next_steps: Chapter = lambda _: None
     profile: Callable[[Report], str] = lambda report: report.test_configuration.profile

@@ -20,7 +20,7 @@ from orchestrator.stats.slowdown_reasons import Reason
 
 T = TypeVar("T", int, float)
 _SLOW: Final = "compare its memory errors and links with a sibling's (nvidia-smi -q), or test it in another slot"
-_CONSEQUENCE: Final = "perhaps because of the fault injected elsewhere"
+_ELSEWHERE: Final = "not judged, because a fault was injected elsewhere"
 _DETAIL: Final = re.compile(r"[.;] | \(")
 """Where the details begin in the reason of a verdict."""
 _WITHOUT_FAULTS: Final = "to judge the hardware: the same command without --inject"
@@ -88,9 +88,11 @@ def each_gpu(report: Report) -> Section | None:
 
 
 def next_steps(report: Report) -> Section | None:
-    """Return how to get a verdict on the hardware after injected faults; None for other runs."""
-    tainted = report.burn_in is not None and report.burn_in.tainted
-    return Section("next", "Next", (_WITHOUT_FAULTS,)) if tainted else None
+    """Return how to get a verdict after injected faults or a repair; None if there is nothing to do."""
+    result = report.burn_in
+    if result is None or not (result.tainted or result.verdict is HealthVerdict.FAIL):
+        return None
+    return Section("next", "Next", (_WITHOUT_FAULTS if result.tainted else "when done, repeat the burn-in",))
 
 
 def _work(gpus: Sequence[GpuBurnIn]) -> str:
@@ -118,7 +120,7 @@ def _briefly(gpu: GpuBurnIn, report: Report, result: BurnInReport) -> Finding:
     evidence = _DETAIL.split(next((reason.text for reason in gpu.reasons), ""))[0]
     cause = brief_cause(_why_slow(gpu)) if gpu.action is Action.SLOW else ""
     if result.tainted and not any(fault.gpu_uuid == gpu.gpu_uuid for fault in result.injected):
-        cause = _CONSEQUENCE
+        evidence, cause = _ELSEWHERE, ""
     step = "" if result.tainted else _step(gpu)
     (device,) = (one for one in report.gpu_info if one.gpu_uuid == gpu.gpu_uuid)
     title = f"{label(device)}: {'; '.join(filter(None, (evidence, cause)))}"

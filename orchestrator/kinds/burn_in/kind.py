@@ -120,7 +120,8 @@ BURN_IN: Final = Kind(
     ),
     layout=Layout(
         text=(chapter.burn_in,),
-        brief=(brief.each_gpu, limits, brief.next_steps),
+        brief=(brief.each_gpu, limits),
+        next_steps=brief.next_steps,
         markdown=(chapter.burn_in,),
         html=(chapter.burn_in, thresholds, costs, devices),
         title="Burn-in",

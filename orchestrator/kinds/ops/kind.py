@@ -38,7 +38,8 @@ OPERATORS: Final = Kind(
     report=ReportTerms(analyse=analyse, judge=judge),
     layout=Layout(
         text=(described, _PAGE, health, failures, not_measured),
-        brief=(chapter.briefly, warnings, probes, next_steps),
+        brief=(chapter.briefly, warnings, probes),
+        next_steps=next_steps,
         markdown=(_PAGE,),
         html=(chapter.operators, devices),
         title="Operators",

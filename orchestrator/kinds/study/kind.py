@@ -37,7 +37,8 @@ STUDY: Final = Kind(
     report=ReportTerms(analyse=analyse, judge=judge),
     layout=Layout(
         text=(described, chapter.study, health, failures, not_measured),
-        brief=(shown(chapter.study, tables=("study",)), warnings, next_steps),
+        brief=(shown(chapter.study, tables=("study",)), warnings),
+        next_steps=next_steps,
         markdown=(chapter.study,),
         html=(chapter.study, devices),
         title="Study",

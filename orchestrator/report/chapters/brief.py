@@ -20,7 +20,7 @@ from orchestrator.report.chapters.comparisons import slowest
 from orchestrator.report.device_labels import label, labels
 from orchestrator.report.gpu_differences import EQUAL_PERCENT, Differences, differences
 from orchestrator.report.layout import Layout
-from orchestrator.report.lines import lines
+from orchestrator.report.lines import Line, lines
 from orchestrator.report.numbers import difference, duration, number
 from orchestrator.report.sections import Finding, Section
 from orchestrator.stats.stragglers import LEAST_GPUS, SiblingVerdict
@@ -160,7 +160,7 @@ def _healthy(report: Report, slow: Collection[str]) -> Iterator[Finding]:
     if healthy:
         who = labels([device for device in report.gpu_info if device.gpu_uuid in healthy])
         alike = [one for one in report.stragglers if one.gpu_uuid in healthy and one.percent is not None]
-        speed = f", {stragglers.rates(alike)}" if len(alike) == len(healthy) else ""
+        speed = f", {stragglers.rates(alike)}" if len(alike) == len(healthy) else "; speed not judged"
         yield Finding(health.badge(HealthVerdict.PASS), f"{who}: healthy{speed}")
 
 
@@ -193,15 +193,14 @@ def _of_health(name: str, judged: DeviceHealth | NodeHealth, board: str = "") ->
 
 
 def describe(against: Differences, report: Report) -> str:
-    """Return how much identical devices differ: "equal within 0.3% in 4 comparable cells"."""
+    """Return how much identical devices differ: "equal within 0.3% in 4 steady GPU-bound cells"."""
     every = len(against.group.devices) == len(report.gpu_info)
     alike = "" if every else f"{labels(against.group.devices)} "
     if not against.percent:
         return f"{alike}not comparable: no cell is steady and GPU-bound on all"
-    over = plural(against.judging, "GPU-bound cell")
+    over = plural(against.judging, "steady GPU-bound cell")
     if against.range_percent <= EQUAL_PERCENT:
-        comparable = plural(against.judging, "comparable cell")
-        return f"{alike}equal within {max(0.1, against.range_percent):.1f}% in {comparable}"
+        return f"{alike}equal within {max(0.1, against.range_percent):.1f}% in {over}"
     names = {device.gpu_uuid: labels([device]) for device in against.group.devices}
     ordered = sorted(against.percent.items(), key=lambda item: item[1])
     apart = [item for item in ordered if abs(item[1]) > EQUAL_PERCENT] or ordered
@@ -230,18 +229,28 @@ def _on_gpus(report: Report) -> bool:
 
 def doubts(report: Report) -> Iterator[str]:
     """Yield a text on all cells without a result, and one on the doubtful results of each kind, with advice."""
-    counts = Counter(line.quality for line in lines(report))
+    alike: dict[Quality, list[Line]] = {}
+    for line in lines(report):
+        alike.setdefault(line.quality, []).append(line)
+    counts = Counter({kind: len(of_kind) for kind, of_kind in alike.items()})
     total = plural(len(report.cells), "cell")
     lacking = {kind: words for kind, words in _WITHOUT_FIGURE.items() if counts[kind]}
     if lacking:
         each = ", ".join(f"{counts[kind]:,} {words}" for kind, words in lacking.items())
         of = f"not measured: {each}" if len(lacking) > 1 else next(iter(lacking.values()))
-        yield f"{sum(counts[kind] for kind in lacking):,} of {total} {of}"
+        where = _where([line for kind in lacking for line in alike[kind]], report)
+        yield f"{sum(counts[kind] for kind in lacking):,} of {total} {of}{where}"
     longer = _LONGER.get(report.test_configuration.profile)
     settle = f"measure longer (--profile {longer})" if longer and _on_gpus(report) else "end other programs"
     for kind, advice in _ADVICE.items():
         if counts[kind]:
-            yield f"{counts[kind]:,} of {total} {kind}: {advice.format(longer=settle)}"
+            yield f"{counts[kind]:,} of {total} {kind}{_where(alike[kind], report)}: {advice.format(longer=settle)}"
+
+
+def _where(found: Sequence[Line], report: Report) -> str:
+    """Name the GPUs of these cells: " (GPU 2)"; "" if they are on all."""
+    devices = [device for device in report.gpu_info if any(line.gpu.gpu_uuid == device.gpu_uuid for line in found)]
+    return f" ({labels(devices)})" if len(devices) < len(report.gpu_info) else ""
 
 
 def probes(report: Report) -> Section | None:
@@ -271,8 +280,11 @@ def _rates(title: str, by_precision: Mapping[str, Sequence[ProbeMetrics]]) -> st
 def next_steps(report: Report) -> Section:
     """Return commands to run next, such as `resume` for an unfinished run and `explain` for failed cells."""
     setup, data, cells = report.test_configuration, report.metadata, report.summary.cells
-    faulty = report.verdict.exit_code == ExitCode.HARDWARE
-    steps = ["when done, verify the node: gpubench-orchestrate --burn-in 1h"] if faulty else []
+    steps = []
+    if report.verdict.exit_code == ExitCode.HARDWARE:
+        steps.append("when done, verify the node: gpubench-orchestrate --burn-in 1h")
+    elif any(map(stragglers.is_found, report.stragglers)):
+        steps.append("when done, compare the GPUs again: gpubench-orchestrate triage")
     if cells.failed:
         steps.append(f"why cells failed: gpubench-orchestrate explain {data.run_id}")
     if not data.running and (cells.missing or not data.finished):

@@ -37,6 +37,7 @@ def page(report: Report, timeline: Timeline, layout: Layout = DEFAULT) -> Page:
     found = findings(report, layout)
     reasons = (reason for reason in report.verdict.reasons if not any(reason in one.title for one in found))
     doubtful = brief.warnings(report)
+    steps = layout.next_steps(report)
     verdict, heading = overview.verdict(report, layout), overview.heading(report, layout)
     return Page(
         title=f"{verdict.text}: {heading}",
@@ -51,7 +52,7 @@ def page(report: Report, timeline: Timeline, layout: Layout = DEFAULT) -> Page:
         findings=tuple(found),
         cards=tuple(overview.cards(report, layout)),
         glance=glance(report),
-        steps=brief.next_steps(report).summary if brief.next_steps in layout.brief else (),
+        steps=steps.summary if steps else (),
         sections=tuple(section for section in sections if section is not None),
         cells=cells(report, layout),
         file_name=f"gpubench-{report.metadata.run_id}-cells.csv",
