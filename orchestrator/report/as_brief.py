@@ -1,7 +1,7 @@
 """The brief report for a terminal: the answer first, in some twenty lines. `to_text` has the rest.
 
 RESULT    COMPLETE  168 of 168 cells measured, health PASS
-GPUS      GPU 0 to GPU 3 are equal within 0.3% in 4 steady GPU-bound cells
+GPUS      equal within 0.3% in 4 GPU-bound cells
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -193,12 +193,12 @@ def _of_health(name: str, judged: DeviceHealth | NodeHealth, board: str = "") ->
 
 
 def describe(against: Differences, report: Report) -> str:
-    """Return how much identical devices differ: "equal within 0.3% in 4 steady GPU-bound cells"."""
+    """Return how much identical devices differ: "equal within 0.3% in 4 GPU-bound cells"."""
     every = len(against.group.devices) == len(report.gpu_info)
     alike = "" if every else f"{labels(against.group.devices)} "
     if not against.percent:
         return f"{alike}not comparable: no cell is steady and GPU-bound on all"
-    over = plural(against.judging, "steady GPU-bound cell")
+    over = plural(against.judging, "GPU-bound cell")
     if against.range_percent <= EQUAL_PERCENT:
         return f"{alike}equal within {max(0.1, against.range_percent):.1f}% in {over}"
     names = {device.gpu_uuid: labels([device]) for device in against.group.devices}

@@ -59,7 +59,7 @@ def test_the_duration_means_a_level(seconds: float, level: str) -> None:
 
 def test_the_docs_say_which_models_each_level_trains() -> None:
     """docs/burn-in-reference.md repeats configs/burn_in.yaml; after a change of it, paste what this test expected."""
-    rows = ["| level | on a GPU | on a CPU device |", "|---|---|---|"]
+    rows = ["| level | replay on a GPU | replay on a CPU device |", "|---|---|---|"]
     for name, level in levels.load().levels.items():
         kinds = (level.replay[kind] for kind in (DeviceKind.CUDA, DeviceKind.CPU))
         trained = (", ".join(f"{model} ({precision})" for model, precision in kind.items()) for kind in kinds)
