@@ -14,6 +14,9 @@ MOST_BYTES: Final = 3_000_000
 LEAST_CELLS: Final = 300
 """Rows of the table of all cells: before fewer are kept, other chapters are cut."""
 
+_SHARE: Final = 0.95
+"""Share of the rows that would fit if all were equally long. The important rows, which are kept, are longer."""
+
 
 class _Room(NamedTuple):
     """Limits of one step of shortening: rows of a table, findings with logs in a chapter, plots of a chart."""
@@ -53,12 +56,12 @@ def _with_fewer_cells(page: Page, size: int, least: int) -> bytes | None:
     bare = bound(replace(page, cells=_few(page.cells, 0)))
     if len(bare) > MOST_BYTES:
         return None if least else bare
-    most = int(count * (MOST_BYTES - len(bare)) / (size - len(bare)))
+    most = int(_SHARE * count * (MOST_BYTES - len(bare)) / (size - len(bare)))
     while most >= min(count, least):
         made = bound(replace(page, cells=_few(page.cells, most)))
         if len(made) <= MOST_BYTES:
             return made
-        most = int(most * 0.95) if most > 1 else most - 1  # those that matter have longer remarks than the others
+        most = int(_SHARE * most) if most > 1 else most - 1
     return None
 
 
