@@ -34,6 +34,8 @@ def escaped(path: str | Path) -> str:
 
 def plain(text: str) -> str:
     """Return text as one line, without terminal escapes, unprintable characters and marks of writing direction."""
+    if text.isprintable():  # nearly every text; an escape and a line break are not printable
+        return " ".join(text.split())
     return " ".join(_printable(_BLANK.sub(" ", _ESCAPE.sub("", text))).split())
 
 
