@@ -37,8 +37,8 @@ _COLUMNS: Final = (
 )
 _FILTERED: Final = (2, 3)
 _AXIS: Final = (
-    "The axis does not begin at zero, or all runs would look alike. A run that does not count may lie beyond it: "
-    "it is drawn at the edge then."
+    "The axis does not begin at zero, so that differences are visible. A run that is not counted may lie outside the "
+    "axis. It is then drawn at the edge."
 )
 
 

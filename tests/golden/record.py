@@ -206,7 +206,7 @@ def _launches(fake: FakeRun, forward_ms: Callable[[Cell, int, int], float]) -> N
     for place, queue in enumerate(fake.stored.plan.order.values()):
         for cell_id, number in queue:
             cell = cells[cell_id]
-            work = {"bytes_per_iteration": {"copy": 10**9, "triad": 10**9}} if cell.model == "hbm" else {}
+            work = {"bytes_per_iteration": {"copy": 84 * 10**9, "triad": 126 * 10**9}} if cell.model == "hbm" else {}
             fake.measured(
                 cell, number=number, forward_ms=forward_ms(cell, place, number), noise=0.001, **LITTLE, **work
             )

@@ -15,7 +15,11 @@ Digests = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Sample:
-    """Digests (hashes) of one launch's outputs. cell: name without the device. key: what may change correct bits."""
+    """Digests (hashes) of one launch's outputs. cell: name without the device.
+
+    key: facts that may change correct bits, such as GPU model, driver, libraries and batch size. Only samples with the
+    same cell and key are compared.
+    """
 
     device: str
     cell: str
