@@ -57,7 +57,7 @@ def describe(
 def _totals(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Iterable[str]:
     if configuration.burn_in is not None:
         lasts = written(configuration.burn_in.duration_s)
-        yield f"The burn-in ends within {lasts}, reports included. Cells without time are dropped."
+        yield f"The burn-in ends within {lasts}, reports included. Cells without time left are dropped."
         return
     total = estimate.about(estimate.total_s(plan, configuration, devices))
     yield f"{plural(len(plan.cells), 'cell')}, {plural(plan.launches, 'launch', 'launches')}, {total} in all."

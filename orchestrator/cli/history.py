@@ -171,7 +171,7 @@ def trend(
 ) -> None:
     """Plot the results of MODEL (a model or a probe) on each GPU, with one line of text per run.
 
-    Marks each run from which on the level of the figure changed.
+    Marks each run at which the level of the figure changed.
     """
     from orchestrator.config import margins
     from orchestrator.history import queries

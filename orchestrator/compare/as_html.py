@@ -242,7 +242,7 @@ def _cells(comparisons: Sequence[Comparison]) -> Cells:
     ]
     columns = tuple(column for column, _ in fields)
     narrowed = tuple(place for place, column in enumerate(columns) if column.title in _FILTERED)
-    more = f"{{}} more cells are in {_ELSEWHERE}; what matters is here first."
+    more = f"{{}} more cells are in {_ELSEWHERE}. The most important cells come first here."
     return ranked(Table("All cells", columns, (), more=more), narrowed, found, _CONSTANT)
 
 

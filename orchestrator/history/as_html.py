@@ -192,7 +192,7 @@ def _of_run(point: TrendPoint, began: str) -> OfRun:
 
 def _cells(trends: Sequence[Trend]) -> Cells:
     found = [(_rank(point), partial(_entry, trend, point)) for trend in trends for point in trend.points]
-    more = f"{{}} more are in {_ELSEWHERE}; changes are here first."
+    more = f"{{}} more are in {_ELSEWHERE}. Runs with a change come first here."
     return ranked(Table("Every figure of every run", _COLUMNS, (), more=more), _FILTERED, found)
 
 

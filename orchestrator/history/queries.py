@@ -107,9 +107,9 @@ def _meant(connection: sqlite3.Connection, name: str) -> RunLine:
     meant = [one for one in found if one.run_id == name] or found
     if len(meant) != 1:
         if not meant:
-            raise HistoryError(f"{name!r}: no recorded run has an id that begins so. `history` lists all runs")
+            raise HistoryError(f"{name!r}: no recorded run has an id that begins with this. `history` lists all runs")
         several = ", ".join(one.run_id for one in meant[:SHOWN])
-        raise HistoryError(f"{name!r}: the ids of several recorded runs begin so: {several}. Give more characters")
+        raise HistoryError(f"{name!r}: several recorded runs have ids that begin with this: {several}. Give more characters")
     return meant[0]
 
 

@@ -90,8 +90,8 @@ def _refused(path: Path, contents: object, error: Exception) -> RunFolderError:
 
 def _of_another_version(version: str) -> str:
     return (
-        f"written by gpubench {version}, which this version, {TOOL_VERSION}, cannot read. Use gpubench {version} to "
-        "report or resume this run"
+        f"gpubench {version} wrote this run, and this version, {TOOL_VERSION}, cannot read it. Use gpubench {version} "
+        "to report or resume the run"
     )
 
 

@@ -18,7 +18,7 @@ from orchestrator.report.remarks import remark
 from orchestrator.report.sections import Badge, Cells, Entry, Section, Table, Tone, numbers, ranked, texts
 from protocol.cell import Mode, Workload
 
-_MORE: Final = "{} more cells are in report.csv and report.json; what is not ok is here first."
+_MORE: Final = "{} more cells are in report.csv and report.json. Cells that are not ok come first here."
 LONGEST_REMARK: Final = 300
 _TONES: Final = {
     Quality.OK: Tone.GOOD,

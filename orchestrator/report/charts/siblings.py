@@ -31,7 +31,7 @@ def against_each_other(report: Report) -> tuple[Chart, Table]:
         "siblings",
         "GPUs against each other",
         Kind.RATIOS,
-        f"Speed of each GPU relative to the median of all GPUs. Within the band, a difference counts as none. "
+        "Speed of each GPU relative to the median of all GPUs. A difference within the band counts as none. "
         f"{' '.join(says)}",
         tuple(plots),
         "siblings",
