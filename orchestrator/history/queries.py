@@ -109,7 +109,7 @@ def _meant(connection: sqlite3.Connection, name: str) -> RunLine:
         if not meant:
             raise HistoryError(f"{name!r}: no recorded run has an id that begins with this. `history` lists all runs")
         several = ", ".join(one.run_id for one in meant[:SHOWN])
-        raise HistoryError(f"{name!r}: several recorded runs have ids that begin with this: {several}. Give more characters")
+        raise HistoryError(f"{name!r}: several recorded runs begin with this id: {several}. Give more characters")
     return meant[0]
 
 
