@@ -33,8 +33,7 @@ def contents(path: Path) -> bytes:
             return file.read(MAX_BYTES)
     except FileNotFoundError as error:
         raise ConfigError(
-            f"{path}: there is no file and no run with this name. "
-            "`gpubench-orchestrate history` lists runs."
+            f"{path}: there is no file and no run with this name. `gpubench-orchestrate history` lists runs."
         ) from error
     except (OSError, ValueError) as error:  # ValueError: a NUL character in the name
         raise ConfigError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
