@@ -57,14 +57,16 @@ def describe(
 def _totals(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Iterable[str]:
     if configuration.burn_in is not None:
         lasts = written(configuration.burn_in.duration_s)
-        yield f"The burn-in ends within {lasts}, reports included. Cells without time left are dropped."
+        yield from _folded(
+            [f"The burn-in ends within {lasts}, reports included. Cells for which no time is left are dropped."]
+        )
         return
     total = estimate.about(estimate.total_s(plan, configuration, devices))
     yield f"{plural(len(plan.cells), 'cell')}, {plural(plan.launches, 'launch', 'launches')}, {total} in all."
     may_add = added_launches.applies(configuration, devices)
     if may_add and (more := added_launches.at_most(plan.cells, configuration.launches, devices)):
         launches = plural(more, "more launch", "more launches")
-        yield f"Up to {launches} if a GPU looks slow, at most {MOST_LAUNCHES} of a cell."
+        yield from _folded([f"Up to {launches} if a GPU looks slow, at most {MOST_LAUNCHES} of a cell."])
     limit_s = configuration.time_limit_s
     if limit_s is None:
         return
@@ -77,7 +79,7 @@ def _totals(plan: Plan, configuration: Configuration, devices: Sequence[Device])
         else f"about {len(fitting)} launches; the rest is dropped"
     )
     what = f"The preset {configuration.preset}" if configuration.preset else "The run"
-    yield f"{what} ends within {limit_s:g} s, enough for {enough}."
+    yield from _folded([f"{what} ends within {limit_s:g} s, enough for {enough}."])
     yield from _folded(_without_time(plan, {cell for cell, _ in fitting}))
 
 

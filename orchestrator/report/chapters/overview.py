@@ -218,7 +218,7 @@ def meaning(report: Report, layout: Layout) -> str:
     """Return the meaning of the exit code; if there is an answer, first how much of the run supports it."""
     answer = layout.answer(report)
     ended = _exit_code(report, answer)
-    return ended if answer is None else f"{answer.reach}. {ended}"
+    return ended if answer is None else f"{answer.reach.removesuffix('.')}. {ended}"
 
 
 def _exit_code(report: Report, answer: Answer | None) -> str:
