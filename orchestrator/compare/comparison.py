@@ -368,7 +368,7 @@ def _notes(
     boards: bool,
 ) -> Iterator[str]:
     if len({change.name for change in changes}) > 1:
-        yield "several facts of the stack differ, so any of them may have caused a change"
+        yield "several facts of the stack differ, so a change may be their joint effect"
     if before.run_ids != after.run_ids and (both := before.run_ids & after.run_ids):
         yield f"both sides contain the run {', '.join(sorted(both))}: its cells are compared with themselves"
     yield from (f"verdict of {side.name}: {side.ended}" for side in (before, after) if side.ended)
@@ -377,7 +377,7 @@ def _notes(
             have = "has" if len(alone) == 1 else "have"
             yield f"{plural(len(alone), 'device')} of {side.name} {have} no partner in {other.name}: {names}"
     if boards:
-        yield "two boards of the same model: the usual difference between healthy boards was added to the margin"
+        yield "other boards of the same model: the usual difference between healthy boards was added to the margin"
     if session.runs:
         spread = f"{session.device * 100:.2g} % ({session.host * 100:.2g} % where the host is the limit)"
         yield f"spread between sessions: {spread}, learned from {session.runs} runs of this machine"

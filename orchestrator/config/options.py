@@ -382,7 +382,7 @@ COMPARISON: Final = (
         "--compare-baseline FILE",
         "compare.baseline",
         Kind.FILE,
-        "Compare with a report, run or baseline. Only `gate` turns a slower cell into an exit code.",
+        "Compare with a run or report; `gate` judges.",
     ),
     Option(
         "--thresholds FILE",
@@ -461,7 +461,7 @@ SESSION: Final = (
         "-q, --quiet",
         "",
         Kind.REPEATED,
-        "Show only warnings, progress, the end; -qq: nothing.",
+        "Only warnings, progress, the end; -qq: nothing.",
     ),
     Option(
         "--log-format text|json",
