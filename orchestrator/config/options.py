@@ -227,7 +227,7 @@ MEASUREMENT: Final = (
         "--buckets N",
         "benchmark.buckets",
         Kind.NUMBER,
-        "Pad --compile-shapes to multiples of N.",
+        "Pad --compile-shapes to N, 2N, ...",
         default="64",
         needs=Need.SHAPES,
     ),
