@@ -102,7 +102,7 @@ def notices(report: Report) -> Iterator[str]:
     for note in filter(None, (_mixed_stack(report.metadata), report.metadata.suspended)):
         yield f"Note: {note}."
     for one in report.metadata.settings:
-        yield f"Environment variable {one.name}={one.value} affects this run: {one.effect}"
+        yield f"Environment variable {one.name}={one.value}: {one.effect}"
     if report.metadata.telemetry_note:
         yield f"Telemetry: {report.metadata.telemetry_note}"
 
