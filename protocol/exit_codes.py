@@ -16,12 +16,14 @@ class ExitCode(enum.IntEnum):
 
 
 MEANING: Final = {
-    ExitCode.PASSED: "passed; a slow GPU, WARN, degraded and does-not-fit results are allowed (with --strict: 1)",
-    ExitCode.MISSED: "a threshold was missed, a regression, or a wrong result of an operator or a compiled model",
+    ExitCode.PASSED: "passed; a slow GPU, WARN, degraded and does-not-fit results are allowed (with --strict they give "
+    "1)",
+    ExitCode.MISSED: "a threshold was missed, a comparison found a regression, or an operator or a compiled model gave "
+    "a wrong result",
     ExitCode.USAGE: "error in usage or configuration; nothing ran",
-    ExitCode.HARDWARE: "a hardware verdict FAIL",
-    ExitCode.INCOMPLETE: "incomplete: interrupted, a planned cell without a result, a GPU whose health or burn-in is "
-    "UNKNOWN, or a cell that a comparison could not judge",
+    ExitCode.HARDWARE: "the hardware got the verdict FAIL, in its health or in a burn-in",
+    ExitCode.INCOMPLETE: "incomplete: the run was interrupted, a cell has no result, the health or burn-in of a GPU is "
+    "UNKNOWN, or a cell or threshold could not be judged",
     ExitCode.INTERNAL: "gpubench itself failed",
 }
 

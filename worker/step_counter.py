@@ -1,4 +1,4 @@
-"""Counter of the operations that a cell's processes do together. Its file remains when a process dies."""
+"""Counter of the common operations of a launch's processes (transfers and barriers). Its file outlives a process."""
 
 import mmap
 from pathlib import Path
@@ -7,7 +7,7 @@ from protocol.messages import STEP, Gang
 
 
 class StepCounter:
-    """Counter of one process: the entry of its rank in the file `gang.steps`. number: operations started so far."""
+    """Counter of one process: the entry of its rank in the file `gang.steps`. number: common operations started."""
 
     def __init__(self, gang: Gang) -> None:
         self.number = 0
@@ -16,7 +16,7 @@ class StepCounter:
             self._steps = mmap.mmap(file.fileno(), 0)
 
     def begin(self) -> int:
-        """Count an operation that starts now. Returns its number, from 1."""
+        """Count a common operation that starts now. Returns its number, from 1."""
         self.number += 1
         STEP.pack_into(self._steps, self._place, self.number)
         return self.number

@@ -66,7 +66,7 @@ def _model_or_device(run: _Run, attempt: Attempt, failure: Failure) -> Fault:
     if run.outcomes[cell.id].status in _MEASURED:
         return Fault(None, "")
     if failure.stopped:
-        return Fault(Blame.UNKNOWN, "neither the model nor the device: a signal from outside had stopped the process")
+        return Fault(Blame.UNKNOWN, "neither the model nor the device: an outside signal had stopped the process")
     others: dict[str, Elsewhere] = {}
     for device, twin, outcome in run.elsewhere(cell):
         failed = (other.failure for other in run.archive.tries.get(twin.id, ()))
@@ -79,12 +79,13 @@ def _model_or_device(run: _Run, attempt: Attempt, failure: Failure) -> Fault:
         case Blame.DEVICE:
             well = " and ".join(label for label, other in others.items() if other.measured)
             if failure.phase in BEFORE_DEVICE:
-                return Fault(Blame.UNKNOWN, f"not the model: measured on {well}. Not the device: not used yet")
+                words = f"not the model: measured on {well}. Not the device: the process had not used it yet"
+                return Fault(Blame.UNKNOWN, words)
             return Fault(Blame.DEVICE, f"the device: the same cell was measured on {well}")
         case _:
             alone = not any(other.tells for other in others.values())
             found = _by_another_model(run, attempt, failure) if alone else None
-            why = "the other devices gave no answer" if others else "no other device has the same cell"
+            why = "the other devices have no result of this cell" if others else "no other device has the same cell"
             untold = Fault(Blame.UNKNOWN, f"inconclusive: {why}")
             return found or untold
 

@@ -42,7 +42,7 @@ def verdict(
         remarks.extend(additions.warnings)
     remarks.extend(describe_slow_gpus(slow))
     if more := sum(standing.launches_added for standing in slow):
-        remarks.append(f"{plural(more, 'launch was', 'launches were')} added beyond the plan")
+        remarks.append(f"{plural(more, 'launch was', 'launches were')} added to the plan, because a GPU was SUSPECT")
     return run_verdict(causes, remarks)
 
 
@@ -101,7 +101,7 @@ def _stopped(archive: Archive, evidence: Evidence) -> Iterator[str]:
     if evidence.goes_on:
         yield "the run is still running: this is its state so far"
     elif archive.finished is None:
-        yield "the run did not end: its process died or was killed. `resume` continues it"
+        yield "the run did not end: its process died or was killed. `resume` continues the run"
     elif archive.finished.interrupted and not archive.finished.broken:
         yield f"interrupted: {archive.finished.reason}"
 
@@ -109,9 +109,13 @@ def _stopped(archive: Archive, evidence: Evidence) -> Iterator[str]:
 def _cells(counts: CellCounts, *, goes_on: bool) -> Iterator[str]:
     if counts.missing:
         why = "not measured yet" if goes_on else "not finished"
-        yield f"{plural(counts.missing, 'cell')} of {counts.planned} without a result: {why}"
+        yield f"{_of_planned(counts.missing, counts)} no result: {why}"
     if counts.failed:
-        yield f"{plural(counts.failed, 'cell')} of {counts.planned} without a result: failed"
+        yield f"{_of_planned(counts.failed, counts)} no result: failed"
+
+
+def _of_planned(number: int, counts: CellCounts) -> str:
+    return f"{number} of {plural(counts.planned, 'cell')} {'has' if number == 1 else 'have'}"
 
 
 def _memory(evidence: Evidence, counts: CellCounts) -> Iterator[str]:
@@ -132,15 +136,15 @@ def _time(counts: CellCounts) -> Iterator[str]:
 
 def _remarks(counts: CellCounts) -> Iterator[str]:
     if smaller := counts.degraded + counts.referred:
-        each = "it" if smaller == 1 else "each"
-        cells = plural(smaller, "cell")
-        yield f"{cells} ran out of memory at the requested batch size; {each} has the result of a smaller one"
+        cells, has = plural(smaller, "cell"), "its result is" if smaller == 1 else "their results are"
+        yield f"{cells} ran out of memory at the requested batch size; {has} of a smaller batch"
     if counts.dropped:
-        yield f"{plural(counts.dropped, 'cell')} dropped: there was no time within the limit, which is no failure"
+        yield f"{plural(counts.dropped, 'cell')} dropped because the time limit left no time; this is no failure"
     if counts.throttled:
         yield f"{plural(counts.throttled, 'cell')} measured on a GPU that was slowed down: marked throttled"
     if counts.does_not_fit:
         fits = "does not fit" if counts.does_not_fit == 1 else "do not fit"
         yield f"{plural(counts.does_not_fit, 'cell')} {fits} into the device's memory at any batch size"
     if counts.unsupported:
-        yield f"{plural(counts.unsupported, 'cell')} unsupported on this machine: the rows say what is missing"
+        cells = plural(counts.unsupported, "cell")
+        yield f"{cells} unsupported on this machine: the remarks on the cells say what is missing"

@@ -149,7 +149,7 @@ class _View:
             status=Status.DEGRADED,
             batch_size=size,
             valid_launches=launches,
-            reason=f"measured at batch size {size}: {cell.batch_size} ran out of memory",
+            reason=f"measured at batch size {size}, because batch size {cell.batch_size} ran out of memory",
         )
 
     def _referred(self, cell: Cell, slots: Sequence[SlotState], target: str, outcome: CellOutcome) -> CellOutcome:

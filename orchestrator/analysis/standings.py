@@ -43,7 +43,7 @@ OF_A_SPLIT: Final = (
 )
 NEXT_STEP: Final = {  # {gpu}: the id of the GPU
     Reason.HEAT: Action.COOL.advice,
-    Reason.POWER: "swap it with another GPU: if the slot stays slow, check its power supply, else the board",
+    Reason.POWER: "swap it with another GPU: if the slot stays slow, check the slot's power supply, else the board",
     Reason.CLOCK: "under load, see nvidia-smi -q -d PERFORMANCE -i {gpu}",
     Reason.LINK: "reseat the board or its riser, and check the slot's settings in the BIOS",
     Reason.MEMORY: "check its memory errors in the chapter on health, then run a long burn-in: --burn-in 8h",
@@ -131,10 +131,10 @@ def _no_verdict(device: Device, group: Sequence[Device]) -> str:
     if device.slice_of is not None:
         return ON_A_SLICE
     if len(group) < LEAST_GPUS:
-        count = "alone of its kind" if len(group) == 1 else f"one of {len(group)} identical GPUs"
+        only = "the only GPU of its kind" if len(group) == 1 else f"only {len(group)} identical GPUs"
         return (
-            f"{count}, but the comparison needs at least {LEAST_GPUS}. Compare with a baseline "
-            "(--compare-baseline; the one that ships was measured with --solo)"
+            f"{only}; the comparison needs at least {LEAST_GPUS}. Compare with a baseline (--compare-baseline). The "
+            "shipped baseline was measured with --solo"
         )
     return ""
 
@@ -153,8 +153,8 @@ def _why_not(
         others = [other for other in group if other.uuid not in comparable]
         without = ", ".join(f"{other.label} ({_obstacle(other, fullest, missing)})" for other in others)
         return (
-            f"only {len(comparable)} of {len(group)} identical GPUs {have} results to compare with, and a verdict "
-            f"needs {LEAST_GPUS}. Excluded: {without}"
+            f"only {len(comparable)} of {len(group)} identical GPUs {have} comparable results; a verdict needs "
+            f"{LEAST_GPUS}. Excluded: {without}"
         )
     return "one launch of each cell: no verdict. Measure again with --launches 3"
 

@@ -72,9 +72,9 @@ def command(
 ) -> None:
     """Compare runs with the first one, A: which cells are faster, slower or the same, and how certain that is.
 
-    Each is a report (report.json), the folder of a run, its id as `history` lists it, a baseline or the name of a
-    shipped one, or @last, @last~1 and so on: the newest runs. Exit code 1: a regression. Exit code 4: a cell could not
-    be judged or is missing. Exit code 0: neither.
+    A, B and C are reports (report.json), folders of runs, ids of runs (`history` lists them), baselines, names of
+    shipped baselines, or @last, @last~1 and so on: the newest runs. Exit code 1: a regression. Exit code 4: a cell
+    could not be judged or is missing. Exit code 0: neither.
     """
     from orchestrator.compare import comparison
     from orchestrator.compare.as_junit import to_junit

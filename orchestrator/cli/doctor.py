@@ -31,7 +31,7 @@ _WIDTH: Final = 118
     metavar="FOLDER",
     type=click.Path(),
     default="runs",
-    help="Where runs would be written. [default: ./runs]",
+    help="The folder for the runs. [default: ./runs]",
 )
 @click.option(
     "--gpu-ids",
@@ -43,8 +43,8 @@ _WIDTH: Final = 118
 def command(context: click.Context, /, runs_folder: str, gpu_ids: str) -> None:
     """Check driver, CUDA, torch, GPUs, cores, memory, disks and limits, and say how to fix problems.
 
-    Exit code 0: a run on all GPUs, or on the given devices, can start (there may be warnings). Exit code 4: it cannot.
-    Changes nothing.
+    Exit code 0: a run on all GPUs, or on the given devices, can start (there may be warnings). Exit code 4: the run
+    cannot start. The command changes nothing.
     """
     from orchestrator import doctor
 

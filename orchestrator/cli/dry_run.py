@@ -57,13 +57,16 @@ def describe(
 def _totals(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Iterable[str]:
     if configuration.burn_in is not None:
         lasts = written(configuration.burn_in.duration_s)
-        yield f"It ends within {lasts}, reports included. Cells for which no time is left are dropped."
+        yield from _folded(
+            [f"The burn-in ends within {lasts}, reports included. Cells for which no time is left are dropped."]
+        )
         return
     total = estimate.about(estimate.total_s(plan, configuration, devices))
     yield f"{plural(len(plan.cells), 'cell')}, {plural(plan.launches, 'launch', 'launches')}, {total} in all."
     may_add = added_launches.applies(configuration, devices)
     if may_add and (more := added_launches.at_most(plan.cells, configuration.launches, devices)):
-        yield f"Up to {plural(more, 'more launch', 'more launches')} if a GPU looks slow, {MOST_LAUNCHES} of a cell."
+        launches = plural(more, "more launch", "more launches")
+        yield from _folded([f"Up to {launches} if a GPU looks slow, at most {MOST_LAUNCHES} of a cell."])
     limit_s = configuration.time_limit_s
     if limit_s is None:
         return
@@ -71,11 +74,12 @@ def _totals(plan: Plan, configuration: Configuration, devices: Sequence[Device])
     fitting = [slot for device in devices for slot in budget.forecast(plan, device)]
     all_fit = len(fitting) >= plan.launches
     enough = (
-        f"{'the launch' if plan.launches == 1 else f'all {plan.launches} launches'}, as estimated"
+        f"{'the launch' if plan.launches == 1 else f'all {plan.launches} launches'} by estimate"
         if all_fit
         else f"about {len(fitting)} launches; the rest is dropped"
     )
-    yield f"{configuration.preset or 'It'} ends within {limit_s:g} s, enough for {enough}."
+    what = f"The preset {configuration.preset}" if configuration.preset else "The run"
+    yield from _folded([f"{what} ends within {limit_s:g} s, enough for {enough}."])
     yield from _folded(_without_time(plan, {cell for cell, _ in fitting}))
 
 
@@ -105,7 +109,7 @@ def _burn_in(configuration: Configuration, devices: Sequence[Device]) -> Iterabl
     by_uuid = {device.uuid: device for device in devices}
     lines += [f"Injected: {injections.describe(fault, by_uuid[fault.device])}." for fault in burn_in.injections]
     if burn_in.injections:
-        lines.append("This taints the run: it tests the detectors, and can never pass.")
+        lines.append("The injected faults taint the run: it tests the detectors and can never pass.")
     return _folded(lines)
 
 
@@ -179,7 +183,7 @@ def _devices(devices: Sequence[Device], of: int, modes: Sequence[Mode]) -> list[
     if len(devices) > DEVICES_SHOWN:
         shown.append(f"  and {len(devices) - DEVICES_SHOWN} more")
     if shared:
-        shown += _folded([f"  There are not enough cores: {listed(shared, 'and')} share theirs with other devices."])
+        shown += _folded([f"  There are not enough cores: {listed(shared, 'and')} share cores with other devices."])
     how = " and ".join(_HOW[mode] for mode in modes)
     if of == 1:
         return ["One device runs the cells below:", *shown]

@@ -248,7 +248,7 @@ def _elsewhere(stored: StoredRun, paths: RunPaths) -> str:
     if home.exists() or paths.folder.absolute() == home:
         return ""
     output = stored.configuration.output_path
-    return f"this run started in {home}. Its report is written into this folder, and to {output} as then"
+    return f"this run started in {home}. Its report is written into this folder and, as before, to {output}"
 
 
 def _ended(stored: StoredRun, report: Report, code: ExitCode, why: str, reports: Sequence[Path]) -> Notice:

@@ -30,8 +30,8 @@ def command(*, words: tuple[str, ...]) -> None:
     """Explain how each kind of failure is handled, and for one kind also how it is recognised and what helps.
 
     WHAT is a kind of failure (out of memory), an exit code (4), a signal (SIGKILL), an Xid (79), or a run (its folder,
-    its report.json, its id or a unique beginning of it, or @last, @last~1 and so on: the newest in ./runs). Of a run,
-    the gravest failure comes first, with its evidence.
+    its report.json, its id or a unique beginning of it, or @last, @last~1 and so on: the newest in ./runs). For a run,
+    the most serious failure comes first, with its evidence.
     """
     from pathlib import Path
 
@@ -50,8 +50,8 @@ def command(*, words: tuple[str, ...]) -> None:
         say("\n".join(code))
     else:
         raise Refusal(
-            f"'{what}' is neither a kind of failure, an exit code, a signal or an Xid, nor a run."
-            f"{_guess(what)} `explain` lists the kinds."
+            f"'{what}' is unknown. Expected a kind of failure, an exit code, a signal, an Xid or a run."
+            f"{_guess(what)} `explain` alone lists the kinds."
         )
 
 
@@ -98,7 +98,7 @@ def _detail(category: "Category") -> "Iterator[str]":
     yield str(category)
     yield f"  how it is seen: {rule.seen}"
     if tries := retries(rule):
-        yield f"  retries:        {tries}, each a fresh process on the same device"
+        yield f"  retries:        {tries}, each in a fresh process on the same device"
     yield f"  what is done:   {rule.reaction}"
     yield f"  why:            {rule.why}"
     yield f"  what helps:     {rule.advice}"

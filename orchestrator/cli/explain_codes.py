@@ -54,7 +54,7 @@ def _xid(number: int, *, named: bool) -> Iterator[str]:
     step = f". What to do: {_STEPS[kind]}" if kind in _STEPS else ""
     yield f"Xid {number}, an error number of NVIDIA's driver: {kind}{step}"
     if kind in xids.ENDS_USE:
-        yield f"The run quarantines the GPU: `explain {Category.DEVICE_HARDWARE}`"
+        yield f"The run quarantines the GPU. See `explain {Category.DEVICE_HARDWARE}`"
 
 
 def _signal(number: signal.Signals) -> Iterator[str]:
@@ -62,14 +62,14 @@ def _signal(number: signal.Signals) -> Iterator[str]:
     kinds = _kinds(number)
     if kinds:
         named = " or ".join(f"`explain {kind}`" for kind in kinds)
-        yield f"{words} to the process of a launch: {named}"
+        yield f"{words} to the process of a launch: see {named}"
     else:
         yield f"{words} to the process of a launch: ignored"
     for event, done in RUN.items():
         if number.name in event.split():
             yield f"{event} to the orchestrator: {done}"
     if number == signal.SIGKILL:
-        yield f"{_KILLED}: {RUN[_KILLED]}"
+        yield f"{number.name} to the orchestrator: {RUN[_KILLED]}"
 
 
 def _kinds(number: signal.Signals) -> tuple[Category, ...]:

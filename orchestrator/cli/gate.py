@@ -68,11 +68,11 @@ class GateParams(RunParams):
 @click.option(
     "--set-a", multiple=True, metavar="KEY=VALUE", help="A setting of the first side, such as precision=fp32."
 )
-@click.option("--set-b", multiple=True, metavar="KEY=VALUE", help="The same for the second side.")
+@click.option("--set-b", multiple=True, metavar="KEY=VALUE", help="A setting of the second side.")
 @click.option(
     "--python-a", metavar="FILE", type=click.Path(), help="Interpreter of the first side. [default: this one]"
 )
-@click.option("--python-b", metavar="FILE", type=click.Path(), help="The same for the second side.")
+@click.option("--python-b", metavar="FILE", type=click.Path(), help="Interpreter of the second side.")
 @click.option(
     "--time-limit",
     metavar="DURATION",
@@ -94,9 +94,9 @@ class GateParams(RunParams):
 def command(context: click.Context, /, **params: Unpack[GateParams]) -> None:
     """Measure until every cell is known to be faster, slower or the same, or the time is up.
 
-    With BASELINE (a report, the folder or id of a run, or a baseline, as for `compare`) its cells are measured,
-    restricted by the options. With --ab, --set-b or --python-b both sides are measured in turn. Exit code 0: no cell is
-    slower. Exit code 1: a cell is slower. Exit code 4: a cell stays undecided.
+    BASELINE is a report, the folder or id of a run, or a baseline, as for `compare`. Its cells are measured; options
+    select some of them. With --ab, --set-b or --python-b there is no BASELINE, and two sides are measured in turn. Exit
+    code 0: no cell is slower. Exit code 1: a cell is slower. Exit code 4: a cell stays undecided.
     """
     from orchestrator.cli import preparation
     from orchestrator.kinds.gate import outcome
@@ -141,7 +141,7 @@ def _requested(params: GateParams) -> "Requested":
     sides = gate.sides(params["ab"], (params["set_a"], params["set_b"]), (params["python_a"], params["python_b"]))
     if bool(sides) is (params["baseline"] is not None):
         wrong = "BASELINE is missing" if not sides else "a gate has a BASELINE or two sides, not both"
-        raise ConfigError(f"{wrong}. Name a report or run, or give two sides with --ab, --set-b or --python-b")
+        raise ConfigError(f"{wrong}. Name a report or run as BASELINE, or two sides with --ab, --set-b or --python-b")
     if params["baseline"] is not None:
         runs, history_db = params["runs_folder"] or "runs", params["history_db"]
         baseline = report_reader.baseline(params["baseline"], runs, history_db, origin="BASELINE")

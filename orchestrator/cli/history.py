@@ -53,7 +53,7 @@ _MODELS: Final = offering(choices.models, several=False)
 TREND_FORMATS: Final = ("text", "json", "html")
 _JSON: Final = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 _GPU: Final = click.option("--gpu", metavar="GPU", help="The beginning of a UUID, or a part of the name of a GPU.")
-_SINCE: Final = click.option("--since", metavar="DATE", help="Runs that began then or later: 2026-11-01.")
+_SINCE: Final = click.option("--since", metavar="DATE", help="Runs that began on this date or later: 2026-11-01.")
 
 
 @click.group(
@@ -144,7 +144,7 @@ def show(*, run: str, runs_folder: str, history_db: str | None, as_json: bool) -
 @click.option(
     "--figure",
     metavar="NAME",
-    help="A figure by its name in the report: peak_memory_mb, power_draw_w. [default: what runs are compared by]",
+    help="A figure by its name in the report: peak_memory_mb, power_draw_w. [default: the one that `compare` uses]",
 )
 @_SINCE
 @click.option(
@@ -169,7 +169,10 @@ def trend(
     output: str | None,
     history_db: str | None,
 ) -> None:
-    """Plot the results for MODEL, a model or a probe, on each GPU, one line of text per run. Marks changed levels."""
+    """Plot the results of MODEL (a model or a probe) on each GPU, with one line of text per run.
+
+    Marks each run at which the level of the figure changed.
+    """
     from orchestrator.config import margins
     from orchestrator.history import queries
     from orchestrator.history import trend as trending
@@ -186,7 +189,7 @@ def trend(
     trends = trending.trends(points, margins.load(), figure)
     if not trends:
         raise HistoryError(
-            f"none of these cells has a figure {figure or 'to compare runs by'}."
+            f"none of these cells has {f'the figure {figure}' if figure else 'a figure to compare runs by'}."
             f"{history_query.nearest(figure or '', trending.figures(points))}"
         )
     filters = {
@@ -211,7 +214,7 @@ def _rendered(trends: "Sequence[Trend]", kind: str, filters: dict[str, str], out
     return history_text.plots(trends, ascii_only=not encoding.lower().startswith("utf"))
 
 
-@command.command("export", cls=Command, short_help="Everything, as a file.", epilog=EXPORT_EXAMPLES)
+@command.command("export", cls=Command, short_help="Write everything into a file.", epilog=EXPORT_EXAMPLES)
 @click.option(
     "-f", "--format", "kind", metavar="NAME", help="csv or json. [default: by the suffix of --output, else csv]"
 )
@@ -246,9 +249,9 @@ def export(*, kind: str | None, output: str, history_db: str | None) -> None:
 
 
 @command.command("prune", cls=Command, short_help="Remove old runs.", epilog=PRUNE_EXAMPLES)
-@click.option("--before", metavar="DATE", help="Runs that began before then: 2026-01-01.")
+@click.option("--before", metavar="DATE", help="Remove runs that began before this date: 2026-01-01.")
 @click.option("--keep", metavar="N", type=click.IntRange(min=0), help="Keep the newest N, and remove the others.")
-@click.option("--dry-run", is_flag=True, help="Name the runs, remove none.")
+@click.option("--dry-run", is_flag=True, help="Only name the runs.")
 @run_option("history_db")
 def prune(*, before: str | None, keep: int | None, dry_run: bool, history_db: str | None) -> None:
     """Remove runs from the history, and name them. Their folders and reports stay."""

@@ -98,7 +98,7 @@ def suggest_filters(connection: "sqlite3.Connection", wanted: "Filter") -> Itera
         near = nearest(wanted.gpu, names)
         yield f"no recorded device has {wanted.gpu} in its name, or at the start of its UUID.{near}"
     if wanted.verdict is not None and wanted.verdict.lower() not in map(str.lower, verdicts):
-        yield f"no recorded run, health or burn-in is {wanted.verdict}.{nearest(wanted.verdict, verdicts)}"
+        yield f"no recorded verdict of a run, health or burn-in is {wanted.verdict}.{nearest(wanted.verdict, verdicts)}"
 
 
 def describe_cells(connection: "sqlite3.Connection", model: str) -> str:

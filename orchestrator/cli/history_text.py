@@ -52,7 +52,7 @@ def in_full(record: RunRecord) -> str:
     summary = [f"{name:8}  {plain(value)}" for name, value in head.items() if value]
     devices = [line for judged in record.devices for line in _device(judged)]
     if not record.cells:
-        why = "the cells of a burn-in are checks, which its report lists." if run.burn_in else "no cell has any."
+        why = "the cells of a burn-in are checks. Its report lists them." if run.burn_in else "no cell has any."
         return "\n".join((*summary, "", *devices, "", f"No figures: {why}"))
     labels = {judged.device.gpu_uuid: judged.device.label for judged in record.devices}
     header = ("GPU", "Cell", "Figure", "Value", "Launches", "Remark")

@@ -109,7 +109,7 @@ def describe(facts: dict[str, Any]) -> str:
         lines.append(f"Driver     {facts['driver_version']}, CUDA up to {facts['cuda_driver_version'] or 'unknown'}")
     if facts["cuda_visible_devices"] is not None:
         visible = facts["cuda_visible_devices"] or "(empty)"
-        lines.append(f"Visible    CUDA_VISIBLE_DEVICES={visible}; --gpu-ids counts within it, this list does not")
+        lines.append(f"Visible    CUDA_VISIBLE_DEVICES={visible}: --gpu-ids numbers only these, this list numbers all")
     if not facts["gpus"]:
         lines.append("GPUs       none")
     for device in facts["gpus"]:

@@ -23,7 +23,7 @@ HEADER: Final = ("Model", "Type", "Parameters", "Input", "Takes", "Memory")
 EXPLAINED: Final = """\
 Parameters in millions.
 Takes: valid values of --seq-len (tokens) and --input-size (pixels).
-Memory: GPU memory in GB, about what training at batch 32 takes."""
+Memory: approximate GPU memory in GB for training at batch size 32."""
 
 
 @click.command("list-models", cls=Command, epilog=EXAMPLES)
@@ -36,7 +36,7 @@ Memory: GPU memory in GB, about what training at batch 32 takes."""
 )
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(*, kind: str | None, as_json: bool) -> None:
-    """Show the models and the probes of the device."""
+    """Show the models, and the probes that measure the device itself."""
     from orchestrator.config import catalogue
     from orchestrator.config.yaml_schema import require_known
 
@@ -49,7 +49,8 @@ def command(*, kind: str | None, as_json: bool) -> None:
 def _page(models: "Sequence[ModelSpec]") -> str:
     shown = table(HEADER, [_row(model) for model in models], numbers=frozenset({2, 5}))
     generation = [
-        f"Generation: {model.name} adds {model.generation.new_tokens} tokens to {model.generation.prompt_tokens}."
+        f"Generation: {model.name} writes {model.generation.new_tokens} tokens after a prompt of "
+        f"{model.generation.prompt_tokens}."
         for model in models
         if model.generation is not None
     ]

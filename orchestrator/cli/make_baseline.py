@@ -31,8 +31,8 @@ def command(*, runs: tuple[str, ...], output: str, runs_folder: str, history_db:
     """Make a baseline of RUN: the figures of its healthy cells, launch by launch.
 
     RUN is a report.json, the folder of a run, or its id. Cells that were measured at a smaller batch, throttled,
-    contaminated or never steady are excluded, and named. Several runs are joined if their stack is the same and each
-    cell of a device is in only one of them.
+    contaminated or never steady are excluded, and named. Several runs are joined if they have the same stack (versions
+    and settings) and each cell of a device is in only one of the runs.
     """
     from orchestrator.compare import baselines, cell_facts, pairing
     from orchestrator.figures import keys
@@ -42,7 +42,7 @@ def command(*, runs: tuple[str, ...], output: str, runs_folder: str, history_db:
 
     path = Path(output)
     if path.suffix not in ("", ".json"):
-        raise ConfigError(f"-o/--output: {output}: a baseline is JSON, so its suffix is .json, and not '{path.suffix}'")
+        raise ConfigError(f"-o/--output: {output}: a baseline is JSON. Use the suffix .json instead of {path.suffix}")
     folders.require_file(path, "-o/--output")
     if path.exists():
         raise ConfigError(f"-o/--output: {path} exists already. Choose another name")

@@ -93,7 +93,7 @@ def _categories() -> list[str]:
 def command(context: click.Context, /, **params: Unpack[OpsParams]) -> None:
     """Measure operators in several implementations, each verified against a reference in fp64.
 
-    Exit code 1 if a result is wrong: it is reported as WRONG and has no speed.
+    Exit code 1: a result is wrong. The report marks it as WRONG and gives it no speed.
     """
     from orchestrator.cli.preparation import Requested, configure, execute, read_references
     from orchestrator.config import operator_runs, own_code

@@ -65,10 +65,11 @@ def device_conflicts(devices: Sequence[Device], cores: Sequence[int], runs: Path
     """
     beyond = [device.label for device in devices if device.kind is DeviceKind.CPU and device.gpu_id >= len(cores)]
     if beyond:
-        there, names = plural(len(cores), "core"), "is just a name" if len(beyond) == 1 else "are just names"
+        there = plural(len(cores), "core")
+        names = "has no core of its own" if len(beyond) == 1 else "have no cores of their own"
         yield (
-            f"this machine has only {there}, so {listed(beyond, 'and')} {names}: the CPU devices of a run divide the "
-            "cores among them"
+            f"this machine has only {there}, so {listed(beyond, 'and')} {names}: the CPU devices of a run share "
+            "the cores"
         )
     with suppress(OSError):  # writing to the runs folder reports the error later
         for folder in folders.in_order(runs):

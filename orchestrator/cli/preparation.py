@@ -162,7 +162,7 @@ def configure(params: RunParams, preset: Preset | None) -> tuple[LayeredSettings
         if burn_in_settings.DURATION in settings.values:
             origin = settings.origin(burn_in_settings.DURATION)
             raise ConfigError(
-                f"{origin}: the preset {preset.name} has its own time limit, so it is no burn-in. Use `run --burn-in`"
+                f"{origin}: the preset {preset.name} has its own time limit and makes no burn-in. Use `run --burn-in`"
             )
         configuration = preset.on(configuration)
     return settings, burn_in_settings.of_settings(settings, configuration, models, levels.load()), models
@@ -185,7 +185,7 @@ def read_references(settings: LayeredSettings, configuration: Configuration, mod
     )
     if configuration.burn_in is not None and against:
         given = listed((settings.origin(key) for key in comparison_options.OPTION if key in settings.values), "and")
-        raise ConfigError(f"{given}: a burn-in has verdicts but no model figures to compare. Remove it.")
+        raise ConfigError(f"{given}: a burn-in has no model figures to judge or to price. Remove the setting.")
     return against
 
 

@@ -44,8 +44,8 @@ class QuickParams(RunParams):
 def command(context: click.Context, /, **params: Unpack[QuickParams]) -> None:
     """Measure the most important cells first, and end within one, three or ten minutes, reports included.
 
-    Cells for which no time is left are dropped, and the report names them. Options change what is measured, not how
-    long.
+    Cells for which no time is left are dropped, and the report names them. Options change what is measured, not the
+    time limit.
     """
     from orchestrator.config import presets
 

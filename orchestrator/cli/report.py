@@ -55,13 +55,12 @@ def command(
 ) -> None:
     """Make the reports of RUN again from its results.
 
-    RUN is the folder of a run, its id or a unique beginning of it, or @last, @last~1 and so on: the newest runs. It may
-    also be a report.json of any version of gpubench without its run. gpubench renders such a report as it is: it prints
-    the answer (--full: the whole text), or writes it into the file of -o.
+    RUN is the folder of a run, its id or a unique beginning of it, or @last, @last~1 and so on: the newest runs. RUN
+    may also be a report.json alone, of any version of gpubench. Then the command prints its answer (--full: the whole
+    report), or writes it into the file of -o.
 
-    The run may still be running, or have died. Then the report says so, and its verdict is INCOMPLETE unless the
-    hardware failed. The report only reads the run's journal and results. While the run works, nothing is written into
-    its folder: without -o, the report is printed.
+    The run may still be running, or may have died. Then the report says so, and its verdict is INCOMPLETE unless the
+    hardware failed. While the run works, nothing is written into its folder: without -o, the report is printed.
 
     Exit code 0: the reports are made, whatever the verdict of the run. Exit code 4: results of the run are missing or
     damaged. With --thresholds the exit code is that of the report: 1 if a threshold is missed, 3 if the hardware
@@ -118,8 +117,8 @@ def command(
         say("\n".join(map(str, written)))
     if not written:
         complain(
-            "note: nothing was written into the folder, because a process works on the run and writes its report there "
-            "when it ends. -o FILE writes this one"
+            "note: nothing was written into the folder of the run. The running process writes its report there at its "
+            "end. To write this report now, use -o FILE"
         )
     if made.metadata.running:
         complain(f"note: the run is still running: {_to_come(made)}")
@@ -136,9 +135,9 @@ def _count_damaged(made: "Report", paths: "RunPaths") -> int:
 
     if damaged := sum(failure.outcome == DAMAGED for failure in made.failures):
         resumes = f"`gpubench-orchestrate resume {paths.folder}` measures again"
-        are = "is" if damaged == 1 else "are"
+        are, lacks = ("is", "it") if damaged == 1 else ("are", "them")
         complain(
-            f"warning: {plural(damaged, 'result')} of the journal {are} missing or damaged, so not in this report. "
+            f"warning: {plural(damaged, 'result')} of the journal {are} missing or damaged: this report lacks {lacks}. "
             f"`gpubench-orchestrate explain {paths.folder}` names them, and "
             f"{resumes if made.burn_in is None else 'the verdict of each GPU says what to do'}"
         )

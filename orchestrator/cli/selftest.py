@@ -33,8 +33,9 @@ Examples:
 def command(context: click.Context, /, gpu_ids: str | None, *, as_json: bool) -> None:
     """Make processes freeze, crash, run out of memory and more, and check that gpubench names each fault.
 
-    Takes about a minute, on all devices at once. The faults are real, and workers and orchestrator are those of every
-    run. No report is written. Exit code 5: a row is wrong, or something is left behind. Exit code 4: interrupted.
+    Takes about a minute, on all devices at once. The faults are real. The workers and the orchestrator are the same as
+    in every run. No report is written. Exit code 5: a row of the table is wrong, or a process or file is left behind.
+    Exit code 4: interrupted.
     """
     with StopSignals() as stop_signals:
         stop_signals.spare(0)

@@ -66,19 +66,19 @@ def _launches(status: "Status") -> str:
     total = "" if status.planned is None else f" of {status.planned}"
     dropped = f", {status.dropped} dropped for lack of time" if status.dropped and status.planned is not None else ""
     timed = status.share is not None and status.limit_s is not None and status.stop_requested_s is None
-    share = f"; {status.share:.0%} of the time is over" if timed else ""
+    share = f"; {status.share:.0%} of the time used" if timed else ""
     remaining = "" if status.eta_s is None else f"; about {duration(status.eta_s)} left"
     return f"{status.measured}{total} measured, {status.failed} failed{dropped}{share}{remaining}"
 
 
 def _damaged(status: "Status") -> str:
     are, them = ("is", "it") if len(status.lost) == 1 else ("are", "them")
-    resumes = f"`gpubench-orchestrate resume {status.folder}` measures {them} again"
-    judged = f"`gpubench-orchestrate report {status.folder}` says whether a burn-in still has time to measure again"
+    resumes = f"or run `gpubench-orchestrate resume {status.folder}` to measure again"
+    judged = f"or see `gpubench-orchestrate report {status.folder}`: it says whether there is time to measure again"
     return (
         f"Damaged   {plural(len(status.lost), 'result file')} of the journal {are} missing: "
         f"{plain(', '.join(status.lost[:SHOWN_LOST]))}{', …' if len(status.lost) > SHOWN_LOST else ''}. "
-        f"Restore {them}, or {judged if status.planned is None else resumes}"
+        f"Restore {them}, {judged if status.planned is None else resumes}"
     )
 
 
@@ -95,12 +95,12 @@ def describe(status: "Status", so_far: str = "") -> str:
     if status.started is not None:
         lines.append(f"Started   {datetime.fromtimestamp(status.started):%Y-%m-%d %H:%M:%S}")
     if status.stop_requested_s is not None:
-        patience = "are ended now (second request)" if status.stops_now else "get up to 20 s"
-        lines.append(f"Stopping  for {duration(status.stop_requested_s)}: no cell starts, running cells {patience}")
+        patience = "are ended at once (second request)" if status.stops_now else "get up to 20 s"
+        lines.append(f"Stopping  for {duration(status.stop_requested_s)}: no new cells start, running cells {patience}")
     if status.limit_s is not None:
         # The limit of a run that stops has no meaning any more.
-        rest = "" if status.limit_left_s is None or stops else f"; {duration(status.limit_left_s)} of that left"
-        lines.append(f"Limit     {status.preset or 'it'} ends within {status.limit_s:g} s, reports included{rest}")
+        rest = "" if status.limit_left_s is None or stops else f"; {duration(status.limit_left_s)} left"
+        lines.append(f"Limit     {status.preset or 'the run'} ends within {status.limit_s:g} s, reports included{rest}")
     lines.append(f"Launches  {_launches(status)}")
     lines += [f"So far    {plain(so_far)}"] if so_far else []
     if status.importing_s is not None:
@@ -115,10 +115,8 @@ def describe(status: "Status", so_far: str = "") -> str:
     reported = status.standing is Standing.OVER or (status.standing is Standing.INTERRUPTED and status.outcome)
     shown = status.reports if reported else ()
     lines += [f"Report    {path}" for path in shown]
-    writes = f"`gpubench-orchestrate resume {status.folder}` writes what is missing"
-    lines += (
-        [f"Missing   files of the report: {plain(', '.join(status.unwritten))}; {writes}"] if status.unwritten else []
-    )
+    writes = f"`gpubench-orchestrate resume {status.folder}` writes them"
+    lines += [f"Missing   report files: {plain(', '.join(status.unwritten))}; {writes}"] if status.unwritten else []
     lines += [_damaged(status)] if status.lost else []
     if status.outcome is not None:
         end = status.outcome

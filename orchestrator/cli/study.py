@@ -47,7 +47,7 @@ def _names() -> list[str]:
 @add_options(RUN_OPTIONS, {"precision": "of the study", "launches": "1"})
 @click.pass_context
 def command(context: click.Context, /, **params: Unpack[StudyParams]) -> None:
-    """Measure a study: a grid of operations, implementations, sizes and precisions, a process for each cell.
+    """Measure a study: a grid of operations, implementations, sizes and precisions, with a process for each cell.
 
     STUDY is `conv`, `attention`, or a YAML file of yours (docs/studies.md). Exit code 1 if a result is wrong.
     """

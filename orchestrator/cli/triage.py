@@ -34,8 +34,9 @@ DEFAULTS: Final = {
 def command(context: click.Context, /, **params: Unpack[RunParams]) -> None:
     """Find which GPU is slower than its siblings, why, and in which slot. Ends within ten minutes.
 
-    Probes and two models, three launches each, all GPUs at once and one GPU at a time. The report begins with a verdict
-    on each GPU, which needs four identical GPUs. Options change what is measured, not how long.
+    Measures probes and two models, in three launches each, on all GPUs at once and on one GPU at a time. The report
+    begins with a verdict on each GPU. A verdict needs four identical GPUs. Options change what is measured, not the
+    time limit.
     """
     from orchestrator.config import presets
 

@@ -40,8 +40,8 @@ SHARE: Final = 0.05  # largest share of one core, because the measurement needs 
 def command(context: click.Context, /, run: str | None, runs_folder: str) -> None:
     """Follow RUN, by default the newest run, until it is over.
 
-    RUN is the folder of a run, its id or a unique beginning of it, or @last, @last~1 and so on: the newest runs. Ends
-    with the exit code of its report. Ctrl-C ends only `watch`, with exit code 4.
+    RUN is the folder of a run, its id or a unique beginning of it, or @last, @last~1 and so on: the newest runs.
+    `watch` ends with the exit code of the run. Ctrl-C ends only `watch`, with exit code 4.
     """
     from orchestrator.engine.status_types import GOES_ON, Standing
     from orchestrator.run_reports import reporting, run_lookup

@@ -151,8 +151,8 @@ def _speed(comparisons: Sequence[Comparison]) -> Section:
         "ratios",
         "Speed of the second run over the first",
         Kind.RATIOS,
-        "Each cell with its 95 % interval; the band is the margin, within which it counts as the same. What matters "
-        "comes first. An interval without an end mark continues beyond the chart.",
+        "Change of each cell with its 95 % interval. A change inside the band (the margin) counts as none. The most "
+        "important cells come first. An interval without an end mark continues beyond the chart.",
         plots,
         "ratios",
         "Runs" if len(comparisons) > 1 else "",
@@ -243,7 +243,7 @@ def _cells(comparisons: Sequence[Comparison]) -> Cells:
     ]
     columns = tuple(column for column, _ in fields)
     narrowed = tuple(place for place, column in enumerate(columns) if column.title in _FILTERED)
-    more = f"{{}} more cells are in {_ELSEWHERE}; what matters is here first."
+    more = f"{{}} more cells are in {_ELSEWHERE}. The most important cells come first here."
     return ranked(Table("All cells", columns, (), more=more), narrowed, found, _CONSTANT)
 
 

@@ -24,8 +24,8 @@ from orchestrator.figures.keys import CellKey
 from protocol.cell import Workload
 
 DEFINITION: Final = (
-    "overall score = 100 x the geometric mean, over {cells}, of the run's rate over the baseline's ({baseline}, "
-    "{gpu}); 100 is as fast as the baseline"
+    "the score is 100 x the geometric mean, over {cells}, of the rate of this run divided by the rate of the baseline "
+    "({baseline}, {gpu}); 100 is as fast as the baseline"
 )
 NOT_THERE: Final = "not in the baseline"
 NOT_SCORED: Final = "loading is not part of a score"
@@ -86,11 +86,11 @@ def joined(sides: Sequence[Side]) -> Side:
     first = sides[0]
     for other in sides[1:]:
         if change := next(cell_facts.differences(first.stack, other.stack), None):
-            raise ConfigError(f"{first.name} and {other.name} make no baseline together: {change.text}")
+            raise ConfigError(f"{first.name} and {other.name} cannot form one baseline. They differ: {change.text}")
     count = Counter((cell.gpu_uuid, cell.key) for side in sides for cell in side.cells)
     (uuid, key), most = count.most_common(1)[0] if count else (("", None), 0)
     if key is not None and most > 1:
-        raise ConfigError(f"{key.words} on {uuid} is in {most} of the runs; a baseline has it from one")
+        raise ConfigError(f"{key.words} on {uuid} is in {most} of the runs. Name only one run with this cell")
     return msgspec.structs.replace(
         first,
         run_id=RUNS_APART.join(side.run_id for side in sides),

@@ -50,11 +50,11 @@ class ComparedCell(Part, frozen=True, kw_only=True):
     """A compared cell. ratio: rate of the second run / rate of the first (above 1: the second run is faster).
 
     low, high: 95 % interval of the ratio; low_90, high_90: 90 % interval. before, after: the figure `metric` of each
-    run, a median over the launches. p: p-value, Holm-corrected over the cells. reason: the fact that differs,
-    or a remark. launches_needed: launches that each run needs for a verdict; null if there is a verdict or more
-    launches do not help. needed_beyond: 100 launches would not suffice. excluded_percent: a larger slow-down is
-    excluded with 95 % confidence; null unless SAME or NO CHANGE SEEN. implementation, shape, time: of an operator, else
-    "". figures: figures without a verdict, such as "p95, ms" → values in both runs.
+    run, a median over the launches. p: p-value, Holm-corrected over the cells. reason: why the cells are not
+    comparable, or a remark on the verdict. launches_needed: launches that each run needs for a verdict; null if there
+    is a verdict or more launches do not help. needed_beyond: 100 launches would not suffice. excluded_percent: a larger
+    slow-down is excluded with 95 % confidence; null unless SAME or NO CHANGE SEEN. implementation, shape, time: of an
+    operator, else "". figures: figures without a verdict, such as "p95, ms" → values in both runs.
     """
 
     cell: str
@@ -368,16 +368,16 @@ def _notes(
     boards: bool,
 ) -> Iterator[str]:
     if len({change.name for change in changes}) > 1:
-        yield "several facts of the stack differ, so a change is their joint effect"
+        yield "several facts of the stack differ, so a change may be their joint effect"
     if before.run_ids != after.run_ids and (both := before.run_ids & after.run_ids):
-        yield f"both were made of {', '.join(sorted(both))}: its cells are compared with themselves"
+        yield f"both sides contain the run {', '.join(sorted(both))}: its cells are compared with themselves"
     yield from (f"verdict of {side.name}: {side.ended}" for side in (before, after) if side.ended)
     for side, other, alone in ((before, after, paired.alone_before), (after, before, paired.alone_after)):
         if names := ", ".join(device.label for device in alone[:8]):
             have = "has" if len(alone) == 1 else "have"
             yield f"{plural(len(alone), 'device')} of {side.name} {have} no partner in {other.name}: {names}"
     if boards:
-        yield "other boards of the same model: what healthy boards differ by was added to the margin"
+        yield "other boards of the same model: the usual difference between healthy boards was added to the margin"
     if session.runs:
         spread = f"{session.device * 100:.2g} % ({session.host * 100:.2g} % where the host is the limit)"
         yield f"spread between sessions: {spread}, learned from {session.runs} runs of this machine"

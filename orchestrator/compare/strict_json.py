@@ -29,12 +29,11 @@ def contents(path: Path) -> bytes:
     try:
         with safe_read.opened(path) as file:
             if os.fstat(file.fileno()).st_size > MAX_BYTES:
-                raise ConfigError(f"{path}: larger than {MAX_BYTES >> 20} MiB, so not written by gpubench")
+                raise ConfigError(f"{path}: larger than {MAX_BYTES >> 20} MiB, so gpubench did not write it")
             return file.read(MAX_BYTES)
     except FileNotFoundError as error:
         raise ConfigError(
-            f"{path}: there is no such file, nor a run's folder of that name. "
-            "`gpubench-orchestrate history` lists runs."
+            f"{path}: there is no file and no run with this name. `gpubench-orchestrate history` lists runs."
         ) from error
     except (OSError, ValueError) as error:  # ValueError: a NUL character in the name
         raise ConfigError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error

@@ -122,7 +122,7 @@ def load(path: Path, models: Collection[str], probes: Collection[str]) -> tuple[
 
 def _no_model(name: str, models: Collection[str], probes: Collection[str]) -> str:
     if name in probes:
-        return f"{name} is a probe, and only models have limits"
+        return f"{name} is a probe. A threshold applies to models only"
     return f"no model named '{name}'.{did_you_mean(name, models)} {_SHOWS}"
 
 
@@ -134,9 +134,9 @@ def mistake(threshold: Threshold) -> str:
     if threshold.phase not in LIMITED:
         return f"phase: expected {listed(LIMITED)}, got {threshold.phase}"
     if threshold.phase is not Workload.OPERATOR and (threshold.implementations or threshold.shapes or threshold.times):
-        return "implementations, shapes and times belong to operators, and only to them"
+        return "only a threshold for operators may have implementations, shapes and times"
     if (threshold.figure is LimitName.EPOCH_TIME) != (threshold.samples_per_epoch is not None):
-        return "samples_per_epoch belongs to epoch_time_s, and only to it"
+        return "epoch_time_s needs samples_per_epoch, and no other figure may have it"
     return ""
 
 
@@ -163,7 +163,7 @@ def _never_missed(threshold: Threshold) -> str:
     if not all(_HOLDS[bound][1](end, limit) for end in (target.least, target.most)):
         return ""
     ends = f"{target.least:g} or more" if math.isinf(target.most) else f"{target.least:g} to {target.most:g}"
-    return f"{bound}: expected a limit that can be missed, got {limit:g}: {threshold.figure} is {ends}"
+    return f"{bound}: {limit:g} can never be missed, because {threshold.figure} is always {ends}. Choose another limit"
 
 
 def judge(report: Report, thresholds: Sequence[Threshold], held: Held | None) -> Iterator[ThresholdResult]:
@@ -175,7 +175,7 @@ def judge(report: Report, thresholds: Sequence[Threshold], held: Held | None) ->
     for threshold in thresholds:
         meant = [cell for cell in cells if threshold.means(cell.key)]
         if not meant:
-            yield _result(threshold, None, None, "no cell of the run matches it")
+            yield _result(threshold, None, None, "no cell of the run matches this threshold")
         for cell in meant:
             note = _why_not(threshold, cell)
             actual = None if note else TARGETS[threshold.figure].read(cell, threshold.samples_per_epoch)
@@ -203,7 +203,8 @@ def causes(results: Sequence[ThresholdResult]) -> Iterator[Cause]:
 
 def _whys(results: Sequence[ThresholdResult]) -> str:
     notes = list(dict.fromkeys(result.note for result in results if result.actual is None))
-    more = [f"{len(notes) - 2} more in the tables of the thresholds"] if len(notes) > 2 else []
+    rest = len(notes) - 2
+    more = [f"{plural(rest, 'more reason')} in the tables of the thresholds"] if rest > 0 else []
     reasons = "; ".join((*notes[:2], *more))
     return f". {'Reasons' if len(notes) > 1 else 'Reason'}: {reasons}" if notes else ""
 

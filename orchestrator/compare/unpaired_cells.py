@@ -51,6 +51,6 @@ class Other:
         """Return where the run `side` measured a cell of `own`: on another device or in another mode. "" if neither."""
         known, key = self._labels.get(place.device.gpu_name, {}), place.cell.key
         if labels := known.get(key):
-            return f"{self._side} measured such a cell only on {listed(labels, 'and')}"
+            return f"{self._side} measured the same cell only on {listed(labels, 'and')}"
         mode = other_mode(key, known, self._own, self._side, wanted=None if self._is_first else key.mode)
         return f"the mode is {mode}" if mode else ""

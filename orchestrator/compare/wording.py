@@ -22,11 +22,11 @@ GRAVEST_FIRST: Final = (
 )
 _MOST_LONE: Final = 10
 _MOST_SLOWER: Final = 5
-LEGEND: Final = "Change of the speed since the first run; above 0% is faster."
+LEGEND: Final = "Change: speed of the second run relative to the first; above 0% is faster."
 MEANS: Final = {
     ExitCode.PASSED: "every cell was judged, and no verdict fails the comparison",
     ExitCode.MISSED: "a verdict fails the comparison (--fail-on)",
-    ExitCode.INCOMPLETE: "a cell could not be judged, or is missing",
+    ExitCode.INCOMPLETE: "a cell could not be judged, or is missing in the second run",
 }
 NOTHING: Final = "no cell was measured in both runs"
 
@@ -176,11 +176,21 @@ def next_step(comparisons: Sequence[Comparison]) -> str:
     if not cells:
         return ""
     if any(cell.needed_beyond for cell in cells):
-        return f"`--threshold` with a larger margin: {MOST_LAUNCHES} launches would not decide every cell"
+        return f"allow a larger margin with `--threshold`: {MOST_LAUNCHES} launches would not decide every cell"
     needed = max((cell.launches_needed for cell in cells if cell.launches_needed is not None), default=None)
     if needed is not None:
-        return f"measure each run again with `--launches {needed}`, then compare those"
-    return f"`gpubench-orchestrate gate {comparisons[0].before}` measures here until each cell is decided"
+        return f"measure both sides again with `--launches {needed}`, then compare the new runs"
+    return (
+        f"`gpubench-orchestrate gate {comparisons[0].before}{_on_cpus(comparisons[0])}` measures on this machine until "
+        "each cell is decided"
+    )
+
+
+def _on_cpus(comparison: Comparison) -> str:
+    """Return " --gpu-ids cpu:0,cpu:1" with the CPU devices of the first run; "" if that run was on GPUs."""
+    devices = [*(cell.gpu_before for cell in comparison.cells), *(cell.gpu for cell in comparison.only_before)]
+    cpus = dict.fromkeys(device for device in devices if device.startswith("cpu:"))
+    return f" --gpu-ids {','.join(cpus)}" if cpus else ""
 
 
 def remark(cell: ComparedCell) -> str:
@@ -191,9 +201,9 @@ def remark(cell: ComparedCell) -> str:
 def _remark(cell: ComparedCell) -> str:
     words = [cell.reason] if cell.reason else []
     if cell.launches_needed is not None:
-        words.append(f"needs {cell.launches_needed} launches per side")
+        words.append(f"a verdict needs {cell.launches_needed} launches per side")
     if cell.needed_beyond:
-        words.append(f"needs more than {MOST_LAUNCHES} launches per side: the change is too near the margin")
+        words.append(f"a verdict needs more than {MOST_LAUNCHES} launches per side: the change is too near the margin")
     return "; ".join(words)
 
 

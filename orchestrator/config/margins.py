@@ -31,7 +31,10 @@ class _SiblingMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Standard deviations of rates between launches or sessions. device: cells limited by the device. host: others."""
+    """Standard deviations of rates between launches or sessions, each as a share of the mean rate (0.01: 1 %).
+
+    device: cells limited by the device. host: all other cells.
+    """
 
     device: Margin
     host: Margin  # bound by the host, not steady, or on a CPU device

@@ -163,8 +163,8 @@ def require_inputs(model: ModelSpec, origin: str) -> None:
     """
     if model.preload and not model.inputs:
         raise ConfigError(
-            f"{origin}: the inputs of {model.name} are unknown. Describe the model in a file of --models-file, with "
-            "input_shape: [32, 3, 224, 224], or by name, {input_ids: [32, 128]}"
+            f"{origin}: the inputs of {model.name} are unknown. Describe them in a file for --models-file, with "
+            "`input_shape: [32, 3, 224, 224]`, or by name with `input_shape: {input_ids: [32, 128]}`"
         )
 
 
@@ -257,11 +257,11 @@ def _range(name: str, described: _Input, where: str) -> tuple[float, float]:
     if dtype is Dtype.BOOL and (low is not None or high is not None):
         raise ConfigError(f"{where}: a bool has no range. Remove low and high")
     if dtype.floating and (low is None) != (high is None):
-        raise ConfigError(f"{where}: give both low and high, or neither for normally distributed numbers")
+        raise ConfigError(f"{where}: give both `low` and `high`. For normally distributed numbers, give neither")
     if high is None:
         if dtype.floating or dtype is Dtype.BOOL or name.endswith("input_ids"):
             return 0, 0
-        raise ConfigError(f"{where}: {dtype} numbers need high, one above the largest (low defaults to 0)")
+        raise ConfigError(f"{where}: {dtype} numbers need `high`: the largest number plus 1 (`low` defaults to 0)")
     low = low or 0
     if not low < high or (not dtype.floating and int(high) <= int(low)):
         raise ConfigError(f"{where}: high ({high:g}) must be above low ({low:g})")

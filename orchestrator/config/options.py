@@ -56,7 +56,7 @@ class Need(enum.StrEnum):
     MODELS = "probes have no phases"
     PRECISIONS = "these probes do not depend on the precision"
     OWN_MODEL = "no model of yours is measured"
-    LOADING = "only load cells keep weights, and there is none"
+    LOADING = "only load cells keep weights, and this run has no load cell"
     INFERENCE = "no inference is measured"
     TRAINING = "no training is measured"
     GENERATION = "no generation is measured"
@@ -69,9 +69,9 @@ class Need(enum.StrEnum):
     FIXED_BATCH = "a scan for the batch size is made once"
     SEVERAL_DEVICES = "there is only one device"
     GPUS = "there is no GPU in this run"
-    READ_GPUS = "there is no GPU to be read"
+    READ_GPUS = "this run has no GPU to read"
     MONITORING = "no GPU is read"
-    WHOLE_GPUS = "neither CPU devices nor slices of a GPU are judged"
+    WHOLE_GPUS = "the health of CPU devices and of slices of a GPU is not judged"
     HISTORY = "the run is not recorded"
 
 
@@ -227,7 +227,7 @@ MEASUREMENT: Final = (
         "--buckets N",
         "benchmark.buckets",
         Kind.NUMBER,
-        "Pad --compile-shapes to multiples.",
+        "Pad --compile-shapes to N, 2N, ...",
         default="64",
         needs=Need.SHAPES,
     ),
@@ -276,7 +276,7 @@ MEASUREMENT: Final = (
         "--multi-gpu",
         "gpu.multi_gpu",
         Kind.SWITCH,
-        "All GPUs, whatever the file of --config says.",
+        "Use all GPUs, whatever --config says.",
     ),
     Option(
         "--solo",
@@ -382,7 +382,7 @@ COMPARISON: Final = (
         "--compare-baseline FILE",
         "compare.baseline",
         Kind.FILE,
-        "A report, run or baseline to compare with.",
+        "Compare with a run or report; `gate` judges.",
     ),
     Option(
         "--thresholds FILE",
@@ -461,7 +461,7 @@ SESSION: Final = (
         "-q, --quiet",
         "",
         Kind.REPEATED,
-        "Show warnings, progress, the end; -qq: nothing.",
+        "Only warnings, progress, the end; -qq: nothing.",
     ),
     Option(
         "--log-format text|json",

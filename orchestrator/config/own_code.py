@@ -154,8 +154,8 @@ def require_buildable(own: OwnModel, origin: str) -> None:
     made_by = own_methods.get("__init__") if isinstance(node, ast.ClassDef) else node
     if made_by is not None and (needed := _needed(made_by, bound=made_by is not node)):
         raise ConfigError(
-            f"{origin}: {own.target} needs {listed(needed, 'and')}, and is called without arguments to make a model. "
-            f"Give {name} defaults, or give the values as `args` or `config` in a file for --models-file."
+            f"{origin}: {own.target} needs {listed(needed, 'and')}, but gpubench calls it without arguments. Give "
+            f"{name} defaults, or give the values as `args` or `config` in a file for --models-file."
         )
     if _makes_no_module(node):
         raise _no_module(own, origin)

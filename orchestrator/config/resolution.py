@@ -251,7 +251,7 @@ def _refuse_impossible_sizes(settings: LayeredSettings, configuration: Configura
             if not input_sizes.is_possible(sizes, size):
                 raise ConfigError(
                     f"{settings.origin(SIZES_KEY[sizes.unit])}: {model.name} takes {input_sizes.in_words(sizes)}, not "
-                    f"{size}. Remove the size or the model. With -m all, models that do not take it are excluded."
+                    f"{size}. Remove the size or the model. With -m all, models that do not take the size are excluded."
                 )
 
 

@@ -19,6 +19,8 @@ _MISSING: Final = re.compile(r"^Object missing required field `(.*?)`")
 _TOO_LARGE: Final = re.compile(r"^Expected `int` <=|^Number out of range")
 _EXPONENT: Final = re.compile(r"([-+]?)(\d[\d_]*)(\.\d*)?[eE]([-+]?)(\d+)")
 _SEPARATORS: Final = re.compile(r"[-_ .]+")
+_LETTERS: Final = re.compile(r"[a-z]{3,}")
+_MOST_NEAR: Final = 3
 _SHOWN: Final = 60
 
 
@@ -53,8 +55,14 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     spelt: dict[str, list[str]] = {}
     for one in dict.fromkeys(names):
         spelt.setdefault(one.lower(), []).append(one)
-    near = difflib.get_close_matches(name.lower(), spelt, n=3, cutoff=0.6)
+    near = difflib.get_close_matches(name.lower(), spelt, n=_MOST_NEAR, cutoff=0.6) or _same_family(name, spelt)
     return f" Did you mean {listed([one for word in near for one in spelt[word]])}?" if near else ""
+
+
+def _same_family(name: str, words: Iterable[str]) -> list[str]:
+    """Return the first of `words` that begin with the same letters as `name`, as vit-base does for "vit_b_16"."""
+    letters = _LETTERS.match(name.lower())
+    return [] if letters is None else [word for word in words if word.startswith(letters[0])][:_MOST_NEAR]
 
 
 def _meant(name: str, names: Iterable[str]) -> str | None:

@@ -221,7 +221,7 @@ def _failure_words(attempt: Attempt, state: RunState, labels: dict[str, str], na
     where = f"{labels[attempt.device]}  {named.describe(state.cells[attempt.start.cell])} b{attempt.start.batch_size}"
     slot, again = state.slots[attempt.slot], ""
     if slot.launch != attempt.start.launch:
-        again = " (tried again since, so not counted as failed)"
+        again = " (tried again later, so not counted as failed)"
     elif slot.status is SlotStatus.WAITING:
         again = " (to be tried again, so not counted as failed)"
     return f"{where}: {attempt.failure.category}: {attempt.failure.message}{again}"

@@ -25,16 +25,17 @@ GOES_ON: Final = frozenset({Standing.RUNNING, Standing.FROZEN, Standing.ELSEWHER
 """Standings in which the run may still progress by itself."""
 
 WHAT_NEXT: Final = {
-    Standing.RUNNING: "`gpubench-orchestrate watch {folder}` follows it, `gpubench-orchestrate stop {folder}` stops it",
-    Standing.FROZEN: "`kill -CONT {pid}` continues it",
+    Standing.RUNNING: "`gpubench-orchestrate watch {folder}` follows the run, `gpubench-orchestrate stop {folder}` "
+    "stops it",
+    Standing.FROZEN: "`kill -CONT {pid}` continues the process",
     Standing.INTERRUPTED: "`gpubench-orchestrate resume {folder}` continues the run",
     Standing.BROKEN: "`gpubench-orchestrate resume {folder}` tries again",
     Standing.DIED: "`gpubench-orchestrate resume {folder}` continues the run, `gpubench-orchestrate report {folder}` "
     "reports the results so far",
-    Standing.ELSEWHERE: "check on the host or in the container where the run was started",
+    Standing.ELSEWHERE: "run `status` on the host or in the container where the run was started",
 }
 
-STOPPING: Final = "`gpubench-orchestrate stop {folder}` again stops the run now"
+STOPPING: Final = "a second `gpubench-orchestrate stop {folder}` ends running cells at once"
 """Advice about a run that is stopping, in place of the one in WHAT_NEXT."""
 
 

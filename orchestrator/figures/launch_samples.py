@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 from orchestrator.errors import RunFolderError
 
 IN_ITS_FOLDER: Final = (
-    "samples.csv needs every measured time. A report does not hold these times; they are in launches/ of the run's "
-    "folder. Give that folder"
+    "samples.csv needs every measured time. These times are not in a report, but in launches/ of the run's folder. "
+    "Give that folder"
 )
 
 

@@ -23,7 +23,7 @@ from orchestrator.gpu.nvml import is_slice
 from orchestrator.gpu.visible_devices import visible_gpus
 from protocol.cell import Device
 
-_TRY_CPU: Final = "To try it on the CPU, use --gpu-ids cpu:0,cpu:1"
+_TRY_CPU: Final = "To try gpubench on the CPU, use --gpu-ids cpu:0,cpu:1"
 _OTHER_NAMES: Final = re.compile(r"(cuda|gpu|cpu)[: ]?([0-9]{1,6})?", re.IGNORECASE)
 _WORD: Final = re.compile(r"all|[0-9]{1,6}|(GPU|MIG)-[0-9A-Za-z-]*|cpu:[0-9]{1,6}")
 
@@ -81,7 +81,7 @@ def _meant(word: str) -> str:
     """Return advice for a wrong word: "Did you mean 0?" for cuda:0 and GPU0. For others, list all valid forms."""
     found = _OTHER_NAMES.fullmatch(word)
     if found is None:
-        return "Use all, or a list of indices, UUIDs (GPU-…, MIG-…) and cpu:0"
+        return "Use all, or a list of GPU indices, UUIDs (GPU-…, MIG-…) and CPU devices (cpu:0)"
     kind, number = found.groups(default="0")
     return f"Did you mean {'cpu:' if kind.lower() == 'cpu' else ''}{number}?"
 

@@ -37,8 +37,8 @@ _COLUMNS: Final = (
 )
 _FILTERED: Final = (2, 3)
 _AXIS: Final = (
-    "The axis does not begin at zero, or all runs would look alike. A run that does not count may lie beyond it: "
-    "it is drawn at the edge then."
+    "The axis does not begin at zero, so that differences are visible. A run that is not counted may lie outside the "
+    "axis. It is then drawn at the edge."
 )
 
 
@@ -192,7 +192,7 @@ def _of_run(point: TrendPoint, began: str) -> OfRun:
 
 def _cells(trends: Sequence[Trend]) -> Cells:
     found = [(_rank(point), partial(_entry, trend, point)) for trend in trends for point in trend.points]
-    more = f"{{}} more are in {_ELSEWHERE}; changes are here first."
+    more = f"{{}} more are in {_ELSEWHERE}. Runs with a change come first here."
     return ranked(Table("Every figure of every run", _COLUMNS, (), more=more), _FILTERED, found)
 
 

@@ -102,12 +102,14 @@ def line(connection: sqlite3.Connection, name: str) -> RunLine:
 
 def _meant(connection: sqlite3.Connection, name: str) -> RunLine:
     if not name:
-        raise HistoryError("expected the id of a recorded run, or a unique beginning of one, got an empty text")
+        raise HistoryError("expected the id of a recorded run, or a unique beginning of an id, got an empty text")
     found = _runs(connection, _WANTED, msgspec.structs.asdict(Filter(run_id=name)))
     meant = [one for one in found if one.run_id == name] or found
     if len(meant) != 1:
-        which = f"several: {', '.join(one.run_id for one in meant[:SHOWN])}" if meant else "none; `history` lists them"
-        raise HistoryError(f"{name!r}: expected the id of a recorded run, or a unique beginning of one; found {which}")
+        if not meant:
+            raise HistoryError(f"{name!r}: no recorded run has an id that begins with this. `history` lists all runs")
+        several = ", ".join(one.run_id for one in meant[:SHOWN])
+        raise HistoryError(f"{name!r}: several recorded runs begin with this id: {several}. Give more characters")
     return meant[0]
 
 

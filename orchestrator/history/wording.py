@@ -50,7 +50,7 @@ def unjudged(trend: Trend) -> str:
         return "a CPU device drifts, so nothing is judged"
     values = [point.value for point in trend.points if point.value is not None and not point.excluded]
     if len(values) < 2 * LEAST:
-        return f"changes can be judged from {2 * LEAST} counted runs on"
+        return f"it takes at least {2 * LEAST} counted runs to judge changes"
     return "changes of a figure that can be zero are not judged" if min(values) <= 0 else ""
 
 

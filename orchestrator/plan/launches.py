@@ -38,5 +38,5 @@ def fitted(configuration: Configuration, devices: Sequence[Device]) -> Configura
 def reason(configuration: Configuration) -> str:
     """Return a sentence on the number of launches: "3 launches of each cell: the number of …"."""
     number = "One launch" if configuration.launches == 1 else f"{configuration.launches} launches"
-    bounds = f"the number of the profile, or as many as fit into {FITTING_S / 60:g} min, at most {MOST}"
+    bounds = f"as many as fit into {FITTING_S / 60:g} min, at least those of the profile, at most {MOST}"
     return f"{number} of each cell: {bounds}."

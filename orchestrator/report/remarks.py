@@ -121,7 +121,7 @@ def _of_workload(metric: Measured) -> Iterator[Remark]:
     if isinstance(metric, Computed):
         yield from map(_fixed, _of_computed(metric))
     if isinstance(metric, PhaseMetrics) and metric.inference_latency_values and metric.inference_latency_ms is None:
-        yield Remark("no latency: it was shorter than the forward pass, so the host's speed changed between both")
+        yield Remark("no latency: it came out shorter than the forward pass, so the speed of the host had changed")
     if isinstance(metric, GenerationMetrics) and metric.tokens_complete is False:
         yield Remark(f"{metric.tokens_generated} tokens arrived, {metric.tokens_expected} were expected")
 

@@ -34,6 +34,16 @@ class _Head(msgspec.Struct):
     baseline_version: _Version = None
 
 
+class _ExportedBenchmark(msgspec.Struct):
+    name: str
+
+
+class _Exported(msgspec.Struct):
+    """A record of the export for PyTorch's benchmark database (report/as_pytorch.py)."""
+
+    benchmark: _ExportedBenchmark
+
+
 def read(name: str, runs_folder: str, history_db: str | None = None) -> Side:
     """Return the figures to compare of the report, baseline or run called `name`.
 
@@ -55,7 +65,7 @@ def is_file(name: str) -> bool:
 def report(path: Path) -> Report:
     """Read a report file. Raises ConfigError if it is no report of a known version. A baseline is no report."""
     data = contents(path)
-    head = decode(data, _Head, str(path))
+    head = _head(data, str(path))
     if head.baseline_version is not None:
         raise ConfigError(f"{path}: a baseline, which has no report. `compare {path} RUN` compares with it.")
     return _report(data, head.schema_version, str(path))
@@ -98,14 +108,28 @@ def baseline(name: str, runs_folder: str, history_db: str | None = None, *, orig
         return read(name, runs_folder, history_db)
     there = f"Baselines that ship: {', '.join(shipped)}." if shipped else "None ships with this version."
     raise ConfigError(
-        f"{origin}: there is no file {name}, and no baseline of that name.{did_you_mean(name, shipped)} "
-        f"{there} `make-baseline` makes one of a report."
+        f"{origin}: there is no file and no baseline with the name {name}.{did_you_mean(name, shipped)} "
+        f"{there} `make-baseline` makes a baseline of a report."
+    )
+
+
+def _head(data: bytes, name: str) -> _Head:
+    """Return the versions that a file names. Raises ConfigError if it has none, such as an export of records."""
+    try:
+        records = msgspec.json.decode(data, type=list[_Exported])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return decode(data, _Head, name)
+    if not records:
+        return decode(data, _Head, name)
+    raise ConfigError(
+        f"{name}: records for PyTorch's benchmark database (format pytorch.json), not a report. Name the folder of the "
+        "run, or its report.json."
     )
 
 
 def _file(path: Path, name: str) -> Side:
     data = contents(path)
-    head = decode(data, _Head, name)
+    head = _head(data, name)
     if head.baseline_version is None:
         return _sound(_report(data, head.schema_version, name), name)
     if head.baseline_version != run_figures.VERSION:

@@ -153,7 +153,7 @@ def read_result(folder: LaunchPaths, promised: str, devices: Collection[str]) ->
     except OSError as error:
         raise ResultFileError(f"{path}: cannot be read: {error.strerror}") from error
     if hashlib.sha256(data).hexdigest() != promised:
-        raise ResultFileError(f"{path}: not the result recorded in the journal ({len(data)} bytes, another hash)")
+        raise ResultFileError(f"{path}: not the result that the journal recorded ({len(data)} bytes, wrong hash)")
     try:
         result = _RESULT.decode(data)
     except ProtocolError as error:
@@ -242,7 +242,7 @@ def require_coherent(stored: StoredRun, paths: RunPaths, records: tuple[Record, 
             f"{paths.folder}: no records yet. Start the run with `gpubench-orchestrate resume {paths.folder}`."
         )
     if not isinstance(header, Header):
-        raise RunFolderError(f"{paths.journal}: does not name its run. {damage.advice(paths.journal)}")
+        raise RunFolderError(f"{paths.journal}: the journal does not name its run. {damage.advice(paths.journal)}")
     run_files.require_one_run(stored, header, paths)
     if problem := coherence.wrong(stored, records):
         raise RunFolderError(f"{paths.journal}: damaged: {problem}. {damage.advice(paths.journal)}")
@@ -273,6 +273,6 @@ def require_known(paths: RunPaths, results: Iterable[str], records: Iterable[Rec
         first = paths.launches / min(unknown)
         raise RunFolderError(
             f"{paths.journal} is missing, empty or cut short: it lacks {len(unknown)} of {len(on_disk)} results in "
-            f"launches/ (the first in {first}). A report would miss them and `resume` overwrite them. "
+            f"launches/ (the first in {first}). A report would miss these results, and `resume` would overwrite them. "
             f"{damage.advice(paths.journal)}"
         )

@@ -16,13 +16,17 @@ class Reaction(enum.StrEnum):
     RETRY_FEWER = "half as many cells run at once, and the cell runs again in a fresh process"
     ELSEWHERE = "the same cell runs on another device, to find out whether the model or the device is at fault"
     SKIP_MODEL = "the model is skipped on every device"
-    SKIP_EARLY = "before the first forward pass, the model is skipped on every device; later, only this cell fails"
+    SKIP_EARLY = (
+        "after an error before the first forward pass, the model is skipped on every device; after a later error, only "
+        "this cell fails"
+    )
     SKIP_BROKEN = (
-        "during import, the model is skipped on every device; during build, only in this phase (inference, "
-        "training …) and precision, at this input size; later, only this cell fails"
+        "after an error during import, the model is skipped on every device; after an error during build, it is "
+        "skipped in this workload (inference, training …), precision and input size; after a later error, only this "
+        "cell fails"
     )
     QUARANTINE = "the device is quarantined"
-    NOT_SUPPORTED = "the other launches of the cell are skipped, which is no failure; other cells continue"
+    NOT_SUPPORTED = "the other launches of the cell are skipped, without counting as failed; other cells continue"
     GIVE_UP = "the cell has failed; other cells continue"
 
 
@@ -137,8 +141,8 @@ POLICY: Final[dict[Category, Rule]] = {
         retries=0,
         why="results of the device cannot be trusted",
         seen=(
-            "CUDA error 214 (uncorrectable ECC error), a grave Xid, uncorrected memory errors counted by NVML "
-            "during the run, or a damaged InfoROM"
+            "CUDA error 214 (uncorrectable ECC error), an Xid that shows a faulty GPU, uncorrected memory errors that "
+            "NVML counted during the run, or a damaged InfoROM"
         ),
         advice=f"Reset the GPU. {_IF_AGAIN}",
         hardware=Hardware.VERDICT,
@@ -160,7 +164,7 @@ POLICY: Final[dict[Category, Rule]] = {
         retries=0,
         why="leaked memory would distort later cells",
         seen="30 s after the process ended, more GPU memory is in use than when the run started",
-        advice="Find the process that holds it (nvidia-smi, fuser /dev/nvidia*). If there is none, reset the GPU.",
+        advice="Find the process with this memory (nvidia-smi, fuser /dev/nvidia*). If there is none, reset the GPU.",
         hardware=Hardware.NO,
         sign=Sign.OTHER,
         traits=Trait.ROOT_CAUSE,
@@ -259,7 +263,7 @@ POLICY: Final[dict[Category, Rule]] = {
         retries=0,
         why="with the same seed, every device computes the same numbers",
         seen="the loss, or an output of inference or generation, is NaN or infinite",
-        advice="If the model is at fault, try another precision. If only one GPU does it, do not trust that GPU.",
+        advice="If the model is at fault, try another precision. If it fails on only one GPU, do not trust that GPU.",
         hardware=Hardware.MAY,
         sign=Sign.EXCEPTION,
         traits=Trait.NONE,
@@ -269,8 +273,8 @@ POLICY: Final[dict[Category, Rule]] = {
         reaction=Reaction.NOT_SUPPORTED,
         retries=0,
         why="the other launches of the cell would lack the same tool",
-        seen="a model is to be compiled, and torch.compile lacks a compiler or Triton",
-        advice="Install what the message names, and start a new run. `gpubench-orchestrate doctor` looks for it.",
+        seen="torch.compile lacks a compiler or Triton",
+        advice="Install what the message names, and start a new run. `gpubench-orchestrate doctor` checks for it.",
         hardware=Hardware.NO,
         sign=Sign.EXCEPTION,
         traits=Trait.NO_ROOT_CAUSE,
@@ -289,7 +293,7 @@ POLICY: Final[dict[Category, Rule]] = {
         reaction=Reaction.ELSEWHERE,
         retries=1,
         why="an outside process, the model or the device may be the cause",
-        seen="another signal, without an out-of-memory kill by the kernel",
+        seen="another signal ended the process, and the kernel killed nothing for lack of memory",
         advice="Find the sender: an operator, a batch system, a limit of the container.",
         hardware=Hardware.MAY,
         sign=Sign.OTHER,
@@ -303,7 +307,7 @@ POLICY: Final[dict[Category, Rule]] = {
         seen="a phase took longer than its deadline; fault.log has the stack of every thread",
         advice=(
             "Read the stacks. If every device took too long, the model is slow: raise the deadline of the phase in the "
-            "configuration file. If only one did, check that device."
+            "configuration file. If only one device took too long, check that device."
         ),
         hardware=Hardware.POINTS,
         sign=Sign.CONSEQUENCE,
@@ -401,7 +405,7 @@ POLICY: Final[dict[Category, Rule]] = {
         reaction=Reaction.RETRY,
         retries=2,
         why="the times include the pause, which may not recur",
-        seen="a signal stopped the process, or its container or machine was paused, during warm-up or measurement",
+        seen="during warm-up or measurement, a signal stopped the process, or its container or machine was paused",
         advice="Find what pauses the container or stops processes (SIGSTOP), and prevent it during a run.",
         hardware=Hardware.NO,
         sign=Sign.OTHER,
@@ -423,7 +427,8 @@ POLICY: Final[dict[Category, Rule]] = {
         why="the cell can be measured again",
         seen="result.msgpack is missing, or differs from the record in the journal",
         advice=(
-            "`gpubench-orchestrate resume` measures it again, in a burn-in only if time is left (see its reasons)."
+            "`gpubench-orchestrate resume` measures the cell again. In a burn-in it needs time for this: the report "
+            "says whether there is any."
         ),
         hardware=Hardware.NO,
         sign=Sign.OTHER,
@@ -445,24 +450,24 @@ POLICY: Final[dict[Category, Rule]] = {
 }
 
 RUN: Final[dict[str, str]] = {
-    "first SIGINT or SIGTERM": "no new cells start, running ones get up to 20 s; report, exit code 4",
-    "second SIGINT or SIGTERM": "running cells end now; report, exit code 4",
+    "first SIGINT or SIGTERM": "no new cells start, running cells get up to 20 s; then report and exit code 4",
+    "second SIGINT or SIGTERM": "running cells end now; then report and exit code 4",
     "SIGHUP": "ignored",
-    "the orchestrator is killed": "the kernel ends its workers; finished results are kept, `resume` continues",
+    "the orchestrator is killed": "the kernel ends its workers; finished results are kept, `resume` continues the run",
     "the zygote dies": "running workers continue; the zygote and the launches that it was forking are restarted",
-    "CUDA does not work when a run starts or resumes": "nothing runs, exit code 2 with the CUDA code and advice",
-    "NVML hangs when a run starts or resumes": "nothing runs, exit code 2 with advice",
+    "CUDA does not work when a run starts or resumes": "nothing runs; exit code 2, with the CUDA error and advice",
+    "NVML hangs when a run starts or resumes": "nothing runs; exit code 2, with advice",
     "NVML hangs later, or is missing": "the run continues; telemetry fields are null with a reason, health is UNKNOWN",
-    "the disk is full": "the run stops with a message, also in the journal, exit code 5; finished results are kept",
-    "no space for the first files of the run, or for temporary ones": "nothing runs, exit code 2",
-    "no space for the report": "every format that fits is written, exit code 5; `resume` writes the others",
+    "the disk is full": "the run stops with a message, also in the journal; exit code 5; finished results are kept",
+    "no space for the first files of the run, or for temporary ones": "nothing runs; exit code 2",
+    "no space for the report": "every format that fits is written; exit code 5; `resume` writes the others",
     "the clock of the host is set": "the journal records it; deadlines use the monotonic clock",
     "the orchestrator or its machine is paused": (
         "the journal records it; the pause counts against the time limit, but not against deadlines; affected cells "
         "are measured again"
     ),
     "the terminal is closed or stopped": "the run continues without it",
-    "a child prints without end": "its log keeps its beginning and end below a cap; the child is never blocked",
+    "a launch prints without end": "its log keeps the beginning and the end, up to a cap; the launch is never blocked",
 }
 """Event that concerns the whole run → reaction to it, in words."""
 

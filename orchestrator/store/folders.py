@@ -132,7 +132,7 @@ def _try_writing(folder: Path, origin: str, what: str, *, make: bool) -> None:
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise ConfigError(
-            f"{origin}: {folder}: cannot be written: {reason}. It is needed for {what}. Name another folder."
+            f"{origin}: {folder}: cannot be written: {reason}. The folder is for {what}. Name another folder."
         ) from error
 
 

@@ -230,7 +230,7 @@ def _scan(data: bytes, path: Path) -> tuple[tuple[Record, ...], int]:
         if body is None:
             if _later_record(data, offset + 1, len(records)):
                 raise RunFolderError(
-                    f"{path}: damaged at byte {offset}: record {len(records)} is unreadable, but more follows. "
+                    f"{path}: damaged at byte {offset}: record {len(records)} is unreadable, but others follow. "
                     f"{damage.advice(path)}"
                 )
             break

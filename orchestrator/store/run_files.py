@@ -66,7 +66,7 @@ def _config(paths: RunPaths) -> bytes:
         raise RunFolderError(f"{paths.config}: not the folder of a run: {error.strerror}") from error
     if len(data) > MAX_RUN_BYTES:
         raise RunFolderError(
-            f"{paths.config}: larger than {MAX_RUN_BYTES} bytes, so not written by gpubench. "
+            f"{paths.config}: larger than {MAX_RUN_BYTES >> 20} MiB, so gpubench did not write it. "
             f"{damage.advice(paths.config)}"
         )
     return data
@@ -90,8 +90,8 @@ def _refused(path: Path, contents: object, error: Exception) -> RunFolderError:
 
 def _of_another_version(version: str) -> str:
     return (
-        f"written by gpubench {version}, which this version, {TOOL_VERSION}, cannot read. Use gpubench {version} to "
-        "report or resume this run"
+        f"gpubench {version} wrote this run, and this version, {TOOL_VERSION}, cannot read it. Use gpubench {version} "
+        "to report or resume the run"
     )
 
 
@@ -114,5 +114,5 @@ def require_one_run(stored: StoredRun, header: Header, paths: RunPaths) -> None:
     raise RunFolderError(
         f"{paths.folder}: run.yaml, plan.json and journal.gpj do not belong together (one was changed, files of two "
         f"runs were mixed, or another build of gpubench {header.tool_version} wrote them). Restore the run.yaml "
-        "and the plan.json that were written with this journal, or use the gpubench that wrote it."
+        "and the plan.json that were written with this journal, or use the gpubench that wrote this journal."
     )

@@ -21,7 +21,7 @@ def read(path: Path, start: int = 0, *, cap_bytes: int | None = None) -> bytes:
     with opened(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > cap_bytes:
-            raise OSError(errno.EFBIG, f"larger than {cap_bytes >> 20} MiB, so not written by gpubench")
+            raise OSError(errno.EFBIG, f"larger than {cap_bytes >> 20} MiB, so gpubench did not write it")
         file.seek(start)
         return file.read(max(0, size - start))
 

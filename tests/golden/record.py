@@ -18,11 +18,11 @@ from typing import Final
 import msgspec
 
 from orchestrator.compare import references
-from orchestrator.compare.limit_targets import Figure
 from orchestrator.compare.references import Against
 from orchestrator.compare.run_figures import of_report
 from orchestrator.compare.thresholds import Threshold
 from orchestrator.config.run_configuration import Configuration
+from orchestrator.figures.table import LimitName
 from orchestrator.gpu.health.records import LOOK_NS, NOT_COUNTED, UNSUPPORTED, NodeVitals, Vitals, Watch, XidSeen
 from orchestrator.gpu.telemetry.frames import FrameFile
 from orchestrator.plan import load_windows
@@ -206,7 +206,7 @@ def _launches(fake: FakeRun, forward_ms: Callable[[Cell, int, int], float]) -> N
     for place, queue in enumerate(fake.stored.plan.order.values()):
         for cell_id, number in queue:
             cell = cells[cell_id]
-            work = {"bytes_per_iteration": {"copy": 10**9, "triad": 10**9}} if cell.model == "hbm" else {}
+            work = {"bytes_per_iteration": {"copy": 84 * 10**9, "triad": 126 * 10**9}} if cell.model == "hbm" else {}
             fake.measured(
                 cell, number=number, forward_ms=forward_ms(cell, place, number), noise=0.001, **LITTLE, **work
             )
@@ -244,7 +244,7 @@ def siblings(folder: Path) -> Path:
     file.close()
     fake.quarantined("Xid 64: the row could not be remapped", 1)
     fake.finish()
-    limits = [Threshold(name=one, figure=Figure(one), phase=Workload.INFERENCE, at_least=95.0) for one in LIMITED]
+    limits = [Threshold(name=one, figure=LimitName(one), phase=Workload.INFERENCE, at_least=95.0) for one in LIMITED]
     references.store(Against(thresholds=tuple(limits)), fake.paths)
     return fake.paths.folder
 

@@ -56,7 +56,7 @@ class Own:
         if not spec.inputs and self._code.hook(module, "get_example_inputs") is None:
             raise NotBuiltError(
                 f"the inputs of {self._code.label} are unknown. Give it a method get_example_inputs(batch_size), or "
-                "describe it with input_shape in a file of --models-file"
+                "describe the inputs with `input_shape` in a file for --models-file"
             )
         return module
 

@@ -132,7 +132,7 @@ def _with_vocabulary(entry: InputSpec, module: torch.nn.Module) -> InputSpec:
     size = getattr(getattr(module, "config", None), "vocab_size", None)
     if not isinstance(size, int):
         raise ModelCodeError(
-            f"input {entry.name}: the size of the vocabulary is unknown. Give high, one above the largest number, as "
+            f"input {entry.name}: the size of the vocabulary is unknown. Give `high`, the largest number plus 1, as "
             f"in {entry.name}: {{shape: [1, 128], dtype: int64, high: 30522}}"
         )
     return msgspec.structs.replace(entry, high=size)

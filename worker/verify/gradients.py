@@ -22,7 +22,9 @@ _WORD: int = 1 << 64
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a training step. losses: one for each part, as hexadecimal floats.
+    """Outcome of a training step. losses: one for each part of the step, as hexadecimal floats.
+
+    A part is a loss with its own optimizer: StyleGAN2 has two, of the generator and of the critic.
 
     gradients: one digest (int64) for each parameter, 0 if it has no gradient.
     """

@@ -150,7 +150,10 @@ def _abort(_: Assign) -> NoReturn:
 
 
 def _exhaust(assign: Assign) -> None:
-    """Allocate and touch 64 MiB for each sample. Key `room_mb`: MiB that this process may still allocate."""
+    """Allocate and touch 64 MiB of host memory for each sample of the batch.
+
+    Key `room_mb` of the model's `config`: first limit the process so that it can allocate only this many MiB more.
+    """
     if "room_mb" in assign.model.config:
         _, most = resource.getrlimit(resource.RLIMIT_DATA)
         room = (memory.headroom().data or 0) + int(assign.model.config["room_mb"]) * _MIB

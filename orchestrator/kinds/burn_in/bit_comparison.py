@@ -15,7 +15,11 @@ Digests = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Sample:
-    """Digests (hashes) of one launch's outputs. cell: name without the device. key: what may change correct bits."""
+    """Digests (hashes) of one launch's outputs. cell: name without the device.
+
+    key: facts that may change correct bits, such as GPU model, driver, libraries and batch size. Only samples with the
+    same cell and key are compared.
+    """
 
     device: str
     cell: str
@@ -88,9 +92,9 @@ def undecided(device: str, compared: Comparison) -> Iterator[str]:
     """Yield a text for each cell of a device whose right bits are unknown, because no majority agrees."""
     for (cell, _), devices in compared.undecided.items():
         if devices == (device,):
-            yield f"{cell}: the bits of its rounds differ, without a majority that shows which are right"
+            yield f"{cell}: the bits of its rounds differ, and no majority shows which are right"
         elif device in devices:
-            yield f"{cell}: the bits of sibling GPUs differ, without a majority that shows which are right"
+            yield f"{cell}: the bits of sibling GPUs differ, and no majority shows which are right"
 
 
 def not_tested(device: str, compared: Comparison, cells: int) -> dict[str, str]:

@@ -37,7 +37,7 @@ BESIDE: Final = {
     workload: f'speed in the check "{workload}"' for workload in (Workload.SOAK, Workload.TRUTH, Workload.REPLAY)
 }
 """Check of a single GPU → name of its rate. Each is judged alone: steady load would hide noisier training."""
-_WAITED: Final = "the GPU waited for the host, so its rate is the host's"
+_WAITED: Final = "the GPU waited for the host, so the rate is that of the host"
 _ALL_WAITED: Final = "not judged: the GPU waited for the host in all of its work"
 _FEW: Final = "too few siblings have more than one launch that did not wait for the host"
 Launched = tuple[Attempt, Cell, LaunchEvidence]

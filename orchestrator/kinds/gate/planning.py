@@ -89,8 +89,8 @@ def _of_baseline(gate: Gate, configuration: Configuration, devices: Sequence[Dev
     kept = {cell.id for cell in whole.cells if stored(key(cell)) in wanted}
     if not kept:
         raise ConfigError(
-            "there is nothing to measure: with these options and devices no cell is one of the baseline's. "
-            "Name fewer options, or devices as those of the baseline, as many of them and with --solo if it had it."
+            "there is nothing to measure: no cell of the baseline fits these options and devices. Remove options, or "
+            "name the same kind and number of devices as in the baseline, with --solo if the baseline has it."
         )
     return replace(
         whole,
@@ -103,7 +103,7 @@ def _of_sides(sides: Sequence[GateSide], devices: Sequence[Device]) -> Plan:
     first, second = (_of_side(side, devices) for side in sides)
     kinds = [[(cell.devices, cell.workload, cell.mode) for cell in plan.cells] for plan in (first, second)]
     if kinds[0] != kinds[1]:
-        raise ConfigError("the two sides have different cells. Compare settings with as many values on both sides.")
+        raise ConfigError("the two sides have different cells. Give each setting as many values on both sides.")
     others = dict(zip((cell.id for cell in first.cells), (cell.id for cell in second.cells), strict=True))
     return Plan(
         cells=(*first.cells, *second.cells),

@@ -28,9 +28,9 @@ _TONES: Final = {
 }
 _CHECKS: Final[dict[bool | None, Entry]] = {None: "", True: "ok", False: Badge("wrong", Tone.BAD)}
 _WORDS: Final = (
-    "Device: calls back to back. +/-: half of the 95 % interval of that. Host: until a call returns. Total: until its "
-    "work is done. Compile: the first call. Peak: memory of a call; on a CPU device of its process. Kernels: launched "
-    "by a call; on a CPU device operators that call no other."
+    "Device: time of a call, in calls back to back. +/-: half of the 95 % interval of this time. Host: time until a "
+    "call returns. Total: time until its work is done. Compile: time of the first call. Peak: memory of a call (CPU "
+    "device: of its process). Kernels: launched by a call (CPU device: operators that call no other operator)."
 )
 
 
@@ -107,7 +107,7 @@ def _operations(report: Report, found: StudyReport) -> Table:
         (label(row), one.name[:_NAME], f"{one.calls}", _ms(one.time_ms)) for row in found.rows for one in row.operations
     ]
     columns = (*texts("Cell", "Operation"), *numbers("Calls", "Time ms"))
-    words = "Operations of one call under a profiler, which slows it. Time: without the operations that one calls."
+    words = "Operations of one call under a profiler, which slows the call. Time: without the operations that it calls."
     return replace(table("Longest operations", columns, entries, words, name="study-operations"), framed=False)
 
 

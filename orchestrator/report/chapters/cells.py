@@ -1,5 +1,6 @@
 """The tables of every planned cell (a model in one configuration on one device): its status and its figures."""
 
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -17,7 +18,7 @@ from orchestrator.report.remarks import remark
 from orchestrator.report.sections import Badge, Cells, Entry, Section, Table, Tone, numbers, ranked, texts
 from protocol.cell import Mode, Workload
 
-_MORE: Final = "{} more cells are in report.csv and report.json; what is not ok is here first."
+_MORE: Final = "{} more cells are in report.csv and report.json. Cells that are not ok come first here."
 LONGEST_REMARK: Final = 300
 _TONES: Final = {
     Quality.OK: Tone.GOOD,
@@ -57,17 +58,35 @@ def cells(report: Report, layout: Layout) -> Cells:
     """Return a table of every planned cell with its figures, for a page that can sort and filter the table."""
     columns, narrowed = (_CHECKS, _FILTERED_CHECKS) if layout.checks else (COLUMNS, _FILTERED)
     names = by_uuid(report)
-    row = _check if layout.checks else _row
+    wrong = _wrong(report)
+    row: Callable[[str, Line], tuple[Entry, ...]] = partial(_check, wrong) if layout.checks else _row
     found = [
-        (int(line.quality is Quality.OK), partial(row, names[line.entry.gpu_uuid], line)) for line in lines(report)
+        (
+            int(line.quality is Quality.OK and not wrong.get((line.entry.gpu_uuid, line.entry.workload))),
+            partial(row, names[line.entry.gpu_uuid], line),
+        )
+        for line in lines(report)
     ]
     return ranked(Table("All cells", columns, (), more=_MORE), narrowed, found, CONSTANT)
 
 
-def _check(device: str, line: Line) -> tuple[Entry, ...]:
+def _wrong(report: Report) -> dict[tuple[str, str], int]:
+    """Return (UUID, check) → number of wrong results that a burn-in found in this check of a GPU."""
+    gpus = () if report.burn_in is None else report.burn_in.gpus
+    return {(gpu.gpu_uuid, one.check): one.mismatches for gpu in gpus for one in gpu.checks}
+
+
+def _check(wrong: Mapping[tuple[str, str], int], device: str, line: Line) -> tuple[Entry, ...]:
     entry = line.entry
-    which = (device, entry.model_name, entry.workload, line.format, badge(line.quality))
-    return (*which, str(entry.launches), str(entry.attempts), _remark(entry.reason))
+    found = wrong.get((entry.gpu_uuid, entry.workload))  # None if the run is no burn-in
+    # In a burn-in, a cell with a result may have found wrong bits. Its status must not read as a verdict.
+    status = badge(line.quality)
+    if found is not None and line.quality is Quality.OK:
+        status = Badge("completed", Tone.BAD if found else Tone.GOOD)
+    remarks = [entry.reason] if entry.reason else []
+    remarks += [f"{plural(found, 'wrong result')} in the check {entry.workload} on this device"] if found else []
+    which = (device, entry.model_name, entry.workload, line.format, status)
+    return (*which, str(entry.launches), str(entry.attempts), _remark("; ".join(remarks)))
 
 
 def _row(device: str, line: Line) -> tuple[Entry, ...]:

@@ -11,9 +11,9 @@ from orchestrator.report.numbers import NOT_AVAILABLE, number
 from orchestrator.report.sections import Entry, Finding, Table, numbers, table, texts
 
 _WORDS = (
-    "One launch met the sizes in random order. Padded: each size padded to the next bucket. Hits: calls that compiled "
-    "nothing. Total: all calls. Padding: elements of the padded inputs over those of the real ones. Padding time: "
-    "later calls over static ones."
+    "One launch ran the sizes in random order. Padded: each size padded to the next bucket. Hits: calls without a "
+    "compilation. Total: time of all calls. Padding: elements of the padded inputs divided by those of the real ones. "
+    "Padding time: time of later calls divided by that of static ones."
 )
 _LIMITED = "torch reached its limit of compiled forms: later sizes ran eager"
 

@@ -89,7 +89,7 @@ def slowest(found: BaselineComparison) -> str:
 def baseline(report: Report) -> Section | None:
     """Return how the throughput of each model compares with the baseline's; None without a baseline."""
     found = report.baseline_comparison
-    says = "Throughput of each model, where the baseline has 100: further out is faster."
+    says = "Throughput of each model, where the baseline is 100. More is faster."
     if found is None:
         return None
     against = f"{found.baseline} ({found.baseline_gpu}, {found.baseline_date})"

@@ -16,9 +16,10 @@ from orchestrator.report.remarks import OWN_CODE
 from orchestrator.report.sections import Badge, Chart, Entry, Finding, Section, Table, Tone, numbers, table, texts
 
 _SUMMARY = (
-    "Speed-up: time of an eager iteration over that of a compiled one, in this run, with its 95% interval. Cold: with "
-    "empty caches. Cached: with those that the first launch filled. Pays after: iterations until a cold compilation "
-    "has paid. Error: the largest difference from the eager outputs, relative to the largest of them."
+    "Speed-up: time of an eager iteration divided by that of a compiled one, in this run, with its 95% interval. Cold: "
+    "compilation with empty caches. Cached: compilation with the caches that the first launch filled. Pays after: "
+    "iterations until the saved time exceeds a cold compilation. Error: the largest difference from the eager outputs, "
+    "relative to the largest eager output."
 )
 
 _UNCERTAIN: Final = 0.5

@@ -57,7 +57,7 @@ def failures(report: Report) -> Section | None:
         distinct.setdefault((kind(one), one.message, one.status), []).append(one)
     more = len(distinct) - MOST_FAILURES
     summary = [f"{plural(len(ordered), 'launch', 'launches')} without a result."]
-    summary += [f"Ended by the time limit, which is no failure: {ended}."] if ended else []
+    summary += [f"Ended by the time limit, not counted as failed: {ended}."] if ended else []
     return Section(
         "failures",
         "Launches without a result",

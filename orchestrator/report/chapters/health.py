@@ -80,7 +80,7 @@ def _lines(device: DeviceHealth) -> Iterator[str]:
     yield from filter(None, (device.note, f"earlier: {device.earlier}" if device.earlier else ""))
     yield from findings(device.signals)
     if len({signal.action for signal in device.signals} - {Action.NOTHING}) > 1:
-        yield f"to do: {device.action}, in place of the other steps above"
+        yield f"to do: {device.action} (this replaces the other steps above)"
     xids = list(_xids(device))
     yield from xids[:SHOWN_XIDS]
     if len(xids) > SHOWN_XIDS:

@@ -128,7 +128,7 @@ def caveats(report: Report) -> str:
     if alike:
         words.append(f"Medians over identical devices ({'; '.join(labels(group.devices) for group in alike)}).")
     if report.summary.cells.degraded:
-        words.append("Cells that ran out of memory are drawn at the batch size at which they finally ran.")
+        words.append("Cells that ran out of memory are drawn at the batch size that fitted.")
     return " ".join(words)
 
 

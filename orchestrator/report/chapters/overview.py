@@ -96,13 +96,13 @@ def _measured(setup: ConfigurationReport) -> str:
 def notices(report: Report) -> Iterator[str]:
     """Yield caveats that concern all figures of the run."""
     if report.metadata.running:
-        yield "The run still goes on: what has no result here has not been measured yet."
+        yield "The run is still running. Cells without a result here have not been measured yet."
     if report.test_configuration.allow_busy:
-        yield "Busy GPUs were allowed: other processes may have slowed what was measured."
+        yield "Busy GPUs were allowed: other processes may have slowed the measurements."
     for note in filter(None, (_mixed_stack(report.metadata), report.metadata.suspended)):
         yield f"Note: {note}."
     for one in report.metadata.settings:
-        yield f"Changed by the environment: {one.name}={one.value}: {one.effect}"
+        yield f"Environment variable {one.name}={one.value}: {one.effect}"
     if report.metadata.telemetry_note:
         yield f"Telemetry: {report.metadata.telemetry_note}"
 
@@ -152,13 +152,13 @@ def _without(cells: CellCounts, *, rounds: bool = False) -> Iterator[str]:
     """
     found = {
         "degraded (measured at a smaller batch size)": cells.degraded,
-        "referred (measured as another planned batch size)": cells.referred,
+        "referred (see the cell of a smaller batch size)": cells.referred,
         "too large for the device's memory": cells.does_not_fit,
         "unsupported on this machine": cells.unsupported,
         "failed": cells.failed,
         "dropped for lack of time": cells.dropped,
         "missing": cells.missing,
-        "with remaining rounds": cells.short_of_launches if rounds else 0,
+        "measured in fewer rounds than planned": cells.short_of_launches if rounds else 0,
     }
     return (f"{count} {word}" for word, count in found.items() if count)
 
@@ -218,7 +218,7 @@ def meaning(report: Report, layout: Layout) -> str:
     """Return the meaning of the exit code; if there is an answer, first how much of the run supports it."""
     answer = layout.answer(report)
     ended = _exit_code(report, answer)
-    return ended if answer is None else f"{answer.reach}. {ended}"
+    return ended if answer is None else f"{answer.reach.removesuffix('.')}. {ended}"
 
 
 def _exit_code(report: Report, answer: Answer | None) -> str:
@@ -229,12 +229,12 @@ def _exit_code(report: Report, answer: Answer | None) -> str:
 def cards(report: Report, layout: Layout) -> Iterator[Card]:
     """Yield cards (boxes of the HTML page) with the key figures of the run that are known."""
     summary, cells, data = report.summary, report.summary.cells, report.metadata
-    words = ", ".join(_without(cells, rounds=layout.checks)) or "every one with a result"
+    words = ", ".join(_without(cells, rounds=layout.checks)) or "each has a result"
     worst = Tone.BAD if cells.failed else Tone.WARN if cells.missing else Tone.GOOD
     yield Card("Cells", f"{cells.ok} of {cells.planned}", words, worst)
     judged = report.health.verdict
     if judged is not HealthVerdict.NOT_APPLICABLE and not layout.judges_gpus:
-        yield Card("Health", judged, "of the worst GPU, or the machine", health.TONES[judged])
+        yield Card("Health", judged, "the worst verdict on a GPU or the machine", health.TONES[judged])
     if summary.overall_score is not None:
         slower = "" if report.baseline_comparison is None else slowest(report.baseline_comparison)
         yield Card("Score", number(summary.overall_score), slower or summary.score_note)

@@ -187,7 +187,7 @@ def _memory(report: Report, caveats: str) -> Drawn:
         "memory",
         "Peak memory by model and batch size",
         Kind.HEAT,
-        f"The most memory that each cell took at once, in MB. {caveats}",
+        f"Peak memory of each cell, in MB. {caveats}",
         tuple(plots),
         "memory",
         "What",
@@ -242,7 +242,8 @@ def _curve(rates: Sequence[Rates], caveats: str) -> Drawn:
         "batches",
         "What a larger batch brings",
         Kind.CURVES,
-        f"Throughput over the batch size, both axes logarithmic: a flat line gains nothing. {caveats}",
+        "Throughput over the batch size, both axes logarithmic. Where the line is flat, a larger batch gains nothing. "
+        f"{caveats}",
         tuple(plots),
         "batches",
         "What",

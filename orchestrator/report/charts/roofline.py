@@ -40,8 +40,9 @@ def roofline(report: Report) -> tuple[Chart, Table]:
         "roofline",
         "Roofline of this GPU",
         Kind.ROOFLINE,
-        "Lines: memory bandwidth and matrix products as the probes of this run sustained them. Points: models. Bytes "
-        "are those of the weights, read once: a point belongs where it is, or left of it. Hollow: limited by the host.",
+        "Lines: rates that the probes of this run sustained (memory bandwidth, matrix products). Points: models. Only "
+        "the bytes of the weights are counted, read once, so the true point may lie further left. Hollow point: "
+        "limited by the host.",
         tuple(plots.values()),
         "roofline",
         "Phase",

@@ -31,7 +31,8 @@ def against_each_other(report: Report) -> tuple[Chart, Table]:
         "siblings",
         "GPUs against each other",
         Kind.RATIOS,
-        f"Speed against the median of all; the band is the margin. {' '.join(says)}",
+        "Speed of each GPU relative to the median of all GPUs. A difference within the band counts as none. "
+        f"{' '.join(says)}",
         tuple(plots),
         "siblings",
         "GPUs" if len(plots) > 1 else "",

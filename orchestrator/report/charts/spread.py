@@ -71,8 +71,8 @@ def spread(report: Report) -> Section | None:
         "spread",
         "Each cell on identical devices",
         Kind.HEAT,
-        'Percent of the median speed, "." within 1 %; below 100 is slower. Hatched: the cell cannot judge a GPU here '
-        "(limited by the host, unsettled, noisy, or not comparable). A frame: a GPU with a verdict is slower here.",
+        'Speed in percent of the median; below 100 is slower; ".": within 1 %. Hatched: this cell does not judge the '
+        "GPU (limited by the host, unsettled, noisy, or not comparable). Framed: a GPU with a verdict is slower here.",
         tuple(plots),
         "percent",
         "Devices",

@@ -30,19 +30,20 @@ def time(report: Report) -> Section | None:
     series = tuple(Series(_words(name), tuple(_entry(ledgers, name) for ledgers in found.values())) for name in entries)
     summary = (
         f"Besides loading, warm-up and measuring, a launch took {_launch_cost(found)} (isolation "
-        f"{report.overhead.isolation}): start, import, context, build, count, record and teardown.",
+        f"{report.overhead.isolation}). This overhead is the sum of start, import, context, build, count, record and "
+        "teardown.",
         *_zygote(report),
     )
     chart = Chart(
         "overhead",
         "Where the time of a launch goes",
         Kind.STACKED,
-        f"Medians over {plural(sum(map(len, found.values())), 'cell')}, in milliseconds, by what was done.",
+        f"Medians over {plural(sum(map(len, found.values())), 'cell')}, in milliseconds, for each part of a launch.",
         (Bars("launch", "ms", tuple(found), series),),
         "overhead",
     )
     of_parts = table("Medians, ms", (*texts("Part"), *numbers(*found)), rows, name="overhead")
-    return Section("overhead", "Time beside measuring", summary, (chart,), (of_parts,), wide=True)
+    return Section("overhead", "Time besides measuring", summary, (chart,), (of_parts,), wide=True)
 
 
 def _words(name: str) -> str:
@@ -61,8 +62,8 @@ def _zygote(report: Report) -> Iterator[str]:
     if overhead.zygote_start_ms is None:
         return
     pays = overhead.pays_from_launches
-    when = "saves no time in a run" if pays is None else f"saves time from {pays} launches on"
-    took = f"It took {number(overhead.zygote_start_ms / 1000)} s to start, and {when} ({overhead.note})."
+    saves = "no time" if pays is None else f"time in runs of {plural(pays, 'launch', 'launches')} or more"
+    took = f"The zygote took {number(overhead.zygote_start_ms / 1000)} s to start. It saves {saves} ({overhead.note})."
     yield f"Launches are forked from the zygote, a process that has already imported torch. {took}"
 
 

@@ -45,9 +45,9 @@ def _launches(
         "launches",
         "Launches on each device",
         Kind.SPANS,
-        f"{each}, coloured by what it did; a red mark is a launch without a result, unless the time limit ended it. "
-        "Launches that lie too close "
-        f"together to be seen are drawn as one.{_not_drawn(timelines)}",
+        f"{each}, coloured by its workload. A red mark is a launch without a result; launches that the time limit "
+        "ended have none. Launches too close together to be seen apart are drawn as one."
+        f"{_not_drawn(timelines)}",
         (Spans("launches", round(timeline.began * 1000), labels, bars),) if bars else (),
         "launches",
     )
@@ -62,7 +62,8 @@ def _row(name: str, device: DeviceTimeline) -> tuple[str, ...]:
 
 def _not_drawn(timelines: list[DeviceTimeline]) -> str:
     unseen = sum(device.unseen for device in timelines)
-    return f" Of those without a result the earliest of each device are drawn: {unseen} more are not." if unseen else ""
+    words = f" Only the earliest launches without a result of each device are drawn: {unseen} more are not."
+    return words if unseen else ""
 
 
 def _bars(device: DeviceTimeline, row: int) -> Iterator[Bar]:
@@ -85,8 +86,8 @@ def _readings(timeline: Timeline, timelines: list[DeviceTimeline], names: Mappin
         "readings",
         "Utilisation, power, temperature and clocks",
         Kind.COURSE,
-        "Means of short stretches as a line, the lowest and highest reading in each as a band. The strip on top are "
-        "the launches; red lines are launches without a result."
+        "Line: mean reading of each short interval. Band: lowest and highest reading of the interval. Strip on top: "
+        "the launches. Red line: a launch without a result."
         f"{_not_drawn(timelines)}",
         tuple(plots),
         "readings",

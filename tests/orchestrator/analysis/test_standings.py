@@ -128,7 +128,7 @@ def test_at_the_power_limit_healthy_gpus_differ_by_more(tmp_path: Path, factor: 
     ("changes", "carried"),
     [
         ({"devices": gpus(3)}, ("3", "4")),  # of so many, and so many are needed
-        ({"devices": gpus(1)}, ("alone",)),
+        ({"devices": gpus(1)}, ("only",)),
         ({"devices": cpus(4)}, ("CPU",)),
         ({"devices": gpus(4, slice_of="GPU-a")}, ("slices",)),
         ({"launches": 1}, ("one launch",)),

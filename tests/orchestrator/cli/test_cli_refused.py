@@ -32,7 +32,7 @@ TOO_LONG = os.strerror(errno.ENAMETOOLONG)
         (f"--gpu-ids cpu:0 --pythonpath {LONG}", "--pythonpath: {folder}/LONG: .*no such"),
         (f"--gpu-ids cpu:0 -m {LONG}.b:C", "-m/--models: LONG.b:C: .*'LONG'"),
         (f"--gpu-ids cpu:0 --compare-baseline {LONG}", "--compare-baseline: .*LONG"),
-        (f"explain {LONG}", "'LONG' is neither"),
+        (f"explain {LONG}", "'LONG' is unknown"),
         (f"compare {LONG} {LONG}", f"LONG: .*{TOO_LONG}"),
         (f"make-baseline run -o {ALMOST}.json", "-o/--output: ALMOST.json: .*too long"),
         (f"resume {LONG}", f"LONG: .*{TOO_LONG}"),

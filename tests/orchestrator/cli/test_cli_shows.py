@@ -78,7 +78,7 @@ def test_a_dry_run_says_how_many_launches_may_be_added() -> None:
     """Four more of each cell of four identical GPUs, and nothing of it where none are added."""
     asked, machine = configuration(models=shipped("lstm"), launches=3), tuple(map(gpu, range(4)))
     asked = replace(asked, probes=(), workloads=(Workload.LOAD, Workload.INFERENCE), batch_sizes=(1, 8))
-    told = r"Up to (\d+) .*, (\d+) of a cell"
+    told = r"Up to (\d+) .* (\d+)\s+of\s+a\s+cell"
     assert not re.search(told, describe(planner.make(asked, machine), asked, machine))
     asked = replace(asked, adds_launches=True)
     assert re.findall(told, describe(planner.make(asked, machine), asked, machine)) == [("32", "7")]

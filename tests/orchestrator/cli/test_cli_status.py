@@ -188,7 +188,7 @@ def test_a_run_that_is_over_has_its_verdict(tmp_path: Path) -> None:
     assert told.outcome.report == str(run.paths.report("json"))
     assert (told.outcome.verdict, told.outcome.exit_code, told.no_outcome) == ("incomplete", 4, "")
     assert (told.outcome.cells.ok, told.outcome.cells.failed) == (1, 1)
-    assert re.match("1 cell of 2 .*: failed$", told.outcome.why)
+    assert re.match("1 of 2 cells .*: failed$", told.outcome.why)
     assert told.reports == (str(published),)
     for reports, own in ((told.reports, False), ((), True)):  # the one in its folder is the same once more
         shown = describe(msgspec.structs.replace(told, reports=reports))

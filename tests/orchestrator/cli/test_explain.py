@@ -81,7 +81,7 @@ def test_an_interrupted_run_begins_with_what_is_missing_and_how_to_continue(invo
     run.finish(interrupted=True, reason="stopped on request")
     first, why, missing, step, *_ = invoke("explain", str(run.paths.folder)).output.splitlines()
     assert "interrupted" in first
-    assert ("stopped on request" in why, "1 cell of 2" in missing) == (True, True)
+    assert ("stopped on request" in why, "1 of 2 cells" in missing) == (True, True)
     assert f"resume {run.stored.run_id}" in step
     whole = FakeRun(tmp_path / "whole")
     whole.everything()
@@ -156,7 +156,7 @@ FAULTS: dict[str, tuple[tuple[Device, ...], list[Event], dict[int, str]]] = {
     "hung elsewhere": (
         gpus(2),
         [fails(CRASH), fails(CRASH), fails(HANG, 1)],
-        {0: "inconclusive: the other devices gave no answer"},
+        {0: "inconclusive: the other devices have no result of this cell"},
     ),
     "one device": (cpus(1), [fails(CRASH), fails(CRASH)], {0: ALONE}),
     # Neither the cell nor the GPU is accused, whatever the sibling did.
@@ -178,7 +178,7 @@ FAULTS: dict[str, tuple[tuple[Device, ...], list[Event], dict[int, str]]] = {
     "never reached the device": (
         gpus(2),
         [fails(HANG, phase=Phase.IMPORT), works(1)],
-        {0: "not the model: measured on GPU 1. Not the device: not used yet"},
+        {0: "not the model: measured on GPU 1. Not the device: the process had not used it yet"},
     ),
     # A lost GPU can keep later processes from the others; before it was lost it cannot.
     "after a GPU was lost": (

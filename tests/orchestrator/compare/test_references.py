@@ -340,7 +340,7 @@ def test_an_incomplete_run_can_miss_a_threshold(tmp_path: Path) -> None:
     run.finish()
     verdict = held(run, SLOW)["verdict"]
     assert verdict["exit_code"] == ExitCode.MISSED
-    assert [reason[:6] for reason in verdict["reasons"]] == ["1 thre", "1 cell", "1 thre"]
+    assert [reason[:6] for reason in verdict["reasons"]] == ["1 thre", "1 of 2", "1 thre"]
 
 
 def test_what_broke_otherwise_ends_as_it_did(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_runs_are_filtered(tmp_path: Path, wanted: Filter, found: list[int]) -> 
 @pytest.mark.parametrize("name", ["2026040", "zz", "", "%"])
 def test_a_run_must_be_named_without_doubt(tmp_path: Path, name: str) -> None:
     """Several, none, and nothing at all."""
-    expected = pytest.raises(HistoryError, match="unique")
+    expected = pytest.raises(HistoryError, match="begin")
     with store.reading(kept(tmp_path, [record(1), record(2)])) as connection, expected:
         queries.run(connection, name)
 

@@ -78,8 +78,8 @@ def test_what_the_history_cannot_give_is_said(runs: list[FakeRun], history: str,
         assert words in str(gone.value)
     for name, kind, words in (
         (run_id(1)[:11], RunFolderError, "no longer"),
-        (run_id(3)[:9], HistoryError, f"several: {LATER}, {run_id(3)}"),
-        (run_id(1)[:7], ConfigError, "no such file"),
+        (run_id(3)[:9], HistoryError, f"this id: {LATER}, {run_id(3)}"),
+        (run_id(1)[:7], ConfigError, "no file"),
     ):
         with pytest.raises(kind, match=words) as caught:
             report_reader.read(name, "runs", history)

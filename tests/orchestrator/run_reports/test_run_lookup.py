@@ -75,7 +75,7 @@ def test_its_folder_comes_before_its_id(
         ("@last~2", RunFolderError, "2 runs"),
         ("@first", ConfigError, "@last, or @last~1"),
         ("@last~-1", ConfigError, "@last, or @last~1"),
-        ("20991231", HistoryError, "none; `history`"),
+        ("20991231", HistoryError, "`history` lists"),
         (OLD[:7], RunFolderError, "no such folder"),
         ("nobody", RunFolderError, "no such folder"),
     ],

@@ -167,7 +167,7 @@ def test_one_run_is_drawn_too(browser: Browser, tmp_path: Path) -> None:
     browser.open(path)
     assert browser.run(TEXTS, "main .word .badge") == ["NOT JUDGED"]
     [meaning], said = browser.run(TEXTS, ".meaning"), browser.run(TEXTS, "figcaption p")
-    numbers = r"from (\d+) "
+    numbers = r"at least (\d+) "
     assert re.findall(numbers, meaning) == ["6"]  # for both series
     assert [re.findall(numbers, words) for words in said] == [["6"], ["6"]]
     for place in range(2):
