@@ -107,7 +107,7 @@ def _remarks(metric: Measured, *, interval: bool) -> Iterator[Remark]:
     if is_clock_moved(metric):
         yield Remark("the SM clock moved by {}", metric.sm_clock_drift_percent, signed=True)
     if is_power_unsettled(metric):
-        yield Remark("at the power limit, without a measurement that shows whether the clock falls further")
+        yield Remark("at the power limit: this measurement cannot show whether the clock still falls")
     if metric.launch_bound:
         yield _host_bound(metric)
     if metric.contaminated:
@@ -121,7 +121,7 @@ def _of_workload(metric: Measured) -> Iterator[Remark]:
     if isinstance(metric, Computed):
         yield from map(_fixed, _of_computed(metric))
     if isinstance(metric, PhaseMetrics) and metric.inference_latency_values and metric.inference_latency_ms is None:
-        yield Remark("no latency: it came out shorter than the forward pass, so the speed of the host had changed")
+        yield Remark("no latency: it was shorter than the forward pass, a part of it, so the host's speed changed")
     if isinstance(metric, GenerationMetrics) and metric.tokens_complete is False:
         yield Remark(f"{metric.tokens_generated} tokens arrived, {metric.tokens_expected} were expected")
 

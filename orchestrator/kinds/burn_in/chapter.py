@@ -217,9 +217,9 @@ def evidence(result: BurnInReport, memory: str = "free memory") -> Iterator[str]
         transfers = result.wrong_transfers if kind == Workload.LINKS else wrong
         checks = sum(check.checks for check in reports)
         found = f", {wrong:,} wrong" if wrong or transfers else _bound(reports)
-        if transfers != wrong:  # a copy may count at both ends, and a consequence at neither
-            excess = "the others follow from these" if transfers > wrong else "a copy may count at both ends"
-            found = f", {plural(transfers, 'wrong transfer')}: {wrong:,} counted as Wrong ({excess})"
+        if transfers != wrong:  # a consequence of another error counts for no device
+            excess = "which caused the others" if transfers > wrong else "because a copy may count for both its devices"
+            found = f", {plural(transfers, 'wrong transfer')}: {wrong:,} in the column Wrong, {excess}"
         shares = [check.covered_share for check in reports if check.covered_share is not None]
         moved = sum(check.verified_bytes for check in reports) / 1e9
         least = "at least " if len(set(shares)) > 1 else ""

@@ -86,4 +86,4 @@ def _warning(archive: Archive, open_: Sequence[ComparedCell]) -> str:
     unseen = -math.expm1(-median(half_widths) * math.sqrt(spent_s / limit_s))
     if 100 * unseen <= UNSEEN_PERCENT:
         return ""
-    return f"changes of less than about {unseen:.0%} will not be seen within {limit_s:g} s"
+    return f"within {limit_s:g} s this gate cannot detect changes below about {unseen:.0%}"

@@ -223,7 +223,15 @@ def meaning(report: Report, layout: Layout) -> str:
 
 def _exit_code(report: Report, answer: Answer | None) -> str:
     what = report.verdict.meaning if answer is None else answer.meaning or report.verdict.meaning
+    if report.verdict.exit_code == ExitCode.PASSED and not _lenient(report):
+        what = what.partition(".")[0]  # the rest says what --strict would not let pass
     return f"Exit code {report.verdict.exit_code}: {what}"
+
+
+def _lenient(report: Report) -> bool:
+    """Whether a result of a passed run would fail it with --strict."""
+    cells, warned = report.summary.cells, report.health.verdict is HealthVerdict.WARN
+    return bool(stragglers.concerns_gpus(report) or warned or cells.degraded or cells.does_not_fit)
 
 
 def cards(report: Report, layout: Layout) -> Iterator[Card]:
