@@ -20,7 +20,7 @@ from orchestrator.stats.slowdown_reasons import Reason
 
 T = TypeVar("T", int, float)
 _SLOW: Final = "compare its memory errors and links with a sibling's (nvidia-smi -q), or test it in another slot"
-_ELSEWHERE: Final = "not judged, because a fault was injected elsewhere"
+_ELSEWHERE: Final = "not judged: errors may come from the fault injected elsewhere"
 _DETAIL: Final = re.compile(r"[.;] | \(")
 """Where the details begin in the reason of a verdict."""
 _WITHOUT_FAULTS: Final = "to judge the hardware: the same command without --inject"

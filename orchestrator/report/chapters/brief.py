@@ -159,8 +159,10 @@ def _healthy(report: Report, slow: Collection[str]) -> Iterator[Finding]:
     healthy = {one.gpu_uuid for one in report.health.gpus if one.verdict is HealthVerdict.PASS} - {*slow}
     if healthy:
         who = labels([device for device in report.gpu_info if device.gpu_uuid in healthy])
-        alike = [one for one in report.stragglers if one.gpu_uuid in healthy and one.percent is not None]
-        speed = f", {stragglers.rates(alike)}" if len(alike) == len(healthy) else "; speed not judged"
+        standings = [one for one in report.stragglers if one.gpu_uuid in healthy]
+        alike = [one for one in standings if one.percent is not None]
+        why = next((f": {one.why.partition('; ')[0]}" for one in standings if one.percent is None), "")
+        speed = f", {stragglers.rates(alike)}" if len(alike) == len(healthy) else f"; speed not judged{why}"
         yield Finding(health.badge(HealthVerdict.PASS), f"{who}: healthy{speed}")
 
 
