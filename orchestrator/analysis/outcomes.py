@@ -118,7 +118,7 @@ class _View:
         if cell.id in self._not_built:
             return CellOutcome(status=Status.DOES_NOT_FIT, reason=_BEFORE_FORWARD)
         if early is not None and without_result.status is not Status.FAILED:
-            why = f"not tried: batch size {early} ran {_BEFORE_FORWARD}, so no size would fit"
+            why = f"not tried, because a larger cell failed: batch size {early} ran {_BEFORE_FORWARD}"
             return CellOutcome(status=Status.DOES_NOT_FIT, reason=why)
         if target := next((slot.refers_to for slot in slots if slot.refers_to is not None), None):
             return self._referred(cell, slots, target, smaller[target])

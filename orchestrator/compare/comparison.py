@@ -371,7 +371,7 @@ def _notes(
         yield "several facts of the stack differ, so a change may be their joint effect"
     if before.run_ids != after.run_ids and (both := before.run_ids & after.run_ids):
         yield f"both sides contain the run {', '.join(sorted(both))}: its cells are compared with themselves"
-    yield from (f"verdict of {side.name}: {side.ended}" for side in (before, after) if side.ended)
+    yield from (f"the run {side.name} itself ended with: {side.ended}" for side in (before, after) if side.ended)
     for side, other, alone in ((before, after, paired.alone_before), (after, before, paired.alone_after)):
         if names := ", ".join(device.label for device in alone[:8]):
             have = "has" if len(alone) == 1 else "have"

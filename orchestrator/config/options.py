@@ -382,7 +382,7 @@ COMPARISON: Final = (
         "--compare-baseline FILE",
         "compare.baseline",
         Kind.FILE,
-        "Compare with a run or report; `gate` judges.",
+        "Show the speed relative to a run or report (a verdict: `gate`).",
     ),
     Option(
         "--thresholds FILE",

@@ -5,10 +5,7 @@ from typing import Final, NamedTuple
 
 from orchestrator.errors import RunFolderError
 
-IN_ITS_FOLDER: Final = (
-    "samples.csv needs every measured time. These times are not in a report, but in launches/ of the run's folder. "
-    "Give that folder"
-)
+IN_ITS_FOLDER: Final = "samples.csv needs every measured time. No report has these times; they are in launches/ of the run. Give its folder"
 
 
 class Series(NamedTuple):

@@ -92,7 +92,7 @@ def next_steps(report: Report) -> Section | None:
     result = report.burn_in
     if result is None or not (result.tainted or result.verdict is HealthVerdict.FAIL):
         return None
-    return Section("next", "Next", (_WITHOUT_FAULTS if result.tainted else "when done, repeat the burn-in",))
+    return Section("next", "Next", (_WITHOUT_FAULTS if result.tainted else "after the to-do, repeat the burn-in",))
 
 
 def _work(gpus: Sequence[GpuBurnIn]) -> str:

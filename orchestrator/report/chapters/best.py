@@ -105,7 +105,7 @@ def best(report: Report) -> Section | None:
     counts = "; in ".join(f"{count}: {name}" for name, count in won.items())
     fastest = [f"of {won.total()} models and phases, fastest in {counts}"] if won else []
     further = " ".join(untested(report))
-    summary = (*fastest, *([f"so far; try also {further}"] if further else []))
+    summary = (*fastest, *([f"so far; try {further}"] if further else []))
     ordered[-1] = replace(ordered[-1], remarks=("; ".join((*legend, *marks)),))
     return Section("best", "Best", summary, tables=tuple(ordered))
 

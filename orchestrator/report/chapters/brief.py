@@ -284,9 +284,9 @@ def next_steps(report: Report) -> Section:
     setup, data, cells = report.test_configuration, report.metadata, report.summary.cells
     steps = []
     if report.verdict.exit_code == ExitCode.HARDWARE:
-        steps.append("when done, verify the node: gpubench-orchestrate --burn-in 1h")
+        steps.append("after the to-do, verify the node: gpubench-orchestrate --burn-in 1h")
     elif any(map(stragglers.is_found, report.stragglers)):
-        steps.append("when done, compare the GPUs again: gpubench-orchestrate triage")
+        steps.append("after the to-do, compare the GPUs again: gpubench-orchestrate triage")
     if cells.failed:
         steps.append(f"why cells failed: gpubench-orchestrate explain {data.run_id}")
     if not data.running and (cells.missing or not data.finished):

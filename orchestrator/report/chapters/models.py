@@ -66,7 +66,9 @@ def _group(report: Report, group: Group) -> Iterator[Section]:
         without = " (those about loading are above)" if any(one.load_metrics for one in results) else ""
         yield Section("remarks", f"{DOUBTS}{of}{without}", remarks)
     if found := reasons(_lacking(results)):
-        yield Section("readings", "", (f"Some tables lack GPU Utilization or Power Draw, for these reasons: {found}.",))
+        yield Section(
+            "readings", "", (f"Where GPU Utilization or Power Draw is N/A or absent, the reasons are: {found}.",)
+        )
 
 
 def _model(results: Sequence[ModelResult]) -> Section:
