@@ -16,8 +16,7 @@ class ExitCode(enum.IntEnum):
 
 
 MEANING: Final = {
-    ExitCode.PASSED: "passed. Slow GPUs, the verdict WARN, and results with a smaller batch or none for lack of memory "
-    "are allowed (with --strict: 1)",
+    ExitCode.PASSED: "passed. Slow GPUs, WARN verdicts and cells that ran out of memory are allowed (with --strict: 1)",
     ExitCode.MISSED: "a threshold was missed, a comparison found a regression, or an operator or a compiled model gave "
     "a wrong result",
     ExitCode.USAGE: "error in usage or configuration; nothing ran",

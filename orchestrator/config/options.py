@@ -382,7 +382,7 @@ COMPARISON: Final = (
         "--compare-baseline FILE",
         "compare.baseline",
         Kind.FILE,
-        "Show the speed relative to a run or report (a verdict: `gate`).",
+        "Show the speed relative to a run or report; `gate` judges.",
     ),
     Option(
         "--thresholds FILE",
