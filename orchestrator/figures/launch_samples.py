@@ -5,8 +5,10 @@ from typing import Final, NamedTuple
 
 from orchestrator.errors import RunFolderError
 
-IN_ITS_FOLDER: Final = "samples.csv needs every measured time. No report has these times; they are in launches/ of the run. "
+IN_ITS_FOLDER: Final = (
+    "samples.csv needs every measured time. No report has these times; they are in launches/ of the run. "
     "Give its folder"
+)
 
 
 class Series(NamedTuple):
