@@ -382,7 +382,7 @@ COMPARISON: Final = (
         "--compare-baseline FILE",
         "compare.baseline",
         Kind.FILE,
-        "Show the speed relative to a run or report; `gate` judges.",
+        "Show speed relative to a run; `gate` judges it.",
     ),
     Option(
         "--thresholds FILE",
