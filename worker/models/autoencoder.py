@@ -28,9 +28,9 @@ class AutoEncoder(nn.Module):
 
 
 def encoder(width: int, stages: int, code: int) -> nn.Sequential:
-    """Make layers from images to `code` channels. Each stage halves the side.
+    """Make layers from images to `code` channels: each stage halves the side.
 
-    Stage 1 has `width` channels, each later one twice as many as the one before.
+    Stage 1 has `width` channels, each later one twice as many.
     """
     widths = [3, *(width << stage for stage in range(stages))]
     halving = [

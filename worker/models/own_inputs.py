@@ -27,14 +27,17 @@ class Inputs:
         self._put_together = self._quick_way(example)
 
     def take(self) -> Batch:
-        """Return name → tensor, and drop the tensors from this object. A name is an index in the flattened example."""
+        """Return name → tensor, and drop the tensors from this object. A name is an index in the flattened example.
+
+        Call it only once.
+        """
         taken = {str(place): self._leaves[place] for place in self._places}
         for place in self._places:
             self._leaves[place] = None
         return taken
 
     def restored(self, batch: Batch) -> object:
-        """Return the example with its tensors replaced by those of `batch`."""
+        """Return the example with the tensors of `batch` in place of its own. batch: names as in `take`, in order."""
         return self._put_together(batch)
 
     def _quick_way(self, example: object) -> Callable[[Batch], object]:
@@ -58,8 +61,8 @@ class Inputs:
 def by_name(example: object) -> object:
     """Return the example (see Inputs) with a mapping of keyword arguments converted to a dict.
 
-    The user's code may return another mapping, such as a BatchEncoding of transformers. It may be the whole example, or
-    follow a tuple of positional arguments in a pair. Any other example is returned unchanged.
+    The mapping, such as a BatchEncoding of transformers, may be the whole example, or follow a tuple of positional
+    arguments in a pair. Any other example is returned unchanged.
     """
     if isinstance(example, Mapping) and not isinstance(example, dict):
         return dict(example)
@@ -85,12 +88,12 @@ def call(module: torch.nn.Module, example: object) -> object:
 
 
 def moved(example: object, feed: Feed) -> object:
-    """Return the example on the device, with its fp32 tensors in the cell's precision."""
+    """Return a copy of the example on the feed's device: fp32 tensors in its dtype, others in their own type."""
     return _pytree.tree_map(lambda leaf: _moved(leaf, feed), example)
 
 
 def drawn(spec: ModelSpec, module: torch.nn.Module, feed: Feed) -> object:
-    """Draw random inputs as `spec` describes them.
+    """Draw random inputs as `spec` describes them. Raises ModelCodeError if they need an unknown vocabulary size.
 
     Returns a dict if forward takes them by name (`spec.own.by_name`), else a tuple, or the tensor of a single input.
     """
@@ -123,7 +126,7 @@ def _all_tensors(things: Iterable[object]) -> bool:
 
 
 def _with_vocabulary(entry: InputSpec, module: torch.nn.Module) -> InputSpec:
-    """Return `entry`. If it has whole numbers and no `high`, `high` becomes the model's vocabulary size.
+    """Return `entry`, with the model's vocabulary size as `high` if it has whole numbers and no `high`.
 
     Raises ModelCodeError if the model's config has no vocab_size.
     """

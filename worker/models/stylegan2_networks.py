@@ -71,7 +71,7 @@ class _Linear(nn.Linear):
 
 
 class Filter(nn.Module):
-    """Low-pass filter of each channel, applied where the resolution changes."""
+    """Low-pass filter of each channel, applied where the resolution changes. padding: zeros on each side."""
 
     kernel: torch.Tensor
 
@@ -245,10 +245,7 @@ class _ResidualBlock(nn.Module):
 
 
 class MinibatchDeviation(nn.Module):
-    """Appends a channel: the mean standard deviation of the features within groups of 4 images.
-
-    A group is smaller (2 or 1) if 4 does not divide the batch size.
-    """
+    """Appends a channel: the mean standard deviation of features in groups of 4 images; 2 or 1 if 4 is no divisor."""
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """Append the channel. It is computed in fp32, because the 1e-8 under the root would be zero in fp16."""

@@ -50,7 +50,7 @@ def pure_ms(
 
 
 def _captured(plain: Step, device: torch.device, given: Sequence[torch.Tensor]) -> torch.cuda.CUDAGraph | None:
-    """Return the calls in `plain` as a CUDA graph. None on a CPU device, or if a part of it cannot be captured."""
+    """Return the calls in `plain` as a CUDA graph; None on a CPU device, or if a part of it cannot be captured."""
     if device.type != "cuda":
         return None
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch does not annotate it

@@ -30,11 +30,15 @@ _WORD: Final = 1 << 64
 Add = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, int], None]
 """Function that adds the digest of a matrix of words to totals[slot].
 
-Arguments: matrix, weights of its rows, weights of its columns, totals, slot."""
+Arguments: matrix, weights of its rows, weights of its columns, totals, slot.
+"""
 
 
 class Digester:
-    """Makes digests of outputs shaped as `like`. method: name of the implementation. stock: True to avoid Triton."""
+    """Makes digests of outputs shaped as `like`: on a GPU by Triton if it works, otherwise by torch's own operators.
+
+    method: name of the implementation, with the reason if Triton failed. stock: True to avoid Triton.
+    """
 
     def __init__(self, like: torch.Tensor, seed: int, *, stock: bool = False) -> None:
         """Draw the weights from `seed`. Raises ValueError if a row of `like` is not a whole number of 32-bit words."""
@@ -47,7 +51,7 @@ class Digester:
             self._try_triton(like, seed)
 
     def add(self, output: torch.Tensor, totals: torch.Tensor, slot: int) -> None:
-        """Add the output's digest to totals[slot], an int64 that was zero. Does not wait for the device."""
+        """Add the output's digest to totals[slot], an int64 that must be zero before. Does not wait for the device."""
         self._add(words(output), self._rows, self._columns, totals, slot)
 
     def of(self, output: torch.Tensor) -> int:

@@ -38,12 +38,12 @@ class Flips:
 
     @property
     def wanted(self) -> bool:
-        """Whether a fault was requested and has not been injected yet."""
+        """Whether flipped bits were requested and have not been injected yet."""
         return self._injection.flip_bits > 0 and not self._struck
 
     @property
     def stuck(self) -> bool:
-        """Whether `strike` is due for every output from now on: the fault is stuck and has been injected."""
+        """Whether `strike` must be called for every output from now on: the fault is stuck and has been injected."""
         return self._injection.stuck and self._struck
 
     def strike(self, output: torch.Tensor) -> None:

@@ -24,9 +24,7 @@ _WORD: int = 1 << 64
 class Outcome:
     """Outcome of a training step. losses: one for each part of the step, as hexadecimal floats.
 
-    A part is a loss with its own optimizer: StyleGAN2 has two, of the generator and of the critic.
-
-    gradients: one digest (int64) for each parameter, 0 if it has no gradient.
+    gradients: one digest (int64) for each parameter that is not empty, 0 if it has no gradient.
     """
 
     losses: tuple[str, ...]
@@ -98,7 +96,7 @@ class Recorder:
         self._passes += 1
 
     def outcomes(self) -> list[Outcome]:
-        """Return the outcomes of the replay's steps so far. Waits for the device."""
+        """Return the outcomes of the replay's complete steps so far, in order. Waits for the device."""
         rows = self._totals.view(-1, len(self._parameters))[: self.step].tolist()
         losses = self._losses[: self.step].tolist()
         return [Outcome(tuple(map(float.hex, some)), tuple(row)) for some, row in zip(losses, rows, strict=True)]
@@ -135,9 +133,9 @@ class GradientFault:
         self._now = possible and self._injection.flip_bits > 0 and (self._injection.stuck or not self._struck)
 
     def strike(self, step: int, having: list[torch.nn.Parameter]) -> None:
-        """Flip bits of a gradient if the fault is due at `step`. Does not wait for the device.
+        """Flip bits of a gradient if the fault is due at `step`, else do nothing. Does not wait for the device.
 
-        having: parameters with a gradient, one of which is chosen at random.
+        having: parameters with a gradient, one of which is chosen at random at the first fault.
         """
         if not self._now or step != self._step:
             return

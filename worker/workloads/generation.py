@@ -27,9 +27,10 @@ from worker.workloads import common
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell. Raises UnsuitableModelError if the model cannot generate text.
+    """Measure the cell.
 
-    Raises NotFiniteError if the last logits contain NaN or infinity, and ValueError for less than one new token.
+    Raises UnsuitableModelError if the model cannot generate text, NotFiniteError if the last logits contain NaN or
+    infinity, and ValueError for less than one new token.
     """
     family = common.family_of(assign, stage)
     if not hasattr(family, "prefill"):

@@ -159,9 +159,9 @@ class _Bench:
         self.blocks: list[TimedBlock] = []
 
     def tried(self, shape: OperatorShape) -> ShapeResult:
-        """Measure a shape. An exception becomes text in the result, and is added to `errors`.
+        """Measure a shape.
 
-        An UnsupportedError is not added, because it is no failure.
+        An exception becomes text in the result, and is added to `errors` unless it is UnsupportedError.
         """
         if self._cell.compiles:  # beyond eight forms, torch would silently call the function in eager
             torch.compiler.reset()

@@ -35,7 +35,7 @@ class RandomProducts:
     def __init__(self, cell: Cell, device: torch.device) -> None:
         """Make operands and references, and wait for the device.
 
-        Raises ValueError if the cell has no input size, or an odd one in fp16 or bf16 (digest.words).
+        Raises ValueError if the cell has no input size, or an odd one in fp16 or bf16.
         """
         self._precision, self.side = cell.precision, products.side_of(cell)
         tf32 = cell.precision is Precision.TF32
