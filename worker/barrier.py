@@ -18,9 +18,9 @@ class Gathering:
     """Barrier between all processes of a launch, as seen by one of them. Never times out. steps: its StepCounter."""
 
     def __init__(self, gang: Gang, size: int) -> None:
-        """Wait until all `size` processes are connected through the socket file `gang.meeting`.
+        """Wait until all `size` processes are connected by the socket `gang.meeting`.
 
-        Raises CommunicationError if a connection fails.
+        Raises CommunicationError as align.
         """
         self.steps = StepCounter(gang)
         self.steps.begin()

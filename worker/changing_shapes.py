@@ -28,10 +28,7 @@ _CALLS: Final = 4
 
 
 class Trials:
-    """Trials of one launch. batch_of: makes inputs of a given size.
-
-    forward: calls `module` with such inputs and returns outputs, which are ignored.
-    """
+    """Trials of one launch. batch_of: makes inputs of a given size. forward: calls `module` with them."""
 
     def __init__(
         self,

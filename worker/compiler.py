@@ -40,10 +40,7 @@ MOST: Final = 20
 
 
 class Compiler:
-    """Compiles a launch's model in Phase.COMPILE, then enters Phase.WARM_UP.
-
-    In an eager cell (without torch.compile) it enters Phase.WARM_UP at once.
-    """
+    """Compiles a launch's model in Phase.COMPILE, then enters Phase.WARM_UP, in an eager cell without compiling."""
 
     def __init__(self, assign: Assign, stage: Stage, device: torch.device) -> None:
         self._assign, self._stage, self._device = assign, stage, device
@@ -56,9 +53,9 @@ class Compiler:
     def compile(self, module: torch.nn.Module, call: Callable[[], object]) -> None:
         """Compile the module in place, then enter Phase.WARM_UP. Does nothing in an eager cell.
 
-        call: runs one iteration with the module and returns outputs or losses. It is called up to six times, the first
-        two in eager mode. Raises UnsuitableModelError if torch.compile finds nothing to compile, or if compiled and
-        eager outputs differ in size.
+        call: runs one iteration with the module and returns outputs or losses. It is called up to six times, first in
+        eager mode. Raises UnsuitableModelError if torch.compile finds nothing to compile, or if compiled and eager
+        outputs differ in size.
         """
         if not self._compiles:
             return
@@ -170,10 +167,7 @@ def _redirect_headers(folder: Path) -> None:
 
 
 def use_workers() -> None:
-    """Compile kernels in a pool of processes: one for each core, at most 32. Call it after use_caches.
-
-    For a single operator the start of the pool takes too long.
-    """
+    """Compile kernels in a pool of processes: one a core, at most 32. Its start takes long. Call use_caches first."""
     config: Any = sys.modules["torch._inductor.config"]
     config.compile_threads = config.decide_compile_threads()
 

@@ -205,9 +205,6 @@ def _trimmed(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return `text` without escape sequences and control characters (tab and newline stay).
-
-    "?" replaces lone surrogates.
-    """
+    """Return `text` without escape sequences and control characters except tab and newline; "?" for lone surrogates."""
     text = _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -95,10 +95,7 @@ class Gang:
         return result
 
     def describe(self) -> str:
-        """Return the library that connects the devices, such as "NCCL 2.27.5, NVLink multicast left to NCCL".
-
-        With CPU devices: "gloo through the host's memory".
-        """
+        """Return the connecting library: "gloo through the host's memory", or "NCCL 2.27.5, NVLink multicast …"."""
         if self.backend == "gloo":
             return "gloo through the host's memory"
         version = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]  # torch does not annotate it

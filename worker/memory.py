@@ -99,10 +99,7 @@ class Headroom:
     available: int | None = None
 
     def as_text(self) -> dict[str, str]:
-        """Return the known fields as text, such as {"device_free_bytes": "1024"}.
-
-        "device_error" has the error's message.
-        """
+        """Return the known fields as text: {"device_free_bytes": "1024", …}, and the message of `device_error`."""
         sizes = {f"{name}_bytes": str(value) for name, value in vars(self).items() if isinstance(value, int)}
         return sizes if self.device_error is None else sizes | {"device_error": str(self.device_error)}
 

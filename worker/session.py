@@ -178,10 +178,7 @@ class _Link:
             return
 
     def receive(self, timeout_s: float) -> ToWorker | None:
-        """Return the orchestrator's next message for this launch, or None after `timeout_s` seconds.
-
-        Others are dropped.
-        """
+        """Return the next message for this launch (others are dropped), or None after `timeout_s` seconds."""
         give_up = time.monotonic() + timeout_s
         while (left := give_up - time.monotonic()) > 0:
             if not self._socket.poll(int(left * 1000) + 1):

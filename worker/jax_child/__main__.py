@@ -33,10 +33,7 @@ _DOTS: Final = {Precision.FP32: "highest", Precision.TF32: "tensorfloat32"}
 
 
 def main() -> None:
-    """Read a Request from standard input, and write the Answer to standard output.
-
-    Library output goes to standard error. An error of JAX in the measurement ends the process with code 1.
-    """
+    """Read a Request from standard input, write the Answer to standard output. Libraries print to standard error."""
     answers = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     head, rest = exchange.separated(sys.stdin.buffer.read())

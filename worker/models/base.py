@@ -34,7 +34,7 @@ def arguments(spec: ModelSpec, input_size: int | None) -> dict[str, Scalar]:
 
 
 def integers(spec: ModelSpec, *keys: str) -> dict[str, int]:
-    """Return the values of `keys` in the model's configuration, as whole numbers."""
+    """Return key → value of `keys` in the model's configuration, as whole numbers. KeyError if one is missing."""
     return {key: int(spec.config[key]) for key in keys}
 
 
@@ -110,9 +110,9 @@ class Feed:
         self._generator = torch.Generator(device=device).manual_seed(seed)
 
     def inputs(self, spec: ModelSpec) -> Batch:
-        """Return name → tensor of the inputs that `spec` describes.
+        """Return name → tensor of the inputs in `spec`.
 
-        Raises ValueError for an unknown dtype or input size.
+        Raises ValueError for an unknown dtype or a size the cell lacks.
         """
         return {entry.name: self._tensor(entry) for entry in spec.inputs}
 

@@ -50,10 +50,7 @@ _LIBRARIES: Final = (sysconfig.get_path("stdlib"), *site.getsitepackages(), site
 
 
 class Code:
-    """Imported code of a user's own model. label: its name in messages. module: Python module.
-
-    made_by: class or function.
-    """
+    """Imported code of a user's own model. label: its name in messages. made_by: class or function, from `module`."""
 
     def __init__(self, own: OwnModel) -> None:
         """Import `own.target`, with the folders of `own.pythonpath` first in sys.path.
@@ -81,10 +78,7 @@ class Code:
             )
 
     def make(self, device: torch.device) -> torch.nn.Module:
-        """Make a new model on `device`.
-
-        Raises NotBuiltError if that fails, ModelCodeError if an earlier `make` succeeded.
-        """
+        """Make a new model on `device`. Raises NotBuiltError if that fails, ModelCodeError after an earlier success."""
         arguments, config = json.loads(self._own.arguments), json.loads(self._own.config)
         anywhere = self.module.__name__.partition(".")[0] in ANYWHERE
         try:
@@ -100,10 +94,7 @@ class Code:
         return made.to(device)
 
     def hook(self, module: torch.nn.Module | None, name: str) -> Callable[..., object] | None:
-        """Return the model's method `name`, else the function `name` of its Python module, else None.
-
-        The function is used only with --allow-code.
-        """
+        """Return the model's method `name`, else (with --allow-code) its module's function `name`, else None."""
         method = getattr(module, name, None)
         if callable(method) and not isinstance(method, torch.nn.Module):
             return typing.cast(Callable[..., object], method)

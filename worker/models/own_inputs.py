@@ -27,10 +27,7 @@ class Inputs:
         self._put_together = self._quick_way(example)
 
     def take(self) -> Batch:
-        """Return name → tensor, and drop the tensors from this object. A name is an index in the flattened example.
-
-        Call it only once.
-        """
+        """Return index in the flattened example → tensor, and drop the tensors from this object. Call it once."""
         taken = {str(place): self._leaves[place] for place in self._places}
         for place in self._places:
             self._leaves[place] = None
@@ -105,10 +102,7 @@ def drawn(spec: ModelSpec, module: torch.nn.Module, feed: Feed) -> object:
 
 
 def lengths(example: object) -> dict[str, int]:
-    """Return path → length of each tensor axis, list, tuple and dict in `example`.
-
-    The path of axis 0 of the tensor "ids" in a dict is "['ids']:0".
-    """
+    """Return path → length of each tensor axis ("['ids']:0" for axis 0 of "ids"), list, tuple and dict in `example`."""
     if isinstance(example, torch.Tensor):
         return {f":{axis}": length for axis, length in enumerate(example.shape)}
     if isinstance(example, list | tuple):
@@ -126,10 +120,7 @@ def _all_tensors(things: Iterable[object]) -> bool:
 
 
 def _with_vocabulary(entry: InputSpec, module: torch.nn.Module) -> InputSpec:
-    """Return `entry`, with the model's vocabulary size as `high` if it has whole numbers and no `high`.
-
-    Raises ModelCodeError if the model's config has no vocab_size.
-    """
+    """Return `entry`. Whole numbers without `high` get the model's vocab_size; ModelCodeError if it has none."""
     if entry.dtype not in {"int64", "int32"} or entry.high:
         return entry
     size = getattr(getattr(module, "config", None), "vocab_size", None)

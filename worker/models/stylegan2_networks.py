@@ -28,7 +28,7 @@ _EPSILON: Final = 1e-8
 
 
 def channels(resolution: int, base: int, most: int) -> int:
-    """Return the number of channels of features whose side is `resolution`: base / resolution, at most `most`."""
+    """Return the number of channels of features of side `resolution`: base // resolution, but at most `most`."""
     return min(base // resolution, most)
 
 

@@ -40,9 +40,9 @@ def im2col(images: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def only(backend: SDPBackend) -> Iterator[None]:
-    """Let attention in the `with` body use this backend alone. Raises UnsupportedError if the backend cannot do it.
+    """Let attention in the `with` body use this backend alone.
 
-    Other errors of the body pass through.
+    UnsupportedError if it cannot; other errors pass through.
     """
     with warnings.catch_warnings(record=True) as said, sdpa_kernel(backend):
         warnings.simplefilter("always")

@@ -22,10 +22,7 @@ class Bench:
     burst_s: float
 
     def numbers(self, *shape: int) -> torch.Tensor:
-        """Return normally distributed random numbers of this shape and `dtype`.
-
-        Zeros would be multiplied faster [H200].
-        """
+        """Return normally distributed random numbers of this shape. Multiplying zeros would take less time [H200]."""
         return torch.randn(shape, generator=self.generator, device=self.device, dtype=self.dtype)
 
     def room(self) -> int:

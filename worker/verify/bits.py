@@ -36,10 +36,7 @@ def signed(value: int, size: int) -> int:
 
 
 def differences(output: torch.Tensor, expected: torch.Tensor) -> Differences:
-    """Return the Differences of a contiguous output from the expected one, of equal shape and type.
-
-    Waits for the device.
-    """
+    """Return the Differences of a contiguous output from one of equal shape and type. Waits for the device."""
     size = width(output)
     flat, right = integers(output).flatten(), integers(expected).flatten()
     elements = changed = 0

@@ -28,10 +28,7 @@ _CHUNK: Final = 1 << 23  # words that the stock operators take at once: their pr
 _WORD: Final = 1 << 64
 
 Add = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, int], None]
-"""Function that adds the digest of a matrix of words to totals[slot].
-
-Arguments: matrix, weights of its rows, weights of its columns, totals, slot.
-"""
+"""Function of (words, row weights, column weights, totals, slot) that adds the words' digest to totals[slot]."""
 
 
 class Digester:
@@ -96,7 +93,7 @@ def words(output: torch.Tensor) -> torch.Tensor:
 
 
 def add_stock(matrix: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor, totals: torch.Tensor, slot: int) -> None:
-    """Implementation of Add with torch's own operators. They write the products of words and weights to memory."""
+    """Add a digest to totals[slot] (see Add) by torch's own operators, which write intermediate products to memory."""
     step = max(_CHUNK // len(columns), 1)
     for at in range(0, len(rows), step):
         inner = (matrix[at : at + step] * columns).sum(dim=1)  # int32 times int64 is computed as int64, and wraps

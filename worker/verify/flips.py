@@ -14,10 +14,7 @@ NO_FAULT: Final = Injection()
 
 
 def places(seed: int, count: int, elements: int, size: int) -> dict[int, int]:
-    """Choose `count` different bits at random in `elements` elements of `size` bits each.
-
-    Returns offset of an element → mask in which its chosen bits are 1.
-    """
+    """Choose `count` bits at random in `elements` elements of `size` bits. Returns element's offset → bit mask."""
     masks: dict[int, int] = {}
     for at in random.Random(f"{_STREAM} {seed}").sample(range(elements * size), count):
         masks[at // size] = masks.get(at // size, 0) | 1 << at % size

@@ -47,10 +47,7 @@ class Outcome:
         return [number for number, (found, right) in enumerate(pairs) if found != right]
 
     def element(self, number: int, expected: "Outcome") -> Element:
-        """Return the differing gradient of parameter `number` as an Element.
-
-        Its offset is `number`. Its `found` and `expected` are the digests of this outcome and of the expected one.
-        """
+        """Return the differing gradient of parameter `number` as an Element: offset `number`, digests as values."""
         right, found = (outcome.gradients[number] % _WORD for outcome in (expected, self))
         return Element(offset=number, expected=f"{right:016x}", found=f"{found:016x}")
 
@@ -103,10 +100,7 @@ class Recorder:
 
 
 def matrix(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the tensor as a contiguous matrix to digest.
-
-    It has one row for each index of the first dimension. A vector becomes a single row.
-    """
+    """Return the tensor as a contiguous matrix to digest: a row for each index of its first dimension, or one row."""
     return tensor.contiguous().view(len(tensor) if tensor.dim() > 1 else 1, -1)
 
 

@@ -43,9 +43,9 @@ class _Made:
 
 
 class Watch:
-    """Multiplies matrices, verifies the products, and keeps the mismatches. One for each launch.
+    """Multiplies matrices, verifies products, keeps the mismatches of a launch.
 
-    outputs: memory for the products of a block, one each.
+    outputs: one tensor a product of a block.
     """
 
     def __init__(self, products: Products, assign: Assign, stage: Stage) -> None:

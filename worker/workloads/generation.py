@@ -99,10 +99,7 @@ class _Author:
         return tokens
 
     def measured(self, measurements: common.Measurements) -> tuple[list[list[int]], int]:
-        """Return the time stamps (ns) of each measured text, and the number of tokens in all texts.
-
-        The time stamps of a text are its start, then those of its tokens.
-        """
+        """Return time stamps (ns) of each measured text: start, then each token. And the number of all tokens."""
         end = len(self.tokens) - (measurements.load.iterations if measurements.load else 0)
         begin = end - sum(block.iterations for block in measurements.measured.blocks)
         return self._texts_ns[begin:end], sum(self.tokens[begin:end])

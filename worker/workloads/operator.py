@@ -159,10 +159,7 @@ class _Bench:
         self.blocks: list[TimedBlock] = []
 
     def tried(self, shape: OperatorShape) -> ShapeResult:
-        """Measure a shape.
-
-        An exception becomes text in the result, and is added to `errors` unless it is UnsupportedError.
-        """
+        """Measure a shape. An exception is text in the result, and in `errors` unless it is an UnsupportedError."""
         if self._cell.compiles:  # beyond eight forms, torch would silently call the function in eager
             torch.compiler.reset()
         try:

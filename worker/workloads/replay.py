@@ -116,8 +116,7 @@ def deterministic() -> Iterator[None]:
 def _refused(step: SplitStep) -> str | None:
     """Run `step` once.
 
-    Returns torch's message if an operator is not deterministic, and allows such operators; else None. Other errors of
-    the step are raised.
+    If an operator is not deterministic, return torch's message, and allow such operators; else None.
     """
     try:
         step.gradients()
@@ -269,7 +268,7 @@ class Replays:
     def _repeated(self, step: int) -> list[bool]:
         """Repeat steps 0 to `step` ten times, or fewer (at least once) if `_left_s` is used up.
 
-        Returns one bool for each repetition: True if a step differed from the reference.
+        True: it was wrong again.
         """
         wrong: list[bool] = []
         while len(wrong) < REPETITIONS and (self._left_s > 0 or not wrong):

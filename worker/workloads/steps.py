@@ -37,7 +37,7 @@ def rest(steps: LoadSteps) -> None:
 
 
 def rest_s(steps: LoadSteps, now: float) -> float:
-    """Return the seconds until the next load begins, 0 during load. now: the host's monotonic clock, in s."""
+    """Return the seconds until the next load begins, 0 during load. now: the host's monotonic clock, in seconds."""
     period_s = steps.on_s + steps.off_s
     into_s = (now - steps.offset_s) % period_s
     return 0.0 if into_s < steps.on_s else period_s - into_s
