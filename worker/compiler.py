@@ -40,7 +40,7 @@ MOST: Final = 20
 
 
 class Compiler:
-    """Compiles a launch's model in Phase.COMPILE, then enters Phase.WARM_UP, in an eager cell without compiling."""
+    """Compiles a launch's model: Phase.COMPILE, then Phase.WARM_UP. An eager cell enters only Phase.WARM_UP."""
 
     def __init__(self, assign: Assign, stage: Stage, device: torch.device) -> None:
         self._assign, self._stage, self._device = assign, stage, device
@@ -180,7 +180,7 @@ def graphs() -> int:
 
 
 def measured_ms() -> float:
-    """Return the total compile time of TorchDynamo, which must be imported, and its backend so far in ms."""
+    """Return the milliseconds that TorchDynamo, which must be imported, and its backend have compiled so far."""
     metrics = sys.modules["torch._dynamo"].utils.get_compilation_metrics()
     return sum(one.duration_us or 0 for one in metrics) / 1e3
 
@@ -238,9 +238,10 @@ def _finite(error: float) -> float:
 
 
 class Log(logging.Handler):
-    """Counts graph breaks and recompilations in TorchDynamo's log. Both are "file:line: reason" → number of messages.
+    """Handler of TorchDynamo's log that counts graph breaks and recompilations.
 
-    limited: TorchDynamo reached its limit of compiled variants of a function, and runs further variants in eager mode.
+    graph_breaks, recompilations: "file:line: reason" → number of messages. limited: TorchDynamo reached its limit of
+    compiled variants of a function, and runs further variants in eager mode.
     """
 
     def __init__(self) -> None:

@@ -103,7 +103,10 @@ def set_tf32(*, wanted: bool) -> None:
 
 
 def tf32_switches() -> dict[str, bool]:
-    """Return torch's three TF32 switches: name, such as "cudnn.allow_tf32" → True if it is on. Never raises."""
+    """Return torch's three TF32 switches: name → True if it is on. Never raises.
+
+    Names: "cuda.matmul.allow_tf32", "cudnn.allow_tf32", "cudnn.rnn.allow_tf32".
+    """
     backends: Any = torch.backends
     cuda, cudnn = backends.cuda, backends.cudnn
     if _newer_interface():

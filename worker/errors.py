@@ -34,7 +34,7 @@ class UnsupportedError(WorkerError):
 
 
 class ModelCodeError(WorkerError):
-    """The user's own code failed (with __cause__), returned something unusable, or changed the precision."""
+    """User code failed (its exception is __cause__), returned something unusable, or changed the precision."""
 
 
 class NotBuiltError(ModelCodeError):

@@ -193,7 +193,7 @@ def message_of(error: BaseException) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the error's type and its message's first line, such as "ValueError: no such size", or only the type."""
+    """Return type and first line of the message, such as "ValueError: no such size"; only the type if it is empty."""
     lines = plain(message_of(error)).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 

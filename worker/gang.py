@@ -36,7 +36,7 @@ class Gang:
     """Communication between all processes of a launch. Failed operations raise CommunicationError.
 
     devices: UUIDs, one for each process. size: their number. rank: index of this process. backend: "nccl" or "gloo".
-    With one device, call only `align` and `largest`.
+    With one device, `add_up` and `pass_on` raise AssertionError.
     """
 
     def __init__(self, assign: Assign, device: torch.device) -> None:
@@ -77,7 +77,10 @@ class Gang:
             dist.all_reduce(tensor)
 
     def pass_on(self, by: int, outgoing: torch.Tensor, incoming: torch.Tensor) -> None:
-        """Send `outgoing` to the rank `by` higher and receive `incoming` from the rank `by` lower, modulo `size`."""
+        """Send `outgoing` to the rank `by` higher and receive `incoming` from the rank `by` lower, modulo `size`.
+
+        All processes must call it with the same `by`. The host does not wait for a GPU.
+        """
         to, origin = (self.rank + by) % self.size, (self.rank - by) % self.size
         with self._counted_operation():
             both = [dist.P2POp(dist.isend, outgoing, to), dist.P2POp(dist.irecv, incoming, origin)]
@@ -95,7 +98,7 @@ class Gang:
         return result
 
     def describe(self) -> str:
-        """Return the connecting library: "gloo through the host's memory", or "NCCL 2.27.5, NVLink multicast …"."""
+        """Return the connecting library: "gloo through the host's memory", or NCCL's version and multicast()."""
         if self.backend == "gloo":
             return "gloo through the host's memory"
         version = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]  # torch does not annotate it

@@ -62,7 +62,7 @@ class Work:
         return len(self.steps) * self.passes
 
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
-        """Return the iterations in a block of at least `duration_s`: a multiple of `group`, or 1 if `one_by_one`."""
+        """Return the number of iterations that last `duration_s`: a multiple of `group`, or 1 if `one_by_one`."""
         return 1 if self.one_by_one else timing.iterations_for(duration_s * 1e3, iteration_ms, group)
 
     def group(self, clock: Clock, iteration_ms: float, iterations: int | None = None) -> int:
@@ -73,7 +73,7 @@ class Work:
     def agreed(self, reason: StopReason | None) -> StopReason | None:
         """Return the reason for all processes to stop now; None to continue.
 
-        reason: of this process, here the only one.
+        reason: that of this process. It is returned unless a subclass measures in several processes.
         """
         return reason
 

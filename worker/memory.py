@@ -99,7 +99,7 @@ class Headroom:
     available: int | None = None
 
     def as_text(self) -> dict[str, str]:
-        """Return the known fields as text: {"device_free_bytes": "1024", …}, and the message of `device_error`."""
+        """Return known fields as text: name, such as "device_free_bytes" → number, and "device_error" → its message."""
         sizes = {f"{name}_bytes": str(value) for name, value in vars(self).items() if isinstance(value, int)}
         return sizes if self.device_error is None else sizes | {"device_error": str(self.device_error)}
 

@@ -15,7 +15,7 @@ _NOT_RUN: Final = (Iterator, AsyncIterator, Awaitable)
 
 
 def tensors(outputs: object) -> Iterator[torch.Tensor]:
-    """Yield every tensor in `outputs`: a tensor, or a nesting of pytrees (lists, …), mappings and dataclasses."""
+    """Yield every tensor in `outputs`, in any nesting of lists, tuples, mappings and dataclasses. Skips all else."""
     if isinstance(outputs, torch.Tensor):  # most models return one, and a timed latency walks it
         yield outputs
         return
@@ -31,7 +31,10 @@ def tensors(outputs: object) -> Iterator[torch.Tensor]:
 
 
 def require_computed(outputs: object, name: str) -> object:
-    """Return `outputs` of model `name`. ModelCodeError if all are None or not computed yet, such as a generator."""
+    """Return `outputs` unchanged. Raises ModelCodeError if all are None or not computed yet, such as a generator.
+
+    name: of the model, for the error's message.
+    """
     leaves = _pytree.tree_leaves(outputs)
     if all(leaf is None or isinstance(leaf, _NOT_RUN) for leaf in leaves):
         what = (

@@ -44,7 +44,7 @@ class Stage:
 
     @contextmanager
     def timed(self, entry: str) -> Iterator[None]:
-        """Add the time of the `with` body to the ledger. entry: a field of Ledger without "_ms"."""
+        """Add the time of the `with` body to the ledger, even if it raises. entry: a field of Ledger without "_ms"."""
         begin = time.monotonic_ns()
         try:
             yield

@@ -15,7 +15,7 @@ SLOPE_LIMIT: Final = 0.005
 
 
 def is_steady(medians_ms: Sequence[float], retries: Sequence[int]) -> bool:
-    """Whether the last WINDOW blocks are steady; False if there are fewer. The two lists must be equally long.
+    """Whether the last WINDOW blocks are steady; False if there are fewer. ValueError if the lists differ in length.
 
     They are if the medians of their two halves differ by less than 1 %, the drift over them (Theil-Sen) is below 0.5 %,
     and the allocator had no retries in them. medians_ms: median iteration time of each block. retries: number of

@@ -34,7 +34,8 @@ _BEHIND_MS: Final = 5.0
 class TimedBlock:
     """One timed block: monotonic times of its start, last enqueue and end, and the spans between its marks.
 
-    enqueue_ms: time that the host needed to enqueue the first iteration, while the device's queue was empty.
+    enqueue_ms: time that the host needed to enqueue the first iteration, while the device's queue was empty. On a CPU
+    device, enqueued_ns is end_ns.
     """
 
     start_ns: int
@@ -95,7 +96,7 @@ class HostClock:
 
 
 class CudaClock:
-    """Clock of a GPU: CUDA events in the current stream, taken from a pool."""
+    """Clock of a GPU: CUDA events from a pool, in the stream that is current when the clock is made."""
 
     shortest_span_ms = 1.0
     ahead_of_device = True
@@ -169,7 +170,10 @@ def _collector_off() -> Iterator[None]:
 
 
 def iterations_for(duration_ms: float, iteration_ms: float, group: int = 1) -> int:
-    """Return the least multiple of `group` iterations, above 0, that lasts `duration_ms`. iteration_ms: expected."""
+    """Return the least number of iterations that lasts `duration_ms`: a multiple of `group`, at least `group`.
+
+    iteration_ms: expected time of an iteration. If it is 0 or less, the result is `group`.
+    """
     if iteration_ms <= 0:
         return group
     return max(math.ceil(duration_ms / iteration_ms / group), 1) * group
@@ -190,9 +194,10 @@ def group_for(clock: Clock, iteration_ms: float, steps: int, iterations: int | N
 
 
 def launch_bound(clock: Clock, blocks: Sequence[Block | TimedBlock], iteration_ms: float) -> bool | None:
-    """Whether the device waited for the host, by the median queued work at the last enqueue of `blocks`. None on a CPU.
+    """Whether the device waited for the host; None on a CPU. iteration_ms: mean time of an iteration.
 
-    iteration_ms: mean time of an iteration.
+    True if at the last enqueue of a block, in the median over `blocks`, the device had less work left than 5 ms and
+    less than half an iteration.
     """
     if not clock.ahead_of_device:
         return None

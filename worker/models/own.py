@@ -1,8 +1,7 @@
 """Family (worker/models/base.py) of the user's own models.
 
-It keeps only a weak reference to the model that it built, so that load cells can free the model.
-
-hook: a function that the user's code may define to be called here, such as train_step (docs/own-models.md).
+It keeps only a weak reference to the model that it built, so that load cells can free the model. hook: a function that
+the user's code may define to be called here, such as train_step (docs/own-models.md).
 """
 
 import functools
@@ -66,7 +65,10 @@ class Own:
         return own_code.structure(self._code.make(torch.device("cpu")))
 
     def batch(self, spec: ModelSpec, feed: Feed) -> Batch:
-        """Make the inputs of one iteration: random ones if `spec` describes them, else those of get_example_inputs."""
+        """Make the inputs of one iteration: random ones if `spec` describes them, else those of get_example_inputs.
+
+        Raises ModelCodeError if these fail, hold no tensor, or do not follow the batch size.
+        """
         module = self._module()
         example = own_inputs.drawn(spec, module, feed) if spec.inputs else self._example_inputs(module, feed)
         self._inputs = Inputs(example)

@@ -94,7 +94,7 @@ class Code:
         return made.to(device)
 
     def hook(self, module: torch.nn.Module | None, name: str) -> Callable[..., object] | None:
-        """Return the model's method `name`, else (with --allow-code) its module's function `name`, else None."""
+        """Return the model's method `name`, else (with --allow-code) the Python module's function, else None."""
         method = getattr(module, name, None)
         if callable(method) and not isinstance(method, torch.nn.Module):
             return typing.cast(Callable[..., object], method)

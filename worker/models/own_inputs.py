@@ -27,7 +27,7 @@ class Inputs:
         self._put_together = self._quick_way(example)
 
     def take(self) -> Batch:
-        """Return index in the flattened example → tensor, and drop the tensors from this object. Call it once."""
+        """Return str(index in the flattened example) → tensor, and drop the tensors from this object. Call it once."""
         taken = {str(place): self._leaves[place] for place in self._places}
         for place in self._places:
             self._leaves[place] = None

@@ -71,7 +71,7 @@ class _Linear(nn.Linear):
 
 
 class Filter(nn.Module):
-    """Low-pass filter of each channel, applied where the resolution changes. padding: zeros on each side."""
+    """Low-pass filter of each channel, for changes of resolution. padding: zeros on each side. gain: of the outputs."""
 
     kernel: torch.Tensor
 
@@ -112,10 +112,9 @@ class _Convolution(nn.Conv2d):
 
 
 class ModulatedConvolution(nn.Module):
-    """Convolution of the generator. A style scales its input channels.
+    """Convolution of the generator. A style scales its input channels. latent: length of the style.
 
-    latent: length of the style. demodulate: divide the outputs by their expected standard deviation. up: double the
-    side, then filter.
+    demodulate: divide the outputs by their expected standard deviation. up: double the side, then filter.
     """
 
     def __init__(

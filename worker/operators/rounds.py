@@ -25,7 +25,7 @@ def copies(input_bytes: int, room_bytes: int, kind: str) -> int:
 
 
 def calls(window_s: float, call_ms: float) -> int:
-    """Return the number of calls that last about `window_s` seconds, from LEAST_CALLS to _MOST_CALLS."""
+    """Return the number of calls that last about `window_s` seconds, from LEAST_CALLS to 2000. call_ms: expected."""
     return min(max(timing.iterations_for(window_s * 1e3, call_ms), LEAST_CALLS), _MOST_CALLS)
 
 

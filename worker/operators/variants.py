@@ -40,9 +40,9 @@ def im2col(images: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def only(backend: SDPBackend) -> Iterator[None]:
-    """Let attention in the `with` body use this backend alone.
+    """Let attention in the `with` body use this backend alone. Raises UnsupportedError if it cannot compute the inputs.
 
-    UnsupportedError if it cannot; other errors pass through.
+    Other errors pass through.
     """
     with warnings.catch_warnings(record=True) as said, sdpa_kernel(backend):
         warnings.simplefilter("always")
@@ -55,7 +55,7 @@ def only(backend: SDPBackend) -> Iterator[None]:
 
 
 def implementation(operator: str, variant: str) -> Implementation:
-    """Return the implementation of an operator: a variant, or eager if `variant` is empty. KeyError: it is unknown."""
+    """Return the implementation of an operator: a variant, or eager if `variant` is "". Unknown names: KeyError."""
     return VARIANTS[operator, variant] if variant else Implementation(FUNCTIONS[operator])
 
 

@@ -120,7 +120,7 @@ def _forward(found: torch.Tensor, mine: Sequence[torch.Tensor], exact: _Exact, t
 
 
 def upstream(output: torch.Tensor, seed: int) -> torch.Tensor:
-    """Draw a normally distributed gradient of the output. A gradient of ones would hide a transposed result."""
+    """Draw a normally distributed gradient, shaped as the output. One of ones would hide a transposed result."""
     generator = torch.Generator(device=output.device).manual_seed(seed + _APART)
     return torch.randn(output.shape, generator=generator, device=output.device, dtype=output.dtype)
 

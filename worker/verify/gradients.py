@@ -1,7 +1,6 @@
 """Losses and gradient digests of a replay, recorded on the device, and a fault to inject.
 
-replay: a fixed number of training steps from equal weights and inputs. part: one loss of a step, with its optimizer
-(training.Part).
+replay: a fixed number of training steps from equal weights and inputs. part: one loss of a step, with its optimizer.
 """
 
 import hashlib

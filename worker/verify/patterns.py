@@ -111,7 +111,7 @@ def modulo_20(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
 
 
 def random(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
-    """Return random words, different in each turn."""
+    """Return random words, different in each turn: those of the span's indices in a stream of `turn.seed`."""
     return seeded.bits(turn.seed, _STREAM + turn.number, span.count, device, start=span.first)
 
 

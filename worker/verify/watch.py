@@ -43,9 +43,9 @@ class _Made:
 
 
 class Watch:
-    """Multiplies matrices, verifies products, keeps the mismatches of a launch.
+    """Multiplies matrices, verifies the products, and keeps the mismatches of a launch.
 
-    outputs: one tensor a product of a block.
+    outputs: a tensor for each product of a block.
     """
 
     def __init__(self, products: Products, assign: Assign, stage: Stage) -> None:

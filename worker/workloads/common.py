@@ -56,7 +56,7 @@ class Measurements:
 
 
 def family_of(assign: Assign, stage: Stage) -> Family:
-    """Import and return the family (worker/models/base.py) of the cell's model. Raises as registry.family does."""
+    """Import and return the family of the cell's model, timed as "import". Raises as registry.family does."""
     with stage.timed("import"):
         return registry.family(assign.model)
 
@@ -207,7 +207,8 @@ def fields(
 ) -> dict[str, Any]:
     """Return the fields of Result that every launch has: name → value.
 
-    module: the model, for its size. items: samples in one iteration. series: more series: name → times in milliseconds.
+    module: the model, for its size. isolation: as in Environment. items: samples in one iteration. series: more series:
+    name → times in milliseconds.
     """
     found = asdict(measurements.measured)
     device = torch.device(assign.device.kind)  # the module may have no parameters to ask

@@ -19,7 +19,7 @@ from worker.workloads import common
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell. Raises NotFiniteError if outputs contain NaN or (in gpubench's models) infinity.
+    """Measure the cell. Raises NotFiniteError if outputs contain NaN, or infinity unless the model is the user's own.
 
     Raises ModelCodeError if the model returns no computed output (outputs.require_computed).
     """

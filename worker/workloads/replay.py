@@ -168,9 +168,8 @@ class Replays:
         self._left_s = min(phase_s / 2, assign.measurement.max_s)
         """Remaining seconds for repetitions of wrong replays: at most `max_s`, at most half of a phase's extra time.
 
-        Extra time is what Deadlines allows in addition to the planned duration of the phase.
-
-        A launch that takes three times as long when the run ends counts as hung (kinds/burn_in/lost_launches.py)."""
+        Extra time is what Deadlines allows in addition to the planned duration of the phase. A launch that
+        takes three times as long when the run ends counts as hung (kinds/burn_in/lost_launches.py)."""
 
     def work(self) -> Work:
         """Return the Work to measure: at least LEAST_REPLAYS replays, because the first is the reference."""
@@ -268,7 +267,7 @@ class Replays:
     def _repeated(self, step: int) -> list[bool]:
         """Repeat steps 0 to `step` ten times, or fewer (at least once) if `_left_s` is used up.
 
-        True: it was wrong again.
+        Returns True for each repetition in which a step differed from the reference.
         """
         wrong: list[bool] = []
         while len(wrong) < REPETITIONS and (self._left_s > 0 or not wrong):
