@@ -180,7 +180,7 @@ def graphs() -> int:
 
 
 def measured_ms() -> float:
-    """Return the milliseconds that TorchDynamo, which must be imported, and its backend have compiled so far."""
+    """Return the compile time in ms of TorchDynamo and its backend so far. TorchDynamo must be imported already."""
     metrics = sys.modules["torch._dynamo"].utils.get_compilation_metrics()
     return sum(one.duration_us or 0 for one in metrics) / 1e3
 

@@ -34,8 +34,8 @@ _BEHIND_MS: Final = 5.0
 class TimedBlock:
     """One timed block: monotonic times of its start, last enqueue and end, and the spans between its marks.
 
-    enqueue_ms: time that the host needed to enqueue the first iteration, while the device's queue was empty. On a CPU
-    device, enqueued_ns is end_ns.
+    enqueue_ms: time that the host needed to enqueue the first iteration, while the device's queue was empty. With a
+    HostClock, enqueued_ns is end_ns.
     """
 
     start_ns: int

@@ -34,7 +34,7 @@ def arguments(spec: ModelSpec, input_size: int | None) -> dict[str, Scalar]:
 
 
 def integers(spec: ModelSpec, *keys: str) -> dict[str, int]:
-    """Return key → value of `keys` in the model's configuration, as whole numbers. KeyError if one is missing."""
+    """Return key → value of `keys` in the model's configuration, as whole numbers. Missing keys: KeyError."""
     return {key: int(spec.config[key]) for key in keys}
 
 

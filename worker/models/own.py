@@ -119,7 +119,7 @@ class Own:
         return number
 
     def forward(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """Run one forward pass. Returns its outputs, maybe nested. Raises ModelCodeError if the user's code fails."""
+        """Run one forward pass. Returns its outputs, perhaps nested. Raises ModelCodeError if the code fails."""
         example = self._example(batch)
         try:
             return cast(torch.Tensor, own_inputs.call(module, example))

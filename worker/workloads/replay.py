@@ -267,7 +267,7 @@ class Replays:
     def _repeated(self, step: int) -> list[bool]:
         """Repeat steps 0 to `step` ten times, or fewer (at least once) if `_left_s` is used up.
 
-        Returns True for each repetition in which a step differed from the reference.
+        Returns, for each repetition, True if a step differed from the reference.
         """
         wrong: list[bool] = []
         while len(wrong) < REPETITIONS and (self._left_s > 0 or not wrong):
