@@ -30,9 +30,9 @@ _OOM_SCORE: Final = "1000"
 def become(spec: LaunchSpec, born_of: int) -> int:
     """Set this process up as the worker of launch `spec`. Returns the file descriptor of fault.log.
 
-    Starts a process session (setsid), redirects output to the launch's log files, and sets environment and CPU cores.
-    Exits with WorkerExit.NOT_ADOPTED if the orchestrator does not become the parent of this process within 10 s.
-    born_of: PID of the process that created this one.
+    Redirects output to the launch's log files, sets environment variables and CPU cores, starts a process session
+    (setsid), and has the kernel kill this process when the orchestrator ends. Exits with WorkerExit.NOT_ADOPTED if the
+    orchestrator is not the parent within 10 s. born_of: PID of the process that created this one.
     """
     if os.getsid(0) != os.getpid():
         os.setsid()
@@ -48,10 +48,7 @@ def become(spec: LaunchSpec, born_of: int) -> int:
 
 
 def die_with_parent(parent_pid: int) -> None:
-    """Have the kernel kill this process when its parent ends.
-
-    Exits with WorkerExit.NOT_ADOPTED at once if the parent is not `parent_pid`.
-    """
+    """Have the kernel kill this process when its parent ends. Exits (NOT_ADOPTED) if that is not `parent_pid`."""
     _prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
     if os.getppid() != parent_pid:
         os._exit(WorkerExit.NOT_ADOPTED)
@@ -65,7 +62,7 @@ def be_called(name: str) -> None:
 def settle() -> None:
     """Collect garbage, then exempt all present objects from later collections (gc.freeze).
 
-    A collection writes to each object, so that the kernel would copy the memory that forked processes share.
+    A collection writes to each object, and the kernel would copy the memory that forked processes share.
     """
     gc.collect()
     gc.freeze()
@@ -77,7 +74,7 @@ def rooms_root() -> str:
 
 
 def check_rooms(expected: str) -> None:
-    """Exit with WorkerExit.WRONG_ROOMS unless worker and protocol come from the folder `expected`."""
+    """Exit with WorkerExit.WRONG_ROOMS unless the packages worker and protocol lie in the folder `expected`."""
     import protocol
 
     for room, file in (("worker", __file__), ("protocol", protocol.__file__)):

@@ -22,7 +22,7 @@ _OF_A_PARAMETER: Final = "_gpubench_of_a_parameter"
 
 
 class Blank(TorchFunctionMode):
-    """Context manager (a mode of torch) in which random fills of parameters do nothing."""
+    """Context manager (a mode of torch) in which random fills leave parameters uninitialised. Buffers are filled."""
 
     def __torch_function__(
         self,

@@ -28,7 +28,7 @@ _CALLS: Final = 4
 
 
 class Trials:
-    """Trials of one launch. batch_of: makes inputs of a given size. forward: calls `module` with such inputs."""
+    """Trials of one launch. batch_of: makes inputs of a given size. forward: calls `module` with them."""
 
     def __init__(
         self,
@@ -43,7 +43,10 @@ class Trials:
         self._device = torch.device(assign.device.kind)
 
     def run(self, shapes: ChangingShapes) -> tuple[ShapeTrial, ...]:
-        """Compile and call the model in each ShapeWay. Returns one ShapeTrial for each way, in order."""
+        """Compile and call the model in each ShapeWay. Returns one ShapeTrial for each way, in the order of ShapeWay.
+
+        An error of the model is text in its ShapeTrial. An error of the device is raised.
+        """
         with self._stage.timed("compile"):
             self._stage.enter(Phase.COMPILE)
             refusal = self._refusal(shapes)

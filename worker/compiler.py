@@ -36,14 +36,11 @@ _PLACE: Final = re.compile(r"in user code at (\S+:\d+)|Recompiling function \S+ 
 _REPLAYED: Final = 3
 """Number of the call that first replays a CUDA graph. With reduce-overhead, call 1 warms up and call 2 records."""
 MOST: Final = 20
-"""Largest number of graph breaks, and of recompilations, in a result."""
+"""Largest number of graph breaks, and of recompilations, in a result. The first ones are kept."""
 
 
 class Compiler:
-    """Compiles a launch's model in Phase.COMPILE, then enters Phase.WARM_UP.
-
-    In an eager cell (without torch.compile) it enters Phase.WARM_UP at once.
-    """
+    """Compiles a launch's model: Phase.COMPILE, then Phase.WARM_UP. An eager cell enters only Phase.WARM_UP."""
 
     def __init__(self, assign: Assign, stage: Stage, device: torch.device) -> None:
         self._assign, self._stage, self._device = assign, stage, device
@@ -54,10 +51,11 @@ class Compiler:
         stage.enter(Phase.COMPILE if self._compiles else Phase.WARM_UP)
 
     def compile(self, module: torch.nn.Module, call: Callable[[], object]) -> None:
-        """Compile the module in place by running `call`. Does nothing in an eager cell.
+        """Compile the module in place, then enter Phase.WARM_UP. Does nothing in an eager cell.
 
-        call: runs one iteration with the module and returns outputs or losses. Raises UnsuitableModelError if
-        torch.compile finds nothing to compile, or if compiled and eager outputs differ in size.
+        call: runs one iteration with the module and returns outputs or losses. It is called up to six times, first in
+        eager mode. Raises UnsuitableModelError if torch.compile finds nothing to compile, or if compiled and eager
+        outputs differ in size.
         """
         if not self._compiles:
             return
@@ -85,7 +83,7 @@ class Compiler:
         self._stage.enter(Phase.WARM_UP)
 
     def compilation(self) -> Compilation | None:
-        """Return the facts of all compilations in this process so far; None if there was none.
+        """Return the facts of all compilations in this process so far; None in an eager cell that compiled nothing.
 
         In an eager cell, the code of the model itself may have called torch.compile.
         """
@@ -103,7 +101,7 @@ class Compiler:
     def compare_random(
         self, found: Compilation | None, module: torch.nn.Module, call: Callable[[], object]
     ) -> Compilation | None:
-        """Add the errors of random outputs to `found` (the result of `compilation`), and return it.
+        """Return `found`, the result of `compilation`, with the differences of random outputs from eager ones.
 
         call: as in `compile`. Compiles once more, in a mode in which compiled and eager calls draw the same random
         numbers. Returns `found` unchanged if it is None, in later launches of the cell, if outputs are not random, or
@@ -133,7 +131,7 @@ class Compiler:
 
 
 def use_caches(folder: Path, *, cold: bool) -> bool:
-    """Direct all caches of the compiler to `folder`. Returns True if the folder existed already.
+    """Direct all caches of the compiler to `folder`. Returns True if the folder existed already (cached).
 
     cold: delete the folder first, which makes the result False. Imports Inductor, which then compiles kernels in this
     process unless use_workers is called.
@@ -147,7 +145,7 @@ def use_caches(folder: Path, *, cold: bool) -> bool:
 
 
 def redirect_caches(folder: Path) -> None:
-    """Let Inductor and Triton keep their caches in `folder` only. Imports neither of them."""
+    """Let Inductor and Triton keep their caches in `folder` only, by environment variables. Imports neither of them."""
     for variable, name in _CACHES.items():
         os.environ[variable] = str(folder / name)
     _redirect_headers(folder)
@@ -156,8 +154,7 @@ def redirect_caches(folder: Path) -> None:
 def _redirect_headers(folder: Path) -> None:
     """Keep Inductor's precompiled C++ headers in `folder`. By default, all processes of a user share them.
 
-    Making them takes 8 s of a cold compilation. They are disabled if Inductor is not imported yet, because only
-    variables of the imported module can redirect them.
+    They are disabled if Inductor is not imported yet, because only variables of the imported module can redirect them.
     """
     codecache = sys.modules.get("torch._inductor.codecache")
     config: Any = sys.modules.get("torch._inductor.config")
@@ -170,23 +167,20 @@ def _redirect_headers(folder: Path) -> None:
 
 
 def use_workers() -> None:
-    """Compile kernels in a pool of processes: one for each core, at most 32.
-
-    Do not use it for a single operator, because the start of the pool takes too long.
-    """
+    """Compile kernels in a pool of processes: one a core, at most 32. Its start takes long. Call use_caches first."""
     config: Any = sys.modules["torch._inductor.config"]
     config.compile_threads = config.decide_compile_threads()
 
 
 def graphs() -> int:
-    """Return the number of graphs that TorchDynamo has compiled in this process."""
+    """Return the number of graphs that TorchDynamo has compiled in this process; 0 if it is not imported."""
     if "torch._dynamo" not in sys.modules:
         return 0
     return int(sys.modules["torch._dynamo"].utils.counters["stats"]["unique_graphs"])
 
 
 def measured_ms() -> float:
-    """Return the compile time of TorchDynamo and its backend so far, in milliseconds."""
+    """Return the compile time in ms of TorchDynamo and its backend so far. TorchDynamo must be imported already."""
     metrics = sys.modules["torch._dynamo"].utils.get_compilation_metrics()
     return sum(one.duration_us or 0 for one in metrics) / 1e3
 
@@ -214,10 +208,11 @@ def _is_same(one: torch.Tensor, other: torch.Tensor, *, training: bool) -> bool:
 
 
 def output_errors(expected: torch.Tensor, found: torch.Tensor) -> dict[str, float]:
-    """Return the differences of `found` from `expected` as fields of Compilation: name → value.
+    """Return the differences of the vector `found` from `expected`, as fields of Compilation.
 
-    Returns {} for empty outputs. Raises UnsuitableModelError if the numbers of elements differ. Equal infinities are no
-    error, because a model may mask with them. Any other infinity or NaN gives the largest float as absolute_error.
+    The result has the keys absolute_error, relative_error and cosine_distance; {} for empty vectors. Raises
+    UnsuitableModelError if the lengths differ. Equal infinities are no error, because a model may mask with them. Any
+    other infinity or NaN gives the largest float as absolute_error.
     """
     if expected.shape != found.shape:
         raise UnsuitableModelError(
@@ -243,9 +238,10 @@ def _finite(error: float) -> float:
 
 
 class Log(logging.Handler):
-    """Counts graph breaks and recompilations in TorchDynamo's log, each by source line and reason.
+    """Handler of TorchDynamo's log that counts graph breaks and recompilations.
 
-    limited: TorchDynamo reached its limit of compiled variants of a function, and runs further variants in eager mode.
+    graph_breaks, recompilations: "file:line: reason" → number of messages. limited: TorchDynamo reached its limit of
+    compiled variants of a function, and runs further variants in eager mode.
     """
 
     def __init__(self) -> None:
@@ -266,7 +262,7 @@ class Log(logging.Handler):
             logger.removeHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Count the graph break or recompilation that a message reports. Sets `limited` if it reports the limit."""
+        """Count the graph break or recompilation in a message, and note the limit. Other messages are ignored."""
         self.limited = self.limited or "torch._dynamo hit config." in record.getMessage()
         lines = [line.strip() for line in record.getMessage().splitlines() if line.strip()]
         place = _PLACE.search(lines[0]) if lines else None
@@ -281,8 +277,5 @@ def _loggers() -> Iterator[logging.Logger]:
 
 
 def _reason(lines: list[str]) -> str:
-    """Return the reason in a log message. lines: those after its first line.
-
-    The second of them is the reason, because the first of them is general.
-    """
+    """Return the reason in a log message: the second of `lines`, those after its first line. The first is general."""
     return (lines[1:] or lines or ["unknown"])[0].removeprefix("- ")[:300]

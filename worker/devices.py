@@ -24,7 +24,7 @@ HALF: Final = {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
 
 
 def open_device(device: Device, precision: Precision) -> torch.device:
-    """Open the device, and set torch's TF32 switches and number of threads.
+    """Open the device, set torch's TF32 switches, and let torch use one thread for each core of this process.
 
     A GPU gets a CUDA context. Raises DeviceInheritedError if this process has a GPU open already. Raises
     DeviceUnavailableError if CUDA cannot open the device, or opens other GPUs than the requested one.
@@ -35,12 +35,12 @@ def open_device(device: Device, precision: Precision) -> torch.device:
 
 
 def clock_for(device: torch.device) -> Clock:
-    """Return the clock that times work on this device."""
+    """Return a new clock that times work on this device."""
     return CudaClock() if device.type == "cuda" else HostClock()
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until the device is idle."""
+    """Wait until the device is idle. Does nothing on a CPU device."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -90,8 +90,7 @@ def _same_uuid(first: str, second: str) -> bool:
 def set_tf32(*, wanted: bool) -> None:
     """Switch TF32 on or off, both for matrix products and for cuDNN, where it is on by default.
 
-    Uses the older of torch's two interfaces, which updates the newer one. From torch 2.9 on, a process that uses both
-    gets a RuntimeError.
+    Uses the older of torch's two interfaces. From torch 2.9 on, a process that mixes both gets a RuntimeError.
     """
     backends: Any = torch.backends  # torch declares only part of the newer interface
     with warnings.catch_warnings():
@@ -104,7 +103,10 @@ def set_tf32(*, wanted: bool) -> None:
 
 
 def tf32_switches() -> dict[str, bool]:
-    """Return torch's TF32 switches: name, such as "cudnn.allow_tf32" → True if it is on. Never raises."""
+    """Return torch's three TF32 switches: name → True if it is on. Never raises.
+
+    Names: "cuda.matmul.allow_tf32", "cudnn.allow_tf32", "cudnn.rnn.allow_tf32".
+    """
     backends: Any = torch.backends
     cuda, cudnn = backends.cuda, backends.cudnn
     if _newer_interface():
@@ -125,18 +127,12 @@ def _newer_interface() -> bool:
 
 
 def weights_type(precision: Precision, *, training: bool) -> torch.dtype:
-    """Return the type of a model's weights.
-
-    It is fp16 or bf16 for inference in that precision, otherwise fp32.
-    """
+    """Return the type of a model's weights: fp16 or bf16 for inference in that precision, otherwise fp32."""
     return torch.float32 if training else HALF.get(precision, torch.float32)
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
-    """Return the context manager for the forward pass of a training step.
-
-    It is autocast in fp16 and bf16. In other precisions it does nothing.
-    """
+    """Return the context manager for a training step's forward pass: autocast in fp16 and bf16, else without effect."""
     half = HALF.get(precision)
     return nullcontext() if half is None else torch.autocast(device.type, dtype=half)
 
@@ -149,10 +145,9 @@ def onednn_has_bf16() -> bool:
 
 @contextmanager
 def training_kernels(device: torch.device, precision: Precision) -> Iterator[None]:
-    """Disable oneDNN in the `with` body on a CPU device that cannot train with it in this precision.
+    """Disable oneDNN in the `with` body on a CPU device in fp16, or in bf16 without AVX-512. Else do nothing.
 
-    oneDNN cannot train recurrent layers in fp16 ("could not create a primitive descriptor"), nor in bf16 without
-    AVX-512. Its convolutions in fp16 take four times as long as torch's own on a CPU without units for fp16.
+    oneDNN cannot train recurrent layers in these cases, and its fp16 convolutions are slower than torch's own.
     """
     supported = precision is not Precision.FP16 and (precision not in HALF or onednn_has_bf16())
     if device.type != "cpu" or supported:
@@ -165,7 +160,10 @@ def training_kernels(device: torch.device, precision: Precision) -> Iterator[Non
 
 
 def environment(device: torch.device, isolation: str) -> Environment:
-    """Return the versions of libraries and the settings of this process. isolation: "fork" or "exec"."""
+    """Return the versions of libraries (None if not installed) and the settings of this process.
+
+    isolation: "fork" or "exec". cudnn is None if `device` is a CPU.
+    """
     cudnn = None
     if device.type == "cuda":
         cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]  # torch does not annotate it

@@ -34,10 +34,7 @@ class UnsupportedError(WorkerError):
 
 
 class ModelCodeError(WorkerError):
-    """The user's own code failed, returned something unusable, or changed the precision.
-
-    __cause__: the exception of that code, if it raised one.
-    """
+    """User code failed (its exception is __cause__), returned something unusable, or changed the precision."""
 
 
 class NotBuiltError(ModelCodeError):

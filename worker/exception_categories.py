@@ -64,7 +64,7 @@ _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def failure(error: BaseException, phase: Phase, headroom: Headroom | None = None) -> Failure:
-    """Classify and describe an exception as a Failure. Never raises.
+    """Classify an exception by the first of RULES that applies (else EXCEPTION), and describe it. Never raises.
 
     phase: in which `error` was raised. headroom: free memory at that time; None to read it now, while the frames of
     `error` still keep the model in memory.
@@ -193,7 +193,7 @@ def message_of(error: BaseException) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the error's type and its message's first line, such as "ValueError: no such size"."""
+    """Return type and first line of the message, such as "ValueError: no such size"; only the type if it is empty."""
     lines = plain(message_of(error)).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
@@ -205,6 +205,6 @@ def _trimmed(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return `text` without escape sequences and control characters; "?" replaces lone surrogates."""
+    """Return `text` without escape sequences and control characters except tab and newline; "?" for lone surrogates."""
     text = _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
     return text.encode("utf-8", "replace").decode("utf-8")

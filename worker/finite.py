@@ -6,7 +6,7 @@ from worker.errors import NotFiniteError
 
 
 def total(losses: dict[str, float]) -> float:
-    """Return the sum of a training step's losses, given by name. Raises NotFiniteError if it is NaN or infinite."""
+    """Return the sum of a training step's losses (name → loss). Raises NotFiniteError if the sum is NaN or infinite."""
     loss = sum(losses.values())
     if not math.isfinite(loss):
         parts = ", ".join(f"{name} {part}" for name, part in losses.items())

@@ -57,8 +57,8 @@ _FORMULAS: Final = {torch.ops.aten.convolution_backward: _convolution_backward}
 def count(step: Callable[[], object], iteration_ms: float) -> float | None:
     """Run `step` and return its number of floating-point operations; None if it is unknown (see the module).
 
-    iteration_ms: time of the step. Above COUNTED_WITHIN_MS (2 s), returns None without running it. Returns None as well
-    if the step raises an exception, or if the number is 0.
+    iteration_ms: measured time of the step. Above COUNTED_WITHIN_MS (2 s), returns None without running it. Returns
+    None as well if the step raises an exception, which is printed, or if the number is 0.
     """
     if iteration_ms > COUNTED_WITHIN_MS:
         return None

@@ -33,10 +33,14 @@ _MULTICAST: Final = "NCCL_NVLS_ENABLE"
 
 
 class Gang:
-    """Communication between all processes of a launch. Failed operations raise CommunicationError."""
+    """Communication between all processes of a launch. Failed operations raise CommunicationError.
+
+    devices: UUIDs, one for each process. size: their number. rank: index of this process. backend: "nccl" or "gloo".
+    With one device, `add_up` and `pass_on` raise AssertionError.
+    """
 
     def __init__(self, assign: Assign, device: torch.device) -> None:
-        """Wait until all processes are connected. `device` must be open."""
+        """Wait until all processes are connected. device: of this process, already open."""
         self.devices = assign.cell.devices
         self.size = len(self.devices)
         self.rank = 0 if assign.gang is None else assign.gang.rank
@@ -68,12 +72,15 @@ class Gang:
             self.add_up(torch.zeros(1, device=self._device))
 
     def add_up(self, tensor: torch.Tensor) -> None:
-        """Replace `tensor`, in place, by its sum over all processes."""
+        """Replace `tensor`, in place, by its sum over all processes. The host does not wait for a GPU."""
         with self._counted_operation():
             dist.all_reduce(tensor)
 
     def pass_on(self, by: int, outgoing: torch.Tensor, incoming: torch.Tensor) -> None:
-        """Send `outgoing` to the rank `by` higher and receive `incoming` from the rank `by` lower, modulo `size`."""
+        """Send `outgoing` to the rank `by` higher and receive `incoming` from the rank `by` lower, modulo `size`.
+
+        All processes must call it with the same `by`. The host does not wait for a GPU.
+        """
         to, origin = (self.rank + by) % self.size, (self.rank - by) % self.size
         with self._counted_operation():
             both = [dist.P2POp(dist.isend, outgoing, to), dist.P2POp(dist.irecv, incoming, origin)]
@@ -91,10 +98,7 @@ class Gang:
         return result
 
     def describe(self) -> str:
-        """Return the library that connects the devices.
-
-        Examples: "gloo through the host's memory", "NCCL 2.27.5, NVLink multicast left to NCCL".
-        """
+        """Return the connecting library: "gloo through the host's memory", or NCCL's version and multicast()."""
         if self.backend == "gloo":
             return "gloo through the host's memory"
         version = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]  # torch does not annotate it
@@ -111,6 +115,6 @@ class Gang:
 
 
 def multicast() -> str:
-    """Return NCCL's setting of NVLink multicast, such as "set by NCCL_NVLS_ENABLE=0"."""
+    """Return NCCL's setting of NVLink multicast: "set by NCCL_NVLS_ENABLE=0" (or its value), else "left to NCCL"."""
     setting = os.environ.get(_MULTICAST)
     return "left to NCCL" if setting is None else f"set by {_MULTICAST}={setting}"

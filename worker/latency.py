@@ -15,7 +15,7 @@ from worker import devices, outputs
 from worker.stopping import LEAST_ITERATIONS
 
 LONGEST_S: Final = 0.3
-"""Limit in seconds for all repetitions. The last repetition may end later."""
+"""Limit in seconds for all repetitions together. The last repetition may end later."""
 _BUFFER_BYTES: Final = 64 * 1024 * 1024
 
 
@@ -28,9 +28,9 @@ def times_ms(
 ) -> list[float]:
     """Return end-to-end latencies in milliseconds: `inputs` to the device, `forward`, outputs to the host.
 
-    Each repetition gives one value. All repetitions together take half of `least_s` (the profile's shortest measurement
-    in seconds), but at most LONGEST_S. At least LEAST_ITERATIONS are made. On a CPU nothing is copied: the result is
-    `passes_ms`, the times of the forward passes that were measured before.
+    Each repetition gives one value. inputs: tensors on the device that `forward` reads. All repetitions together take
+    half of `least_s` (the profile's shortest measurement in seconds), but at most LONGEST_S. At least LEAST_ITERATIONS
+    are made. On a CPU nothing is run: the result is `passes_ms`, the measured times of the forward passes.
     """
     if device.type == "cpu":
         return passes_ms

@@ -13,7 +13,7 @@ from worker import adopt, preload, session
 
 
 def main() -> NoReturn:
-    """Run the launch whose LaunchSpec is on standard input."""
+    """Run the launch whose LaunchSpec is on standard input, and exit with its WorkerExit."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     spec = codec.decode(sys.stdin.buffer.read(), LaunchSpec)
     fault_log = adopt.become(spec, born_of=spec.parent_pid)

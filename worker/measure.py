@@ -52,7 +52,7 @@ class Work:
     grouped: bool = True
 
     def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
-        """Run and time one block of `iterations`. group: number of iterations that are timed together."""
+        """Run and time one block of `iterations`. group: iterations that are timed together (timing.time_block)."""
         self.prepare()
         return timing.time_block(clock, tuple(self.steps.values()), iterations * self.passes, group, self.passes)
 
@@ -62,16 +62,19 @@ class Work:
         return len(self.steps) * self.passes
 
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
-        """Return the number of iterations, a multiple of `group`, for a block of `duration_s` seconds."""
+        """Return the number of iterations that last `duration_s`: a multiple of `group`, or 1 if `one_by_one`."""
         return 1 if self.one_by_one else timing.iterations_for(duration_s * 1e3, iteration_ms, group)
 
     def group(self, clock: Clock, iteration_ms: float, iterations: int | None = None) -> int:
-        """Return the number of iterations to time together; see timing.group_for."""
+        """Return the number of iterations to time together (timing.group_for); 1 if not `grouped`, or `one_by_one`."""
         grouped = self.grouped and not self.one_by_one
         return timing.group_for(clock, iteration_ms, self.spans, iterations) if grouped else 1
 
     def agreed(self, reason: StopReason | None) -> StopReason | None:
-        """Return the reason for all processes to stop now; None to continue. reason: that of this process alone."""
+        """Return the reason for all processes to stop now; None to continue.
+
+        reason: that of this process. It is returned unless a subclass measures in several processes.
+        """
         return reason
 
 
@@ -172,10 +175,10 @@ def _facts(state: SteadyState, iterations: int, first_ms: float, second_ms: floa
 def measured(
     work: Work, clock: Clock, measurement: Measurement, stage: Stage, iteration_ms: float
 ) -> MeasuredIterations:
-    """Run and time blocks until Stopper gives a reason to stop. iteration_ms: last known iteration time.
+    """Enter Phase.MEASURE, and run and time blocks until Stopper gives a reason to stop.
 
-    Without a fixed number of iterations, runs at least `work.least`, and ends about one iteration after
-    `measurement.max_s` at the latest. Errors of the device are raised at the end of a block.
+    iteration_ms: last known iteration time. Without a fixed number of iterations, runs at least `work.least`, and ends
+    about one iteration after `measurement.max_s` at the latest. Errors of the device are raised at the end of a block.
     """
     stage.enter(Phase.MEASURE)
     requested = None if measurement.iterations is None else max(measurement.iterations, 1)
@@ -205,10 +208,10 @@ def measured(
 def load_window(
     work: Work, clock: Clock, measurement: Measurement, stage: Stage, measured: MeasuredIterations, *, since_ns: int
 ) -> LoadWindow | None:
-    """Run further blocks until the load window lasts `measurement.load_s`, and return it.
+    """Run further blocks until the load window lasts `measurement.load_s`, and return it; None if that is 0 seconds.
 
-    Returns None if `load_s` is 0 seconds. measured: the measured blocks, which belong to the window. since_ns: end of
-    the first iteration, on the monotonic clock. The window starts at least SETTLING_NS after that, possibly in warm-up.
+    measured: the measured blocks, which belong to the window. since_ns: end of the first iteration, on the monotonic
+    clock. The window starts at least SETTLING_NS after that, possibly in warm-up.
     """
     if not measurement.load_s:
         return None

@@ -24,7 +24,7 @@ class Peaks:
 
 
 def peaks(device: "torch.device") -> Peaks:
-    """Read the peaks of the device's caching allocator."""
+    """Read the peaks of the device's caching allocator since the last reset_peaks."""
     if device.type != "cuda":
         return Peaks()
     import torch
@@ -33,7 +33,7 @@ def peaks(device: "torch.device") -> Peaks:
 
 
 def release_cached(device: "torch.device") -> None:
-    """Give unused memory of torch's caching allocator back to the device."""
+    """Give unused memory of torch's caching allocator back to the device. Does nothing on a CPU device."""
     if device.type == "cuda":
         import torch
 
@@ -41,7 +41,7 @@ def release_cached(device: "torch.device") -> None:
 
 
 def reset_peaks(device: "torch.device") -> None:
-    """Reset the peaks of the device's caching allocator to the memory in use now."""
+    """Reset the peaks of the device's caching allocator to the memory in use now. Does nothing on a CPU device."""
     if device.type == "cuda":
         import torch
 
@@ -69,7 +69,7 @@ def parameter_count(module: "torch.nn.Module") -> int:
 
 
 def reset_resident() -> None:
-    """Reset this process's peak of resident memory to the amount in use now, if the kernel allows it."""
+    """Reset this process's peak of resident memory to the amount in use now. Does nothing if the kernel refuses."""
     try:
         _CLEAR_REFS.write_text(_RESET_PEAK, encoding="ascii")
     except OSError:
@@ -77,7 +77,7 @@ def reset_resident() -> None:
 
 
 def resident_peak() -> int:
-    """Return this process's peak of resident memory since the last reset_resident, in bytes."""
+    """Return this process's peak of resident memory in bytes, since the last effective reset_resident or its start."""
     peak = _status_bytes("VmHWM")
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB if peak is None else peak
 
@@ -99,7 +99,7 @@ class Headroom:
     available: int | None = None
 
     def as_text(self) -> dict[str, str]:
-        """Return the known fields as text, such as {"device_free_bytes": "1024"}."""
+        """Return known fields as text: name, such as "device_free_bytes" → number, and "device_error" → its message."""
         sizes = {f"{name}_bytes": str(value) for name, value in vars(self).items() if isinstance(value, int)}
         return sizes if self.device_error is None else sizes | {"device_error": str(self.device_error)}
 

@@ -15,7 +15,7 @@ _NOT_RUN: Final = (Iterator, AsyncIterator, Awaitable)
 
 
 def tensors(outputs: object) -> Iterator[torch.Tensor]:
-    """Yield every tensor in `outputs`: a tensor, or a nesting of pytrees (lists, …), mappings and dataclasses."""
+    """Yield every tensor in `outputs`, in any nesting of lists, tuples, mappings and dataclasses. Skips all else."""
     if isinstance(outputs, torch.Tensor):  # most models return one, and a timed latency walks it
         yield outputs
         return
@@ -31,9 +31,9 @@ def tensors(outputs: object) -> Iterator[torch.Tensor]:
 
 
 def require_computed(outputs: object, name: str) -> object:
-    """Return `outputs` unchanged. name: of the model.
+    """Return `outputs` unchanged. Raises ModelCodeError if all are None or not computed yet, such as a generator.
 
-    Raises ModelCodeError if each output is either None or not computed yet, such as a generator.
+    name: of the model, for the error's message.
     """
     leaves = _pytree.tree_leaves(outputs)
     if all(leaf is None or isinstance(leaf, _NOT_RUN) for leaf in leaves):
@@ -48,7 +48,10 @@ def require_computed(outputs: object, name: str) -> object:
 
 
 def require_finite(outputs: object, *, infinite: bool) -> None:
-    """Raise NotFiniteError for NaN or infinity in the output tensors. infinite: True to allow infinity."""
+    """Raise NotFiniteError for NaN, or for infinity unless `infinite`, in the output tensors. Waits for the device.
+
+    Tensors that are nested, sparse or of integers are not checked.
+    """
     for number, tensor in enumerate(tensors(outputs), start=1):
         for extreme in _extremes(tensor):
             if math.isnan(extreme) or (math.isinf(extreme) and not infinite):

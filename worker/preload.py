@@ -37,7 +37,7 @@ def modules(model: tuple[str, ...]) -> tuple[str, ...]:
 def import_all(named: tuple[str, ...]) -> dict[str, str]:
     """Import the modules `named`, then COMMON if torch is imported by then.
 
-    Returns failed module → error, such as "ImportError: no module".
+    Returns failed module → error, such as "ImportError: no module"; {} if none failed. Prints the tracebacks.
     """
     failed = _import_each(named)
     return failed | _import_each(modules(()))

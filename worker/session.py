@@ -136,10 +136,7 @@ def _note(seen: Seen, paths: LaunchPaths) -> None:
 
 
 def _arm(assign: Assign, phase: Phase, fault_log: int) -> None:
-    """Schedule a dump of all threads' stacks shortly before the deadline of `phase`.
-
-    The dump works even while a thread never releases Python's GIL.
-    """
+    """Schedule a dump of all threads' stacks shortly before the deadline of `phase`, even while the GIL is held."""
     allowed = assign.deadlines.allowance(phase, assign.measurement)
     faulthandler.dump_traceback_later(max(allowed - _DUMP_AHEAD_S, allowed / 2), file=fault_log)
 
@@ -166,7 +163,7 @@ class _Link:
         self._socket.send(codec.encode(message))
 
     def announce(self, phase: Phase) -> None:
-        """Write the phase to a file, then send it. The file remains if the process dies before the message leaves."""
+        """Write the phase to a file, which remains if the process dies, then send it."""
         with contextlib.suppress(OSError):  # a disk that is full costs the file, not the launch
             LaunchPaths(Path(self._spec.folder)).phase.write_text(phase, encoding="ascii")
         self.send(
@@ -181,7 +178,7 @@ class _Link:
             return
 
     def receive(self, timeout_s: float) -> ToWorker | None:
-        """Return the orchestrator's next message for this launch, or None after `timeout_s` seconds."""
+        """Return the next message for this launch (others are dropped), or None after `timeout_s` seconds."""
         give_up = time.monotonic() + timeout_s
         while (left := give_up - time.monotonic()) > 0:
             if not self._socket.poll(int(left * 1000) + 1):

@@ -11,11 +11,11 @@ from protocol.verification import Seen
 
 
 class Stage:
-    """Reports phases and keeps the ledger (protocol.result.Ledger) of one launch.
+    """Reports phases and keeps the ledger (protocol.result.Ledger) of one launch. phase: the current one.
 
     announce: called with each new phase. progressed: called with a phase and its progress, 0 to 1. keep: stores a
-    mismatch on disk. requested_ns: monotonic time of the orchestrator's request for the launch. paths: paths of the
-    launch's files.
+    mismatch on disk. requested_ns: monotonic time of the orchestrator's request for the launch. paths: of the launch's
+    files.
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class Stage:
         self._announce(phase)
 
     def progress(self, fraction: float) -> None:
-        """Report the progress of the phase, 0 to 1. Call it between timed blocks, never inside one."""
+        """Report the progress of the phase, clipped to 0 to 1. Call it between timed blocks, never inside one."""
         self._progressed(self.phase, min(max(fraction, 0.0), 1.0))
 
     @contextmanager
     def timed(self, entry: str) -> Iterator[None]:
-        """Add the time of the `with` body to the ledger. entry: a field of Ledger without "_ms"."""
+        """Add the time of the `with` body to the ledger, even if it raises. entry: a field of Ledger without "_ms"."""
         begin = time.monotonic_ns()
         try:
             yield

@@ -15,11 +15,11 @@ SLOPE_LIMIT: Final = 0.005
 
 
 def is_steady(medians_ms: Sequence[float], retries: Sequence[int]) -> bool:
-    """Whether the last WINDOW blocks are steady.
+    """Whether the last WINDOW blocks are steady; False if there are fewer. ValueError if the lists differ in length.
 
     They are if the medians of their two halves differ by less than 1 %, the drift over them (Theil-Sen) is below 0.5 %,
     and the allocator had no retries in them. medians_ms: median iteration time of each block. retries: number of
-    allocator retries up to the end of each block. Raises ValueError if the two lists are not equally long.
+    allocator retries up to the end of each block.
     """
     if len(medians_ms) != len(retries):
         raise ValueError(f"{len(medians_ms)} medians, but {len(retries)} counts of retries")
@@ -35,10 +35,7 @@ def is_steady(medians_ms: Sequence[float], retries: Sequence[int]) -> bool:
 
 
 def theil_sen_slope(values: Sequence[float]) -> float:
-    """Return the median slope over all pairs of `values`, per step of the index.
-
-    Raises ValueError for fewer than two values.
-    """
+    """Return the median slope, per index, over all pairs of `values`. Raises ValueError for fewer than two values."""
     if len(values) < 2:
         raise ValueError(f"a slope needs at least two values, got {len(values)}")
     pairs = itertools.combinations(enumerate(values), 2)

@@ -22,10 +22,7 @@ FAR: Final = 2.0
 
 
 class Stopper:
-    """Decides after each block to stop if the mean is precise enough or the time is used up.
-
-    least: minimum number of iterations before the time cap stops the measurement.
-    """
+    """Decides after each block whether to stop. least: minimum number of iterations before the time cap counts."""
 
     def __init__(self, measurement: Measurement, least: int = LEAST_ITERATIONS) -> None:
         self._measurement = measurement

@@ -32,9 +32,10 @@ _BEHIND_MS: Final = 5.0
 
 @dataclass(frozen=True)
 class TimedBlock:
-    """One timed block: monotonic times of its start, last enqueue and end, and the spans between marks.
+    """One timed block: monotonic times of its start, last enqueue and end, and the spans between its marks.
 
-    enqueue_ms: time that the host needed to enqueue the first iteration, while the device's queue was empty.
+    enqueue_ms: time that the host needed to enqueue the first iteration, while the device's queue was empty. With a
+    HostClock, enqueued_ns is end_ns.
     """
 
     start_ns: int
@@ -59,7 +60,7 @@ class Clock(Protocol):
     ahead_of_device: bool
 
     def begin(self, marks: int) -> None:
-        """Start a block of `marks` marks: prepare them and wait until the device is idle."""
+        """Start a block of `marks` marks, one more than it has spans. Waits until the device is idle."""
 
     def mark(self) -> None:
         """Set a mark. The times between successive marks are the spans."""
@@ -95,7 +96,7 @@ class HostClock:
 
 
 class CudaClock:
-    """Clock of a GPU: CUDA events in the current stream, taken from a pool."""
+    """Clock of a GPU: CUDA events from a pool, in the stream that is current when the clock is made."""
 
     shortest_span_ms = 1.0
     ahead_of_device = True
@@ -136,8 +137,8 @@ class CudaClock:
 def time_block(clock: Clock, steps: Sequence[Step], iterations: int, group: int = 1, passes: int = 1) -> TimedBlock:
     """Run all `steps` in order, `iterations` times, and time each step. Python's garbage collector is off meanwhile.
 
-    group: iterations timed together. passes: iterations that TimedBlock.enqueue_ms covers (see measure.Work.passes).
-    Raises ValueError if `group` does not divide `iterations`, or is above one for several steps.
+    group: iterations timed together, as one span. passes: iterations that TimedBlock.enqueue_ms covers (see
+    measure.Work). Raises ValueError if `group` does not divide `iterations`, or is above one for several steps.
     """
     rounds, left_over = divmod(iterations, group)
     if left_over or (group > 1 and len(steps) > 1):
@@ -169,9 +170,9 @@ def _collector_off() -> Iterator[None]:
 
 
 def iterations_for(duration_ms: float, iteration_ms: float, group: int = 1) -> int:
-    """Return the least number of iterations that lasts `duration_ms`.
+    """Return the least number of iterations that lasts `duration_ms`: a multiple of `group`, at least `group`.
 
-    It is a positive multiple of `group`. iteration_ms: expected time of an iteration.
+    iteration_ms: expected time of an iteration. If it is 0 or less, the result is `group`.
     """
     if iteration_ms <= 0:
         return group
@@ -179,11 +180,10 @@ def iterations_for(duration_ms: float, iteration_ms: float, group: int = 1) -> i
 
 
 def group_for(clock: Clock, iteration_ms: float, steps: int, iterations: int | None) -> int:
-    """Return the number of iterations to time together.
+    """Return the number of iterations to time together: above 1 if an iteration is too short for the clock.
 
-    It is above one if an iteration is too short for the clock. steps: number of timed steps in an iteration; with
-    several, the result is 1. iterations: total number of iterations, which the result must divide; None if it is
-    unknown.
+    iteration_ms: its expected time. steps: number of timed steps in an iteration; with several, the result is 1.
+    iterations: total number of iterations, which the result must divide; None if it is unknown.
     """
     if steps > 1 or not 0 < iteration_ms < clock.shortest_span_ms / 2:
         return 1
@@ -194,9 +194,10 @@ def group_for(clock: Clock, iteration_ms: float, steps: int, iterations: int | N
 
 
 def launch_bound(clock: Clock, blocks: Sequence[Block | TimedBlock], iteration_ms: float) -> bool | None:
-    """Whether the device waited for the host, judged by its queued work at the last enqueue. None on a CPU.
+    """Whether the device waited for the host; None on a CPU. iteration_ms: mean time of an iteration.
 
-    The median over `blocks` is compared with _BEHIND and _BEHIND_MS. iteration_ms: mean time of an iteration.
+    True if at the last enqueue of a block, in the median over `blocks`, the device had less work left than 5 ms and
+    less than half an iteration.
     """
     if not clock.ahead_of_device:
         return None
@@ -205,7 +206,7 @@ def launch_bound(clock: Clock, blocks: Sequence[Block | TimedBlock], iteration_m
 
 
 def host_share(clock: Clock, enqueue_ms: Sequence[float], iteration_ms: float) -> float | None:
-    """Return the host's median time to enqueue an iteration, divided by `iteration_ms`. None on a CPU.
+    """Return the host's median time to enqueue an iteration, divided by `iteration_ms`. None on a CPU, or if that is 0.
 
     enqueue_ms: time to enqueue the first iteration of each block; later iterations may wait for a full queue.
     """

@@ -31,7 +31,7 @@ _PID: Final = struct.Struct("<i")
 
 
 def main() -> NoReturn:
-    """Answer the orchestrator's Prepare, then fork at each Fork, until the orchestrator closes the socket."""
+    """Answer the orchestrator's Prepare, then each Fork by forking a worker, until it closes the socket. Then exit."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     control = socket.socket(fileno=CONTROL_FD)
     prepare = _receive(control)
@@ -82,10 +82,7 @@ def _fork(spec: LaunchSpec, control: socket.socket) -> Forked | ForkFailed:
 
 
 def _leave_worker_behind(spec: LaunchSpec, control: socket.socket, reader: int, writer: int) -> NoReturn:
-    """Fork the worker from the middle process, write its PID to the pipe `writer`, and exit.
-
-    Writes no PID if the fork fails.
-    """
+    """Fork the worker from the middle process, write its PID to the pipe `writer` (none if that fails), and exit."""
     middle = os.getpid()
     try:
         worker = os.fork()

@@ -33,7 +33,7 @@ _DOTS: Final = {Precision.FP32: "highest", Precision.TF32: "tensorfloat32"}
 
 
 def main() -> None:
-    """Answer the request on standard input. Output of libraries goes to standard error."""
+    """Read a Request from standard input, write the Answer to standard output. Libraries print to standard error."""
     answers = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     head, rest = exchange.separated(sys.stdin.buffer.read())
@@ -101,11 +101,9 @@ class _Calls:
         self._outputs: list[jax.Array] = []
 
     def call(self) -> None:
-        """Start one call."""
         self._outputs = [self._compiled(*self._rotated[0])]
 
     def wait(self) -> None:
-        """Wait for all calls that were started."""
         for output in self._outputs:
             output.block_until_ready()
 
@@ -143,10 +141,9 @@ def _planned_bytes(compiled: "jax.stages.Compiled") -> int:
 
 
 def _profiled(calls: _Calls, kind: DeviceKind) -> tuple[int | None, list[tuple[str, float]]]:
-    """Return the number of kernels in one call, and (name, milliseconds) of each event.
+    """Return the number of kernels in one call (None if none was seen), and (name, milliseconds) of each event.
 
-    The number is None if no kernel was seen. On a CPU device XLA's operations count as kernels. The events include
-    copies, the number does not.
+    On a CPU device XLA's operations count as kernels. The events include copies, the number does not.
     """
     import jax
 

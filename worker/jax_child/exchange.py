@@ -26,10 +26,10 @@ class Array(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Request to time an operator in JAX.
+    """Request to time an operator in JAX. Its message is followed by the bytes of `arrays`, the inputs.
 
-    parent: PID of the launch. operator: key of FUNCTIONS in functions.py. window_s: seconds of timed calls. copies:
-    number of copies of the inputs, used in turn. arrays: the inputs. Their bytes follow the message.
+    parent: PID of the launch. operator: key of FUNCTIONS in functions.py. window_s: approximate seconds of each series
+    of timed calls. copies: number of copies of the inputs, used in turn.
     """
 
     parent: int
@@ -44,8 +44,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Times and output of an operator in JAX.
 
-    unsupported: the reason why JAX cannot compute it here, or empty. arrays: the output. series: times, as in
-    ShapeResult. block: timed block of the series "pure".
+    unsupported: the reason why JAX cannot compute it here, or empty. If it is set, the other fields are empty. arrays:
+    the output. series: "host", "real" and "pure" → packed times, as in ShapeResult. block: timed block of "pure".
     """
 
     unsupported: str = ""
@@ -71,13 +71,13 @@ def joined(message: Request | Answer, contents: Sequence[bytes]) -> bytes:
 
 
 def separated(data: bytes) -> tuple[bytes, memoryview]:
-    """Split received data into the encoded message and the bytes of all its arrays."""
+    """Split the bytes that `joined` returned into the encoded message and the bytes of all its arrays."""
     end = _LENGTH.size + _LENGTH.unpack_from(data)[0]
     return data[_LENGTH.size : end], memoryview(data)[end:]
 
 
 def contents(arrays: Sequence[Array], data: memoryview) -> Iterator[memoryview]:
-    """Yield the bytes of each of `arrays`. data: bytes of all of them, one after the other."""
+    """Yield the bytes of each of `arrays`, in order. data: bytes of all of them, one after the other."""
     begin = 0
     for array in arrays:
         yield data[begin : begin + array.size]

@@ -28,10 +28,7 @@ class AutoEncoder(nn.Module):
 
 
 def encoder(width: int, stages: int, code: int) -> nn.Sequential:
-    """Make layers from images to `code` channels. Each stage halves the side.
-
-    Stage 1 has `width` channels, each later one twice as many as the one before.
-    """
+    """Make layers from images to `code` channels. Stage i, from 0, halves the side and has width * 2 ** i channels."""
     widths = [3, *(width << stage for stage in range(stages))]
     halving = [
         nn.Sequential(_convolution(upper, lower, stride=2, moment=RELU if stage else 1.0), _convolution(lower, lower))

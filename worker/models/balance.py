@@ -69,7 +69,10 @@ def _clear(bias: torch.Tensor | None) -> None:
 
 
 def expect(norm: nn.BatchNorm2d, convolution: nn.Conv2d, moment: float) -> None:
-    """Set the running variance of `norm` to that of the convolution's outputs. moment: mean square of the inputs."""
+    """Set the running variance of `norm` to that of the convolution's outputs. moment: mean square of the inputs.
+
+    The convolution must have torchvision's random weights (Kaiming normal, fan-out).
+    """
     assert norm.running_var is not None
     norm.running_var.fill_(2 * convolution.weight.shape[1] / convolution.out_channels * moment)
 

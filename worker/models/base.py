@@ -20,7 +20,7 @@ SIZE: Final = "size"
 
 
 def arguments(spec: ModelSpec, input_size: int | None) -> dict[str, Scalar]:
-    """Return the model's configuration with `input_size` in place of each "size".
+    """Return a copy of the model's configuration with `input_size` in place of each "size".
 
     Raises ValueError if the configuration has a "size" and `input_size` is None.
     """
@@ -34,7 +34,7 @@ def arguments(spec: ModelSpec, input_size: int | None) -> dict[str, Scalar]:
 
 
 def integers(spec: ModelSpec, *keys: str) -> dict[str, int]:
-    """Return the values of `keys` in the model's configuration, as whole numbers."""
+    """Return key → value of `keys` in the model's configuration, as whole numbers. Missing keys: KeyError."""
     return {key: int(spec.config[key]) for key in keys}
 
 
@@ -68,7 +68,7 @@ class Family(Protocol):
     """Interface of one module of worker/models/."""
 
     def build(self, spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-        """Build the model in fp32, directly on `device`. input_size: as in Cell."""
+        """Build the model with random weights in fp32, directly on `device`. input_size: as in Cell."""
 
     def batch(self, spec: ModelSpec, feed: "Feed") -> Batch:
         """Return name → tensor of the inputs of one iteration, and of labels if the loss needs them."""
@@ -100,7 +100,7 @@ class Writer(Protocol):
 
 
 class Feed:
-    """Makes the tensors of a batch from seeded random numbers. With zeros, bf16 would run 13 % faster [H200]."""
+    """Makes the tensors of a batch from seeded random numbers. dtype: type of the cell's precision."""
 
     def __init__(
         self, *, batch_size: int, input_size: int | None, device: torch.device, dtype: torch.dtype, seed: int
@@ -110,7 +110,10 @@ class Feed:
         self._generator = torch.Generator(device=device).manual_seed(seed)
 
     def inputs(self, spec: ModelSpec) -> Batch:
-        """Return name → tensor of the inputs that `spec` describes, in its order."""
+        """Return name → tensor of the inputs in `spec`.
+
+        Raises ValueError for an unknown dtype or a size the cell lacks.
+        """
         return {entry.name: self._tensor(entry) for entry in spec.inputs}
 
     def classes(self, high: int, shape: tuple[int, ...]) -> torch.Tensor:

@@ -36,7 +36,7 @@ def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torc
 
 
 def batch(spec: ModelSpec, feed: Feed) -> Batch:
-    """Make random tokens without padding or mask. Labels: the token that follows each."""
+    """Make random tokens without padding or mask. Labels: the token that follows each, IGNORED at the last."""
     inputs = feed.inputs(spec)
     following = inputs["input_ids"][:, 1:]
     return inputs | {"labels": torch.nn.functional.pad(following, (0, 1), value=IGNORED)}

@@ -69,6 +69,6 @@ def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Return the mean cross entropy of the tokens that have a label."""
+    """Return the mean cross entropy of the tokens whose label is not IGNORED."""
     logits = forward(module, batch)
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten(), ignore_index=IGNORED)

@@ -1,8 +1,7 @@
 """Family (worker/models/base.py) of the user's own models.
 
-It keeps only a weak reference to the model that it built, so that load cells can free the model.
-
-hook: a function that the user's code may define to be called here, such as train_step (docs/own-models.md).
+It keeps only a weak reference to the model that it built, so that load cells can free the model. hook: a function that
+the user's code may define to be called here, such as train_step (docs/own-models.md).
 """
 
 import functools
@@ -43,13 +42,14 @@ class Own:
 
     @functools.cached_property
     def _code(self) -> own_code.Code:
-        """The user's code. It is imported at first use, after the device is open, as much code uses CUDA on import."""
+        """The user's code. It is imported at first use, after the device is open: much code uses CUDA on import."""
         return own_code.Code(self._own)
 
     def build(self, spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-        """Build the model by the user's code and move it to `device`.
+        """Build the model by the user's code and move it to `device`. `input_size` has no effect.
 
-        Raises ModelCodeError if the code fails, NotBuiltError if nothing describes the model's inputs.
+        Raises NotBuiltError if the code fails the first time or nothing describes the inputs, ModelCodeError if it
+        fails later.
         """
         module = self._code.make(device)
         self._built = weakref.ref(module)
@@ -65,7 +65,10 @@ class Own:
         return own_code.structure(self._code.make(torch.device("cpu")))
 
     def batch(self, spec: ModelSpec, feed: Feed) -> Batch:
-        """Make the inputs of one iteration: random ones if `spec` describes them, else those of get_example_inputs."""
+        """Make the inputs of one iteration: random ones if `spec` describes them, else those of get_example_inputs.
+
+        Raises ModelCodeError if these fail, hold no tensor, or do not follow the batch size.
+        """
         module = self._module()
         example = own_inputs.drawn(spec, module, feed) if spec.inputs else self._example_inputs(module, feed)
         self._inputs = Inputs(example)
@@ -76,8 +79,8 @@ class Own:
     def _example_inputs(self, module: torch.nn.Module, feed: Feed) -> object:
         """Return inputs from the user's get_example_inputs, moved to the device.
 
-        Raises ModelCodeError if the inputs hold no tensor, or for two batch sizes no length in them follows the batch
-        size. The second check is skipped if the user's code has a function `samples`.
+        Raises ModelCodeError if they hold no tensor, or, without a function `samples`, if no length in them follows the
+        batch size.
         """
         requested, other = feed.batch_size, feed.batch_size // 2 or 2  # a smaller batch fits as well
         counts_samples = self._code.hook(module, "samples") is not None
@@ -103,7 +106,7 @@ class Own:
         return own_inputs.moved(made, feed)
 
     def samples(self, batch: Batch) -> int | None:
-        """Return the number of samples in a batch by the user's function `samples`. None if there is no such function.
+        """Return the number of samples in a batch by the user's function `samples`; None if there is none.
 
         Raises ModelCodeError if the function fails or returns no whole number above 0.
         """
@@ -116,7 +119,7 @@ class Own:
         return number
 
     def forward(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """Run one forward pass. Returns its outputs, which may be nested tuples, lists or dicts of tensors."""
+        """Run one forward pass. Returns its outputs, perhaps nested. Raises ModelCodeError if the code fails."""
         example = self._example(batch)
         try:
             return cast(torch.Tensor, own_inputs.call(module, example))
@@ -124,7 +127,7 @@ class Own:
             raise self._code.blame("be run", error) from error
 
     def loss(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """Run the forward pass and return the loss, by the user's loss function or else _natural_loss.
+        """Run the forward pass and return the loss, a scalar: by the user's loss function, else made from the outputs.
 
         Raises ModelCodeError if the user's code fails or the loss does not depend on the parameters.
         """
@@ -144,7 +147,10 @@ class Own:
 
     @property
     def train_step(self) -> Callable[[torch.nn.Module, Batch], torch.Tensor] | None:
-        """Function that runs the user's train_step and returns its loss; None if the code has no train_step."""
+        """Function that runs the user's train_step and returns its loss; None if the code has no train_step.
+
+        It raises ModelCodeError if the code fails, returns no number, or changes no parameter in three steps.
+        """
         return None if self._code.hook(self._built(), "train_step") is None else self._step
 
     def _step(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
@@ -179,10 +185,7 @@ class Own:
         return self._inputs.restored(batch)
 
     def _loss_hook(self, module: torch.nn.Module) -> Callable[..., object] | None:
-        """Return a function of outputs and batch that calls the user's loss. None if there is no loss function.
-
-        The user's function takes the outputs, or outputs and batch.
-        """
+        """Return a function of outputs and batch that calls the user's loss with one or both; None if there is none."""
         hook = self._code.hook(module, "loss")
         if hook is None:
             return None
@@ -205,11 +208,9 @@ class Own:
 
 
 def _natural_loss(outputs: object, label: str) -> torch.Tensor:
-    """Return a loss made from a model's outputs.
+    """Return the output `loss` if there is one, or the only output if it is one number, else the sum of mean squares.
 
-    It is made from the output `loss` if there is one, else from all outputs that depend on the parameters. A single
-    number is the loss itself. Otherwise the loss is the sum of the outputs' mean squares. Raises ModelCodeError if no
-    output depends on the parameters.
+    Only outputs that depend on the parameters count. Raises ModelCodeError if there is none.
     """
     own = outputs.get("loss") if isinstance(outputs, dict) else getattr(outputs, "loss", None)
     trained = [tensor for tensor in tensors(outputs if own is None else own) if tensor.requires_grad]

@@ -50,10 +50,14 @@ _LIBRARIES: Final = (sysconfig.get_path("stdlib"), *site.getsitepackages(), site
 
 
 class Code:
-    """Imported code of a user's own model. label: name in messages. made_by: function or class that makes it."""
+    """Imported code of a user's own model. label: its name in messages. made_by: class or function, from `module`."""
 
     def __init__(self, own: OwnModel) -> None:
-        """Import `own.target`. Raises NotBuiltError if that fails, or the target is nothing that makes a model."""
+        """Import `own.target`, with the folders of `own.pythonpath` first in sys.path.
+
+        Raises NotBuiltError if that fails, if the target is not callable, or, without --allow-code, if it is neither a
+        torch.nn.Module class nor a function annotated to return one.
+        """
         self._own = own
         self._made = False
         where, _, name = own.target.rpartition(":")
@@ -74,10 +78,7 @@ class Code:
             )
 
     def make(self, device: torch.device) -> torch.nn.Module:
-        """Make a new model on `device`.
-
-        Raises NotBuiltError if that fails, ModelCodeError if the code fails after an earlier `make` succeeded.
-        """
+        """Make a new model on `device`. Raises NotBuiltError if that fails, ModelCodeError after an earlier success."""
         arguments, config = json.loads(self._own.arguments), json.loads(self._own.config)
         anywhere = self.module.__name__.partition(".")[0] in ANYWHERE
         try:
@@ -93,10 +94,7 @@ class Code:
         return made.to(device)
 
     def hook(self, module: torch.nn.Module | None, name: str) -> Callable[..., object] | None:
-        """Return the model's method `name`, else the function `name` of its Python module, else None.
-
-        The function is used only with --allow-code.
-        """
+        """Return the model's method `name`, else (with --allow-code) the Python module's function, else None."""
         method = getattr(module, name, None)
         if callable(method) and not isinstance(method, torch.nn.Module):
             return typing.cast(Callable[..., object], method)
@@ -104,7 +102,10 @@ class Code:
         return function if callable(function) and self._own.allowed else None
 
     def blame(self, what: str, error: BaseException) -> ModelCodeError:
-        """Return the ModelCodeError to raise from `error`. what: the failed step, such as "be built" or "be run"."""
+        """Return the error to raise from `error`, and cut gpubench's frames off the traceback of `error`.
+
+        what: the failed step, such as "be run". For "be imported" and "be built" the error is a NotBuiltError.
+        """
         frames = _without_ours(error.__traceback__)
         error.__traceback__ = frames
         lines = exception_categories.message_of(error).strip().splitlines()
@@ -152,7 +153,7 @@ def _precision_kept() -> Iterator[None]:
 
 
 def structure(module: torch.nn.Module) -> str:
-    """Return a hash of the names, shapes and types in the model's state_dict."""
+    """Return a SHA-256 hash of the names, shapes and types in the model's state_dict, in hexadecimal."""
     parts = [
         (name, tuple(value.shape), str(value.dtype)) if isinstance(value, torch.Tensor) else name
         for name, value in module.state_dict().items()

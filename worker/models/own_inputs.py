@@ -27,14 +27,14 @@ class Inputs:
         self._put_together = self._quick_way(example)
 
     def take(self) -> Batch:
-        """Return name → tensor, and drop the tensors from this object. A name is an index in the flattened example."""
+        """Return str(index in the flattened example) → tensor, and drop the tensors from this object. Call it once."""
         taken = {str(place): self._leaves[place] for place in self._places}
         for place in self._places:
             self._leaves[place] = None
         return taken
 
     def restored(self, batch: Batch) -> object:
-        """Return the example with its tensors replaced by those of `batch`."""
+        """Return the example with the tensors of `batch` in place of its own. batch: names as in `take`, in order."""
         return self._put_together(batch)
 
     def _quick_way(self, example: object) -> Callable[[Batch], object]:
@@ -58,8 +58,8 @@ class Inputs:
 def by_name(example: object) -> object:
     """Return the example (see Inputs) with a mapping of keyword arguments converted to a dict.
 
-    The user's code may return another mapping, such as a BatchEncoding of transformers. It may be the whole example, or
-    follow a tuple of positional arguments in a pair. Any other example is returned unchanged.
+    The mapping, such as a BatchEncoding of transformers, may be the whole example, or follow a tuple of positional
+    arguments in a pair. Any other example is returned unchanged.
     """
     if isinstance(example, Mapping) and not isinstance(example, dict):
         return dict(example)
@@ -85,12 +85,12 @@ def call(module: torch.nn.Module, example: object) -> object:
 
 
 def moved(example: object, feed: Feed) -> object:
-    """Return the example on the device, with its fp32 tensors in the cell's precision."""
+    """Return a copy of the example on the feed's device: fp32 tensors in its dtype, others in their own type."""
     return _pytree.tree_map(lambda leaf: _moved(leaf, feed), example)
 
 
 def drawn(spec: ModelSpec, module: torch.nn.Module, feed: Feed) -> object:
-    """Draw random inputs as `spec` describes them.
+    """Draw random inputs as `spec` describes them. Raises ModelCodeError if they need an unknown vocabulary size.
 
     Returns a dict if forward takes them by name (`spec.own.by_name`), else a tuple, or the tensor of a single input.
     """
@@ -102,10 +102,7 @@ def drawn(spec: ModelSpec, module: torch.nn.Module, feed: Feed) -> object:
 
 
 def lengths(example: object) -> dict[str, int]:
-    """Return path → length of each tensor axis, list, tuple and dict in `example`.
-
-    The path of axis 0 of the tensor "ids" in a dict is "['ids']:0".
-    """
+    """Return path → length of each tensor axis ("['ids']:0" for axis 0 of "ids"), list, tuple and dict in `example`."""
     if isinstance(example, torch.Tensor):
         return {f":{axis}": length for axis, length in enumerate(example.shape)}
     if isinstance(example, list | tuple):
@@ -123,10 +120,7 @@ def _all_tensors(things: Iterable[object]) -> bool:
 
 
 def _with_vocabulary(entry: InputSpec, module: torch.nn.Module) -> InputSpec:
-    """Return `entry`. If it has whole numbers and no `high`, `high` becomes the model's vocabulary size.
-
-    Raises ModelCodeError if the model's config has no vocab_size.
-    """
+    """Return `entry`. Whole numbers without `high` get the model's vocab_size; ModelCodeError if it has none."""
     if entry.dtype not in {"int64", "int32"} or entry.high:
         return entry
     size = getattr(getattr(module, "config", None), "vocab_size", None)

@@ -53,7 +53,7 @@ def _sizes(spec: ModelSpec, input_size: int | None) -> dict[str, int]:
 
 
 def batch(spec: ModelSpec, feed: Feed) -> Batch:
-    """Make random latents for the generator, and random images that stand for real ones."""
+    """Make random latents for the generator, and random "images", (batch, 3, side, side), that stand for real ones."""
     side = int(arguments(spec, feed.input_size)["resolution"])
     return feed.inputs(spec) | {"images": feed.normal((feed.batch_size, 3, side, side))}
 

@@ -30,5 +30,5 @@ def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def doubt(scores: torch.Tensor) -> torch.Tensor:
-    """Return the mean logistic loss of scores that should be high. It is computed in fp32, as CUDA's autocast does."""
+    """Return the mean of softplus(-score), low for high scores. It is computed in fp32, as CUDA's autocast does."""
     return functional.softplus(-scores.float()).mean()

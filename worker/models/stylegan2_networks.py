@@ -28,7 +28,7 @@ _EPSILON: Final = 1e-8
 
 
 def channels(resolution: int, base: int, most: int) -> int:
-    """Return the number of channels of features whose side is `resolution`: base / resolution, at most `most`."""
+    """Return the number of channels of features of side `resolution`: base // resolution, but at most `most`."""
     return min(base // resolution, most)
 
 
@@ -71,7 +71,7 @@ class _Linear(nn.Linear):
 
 
 class Filter(nn.Module):
-    """Low-pass filter of each channel, applied where the resolution changes."""
+    """Low-pass filter of each channel, for changes of resolution. padding: zeros on each side. gain: of the outputs."""
 
     kernel: torch.Tensor
 
@@ -112,10 +112,9 @@ class _Convolution(nn.Conv2d):
 
 
 class ModulatedConvolution(nn.Module):
-    """Convolution of the generator. A style scales its input channels.
+    """Convolution of the generator. A style scales its input channels. latent: length of the style.
 
-    latent: length of the style. demodulate: divide the outputs by their expected standard deviation. up: double the
-    side, then filter.
+    demodulate: divide the outputs by their expected standard deviation. up: double the side, then filter.
     """
 
     def __init__(
@@ -245,10 +244,7 @@ class _ResidualBlock(nn.Module):
 
 
 class MinibatchDeviation(nn.Module):
-    """Appends a channel: the mean standard deviation of the features within groups of 4 images.
-
-    A group is smaller (2 or 1) if 4 does not divide the batch size.
-    """
+    """Appends a channel: the mean standard deviation of features in groups of 4 images; 2 or 1 if 4 is no divisor."""
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """Append the channel. It is computed in fp32, because the 1e-8 under the root would be zero in fp16."""

@@ -22,8 +22,9 @@ _OF_DEADLINE = 0.9
 def measure(assign: Assign, operator: str, inputs: Sequence[torch.Tensor], copies: int) -> tuple[Answer, torch.Tensor]:
     """Measure an operator in JAX. Returns the answer of the JAX process, and the output as a tensor on the CPU.
 
-    copies: number of copies of the inputs, used in turn. Raises UnsupportedError if JAX cannot compute the operator
-    here, WorkerError if the process fails or misses its deadline.
+    operator: key of jax_child.functions.FUNCTIONS. copies: number of copies of the inputs, used in turn. Raises
+    UnsupportedError if JAX cannot compute the operator here, WorkerError if the process fails or takes longer than 90 %
+    of the phase's deadline.
     """
     kind = assign.device.kind
     request = Request(

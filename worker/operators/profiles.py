@@ -26,7 +26,7 @@ def peak_bytes(call: Step, device: torch.device) -> int:
 
 
 def of_call(call: Step, device: torch.device) -> CallProfile:
-    """Return the kernels and longest operations of one call. Profiles it twice: the first start disturbs the call."""
+    """Return the kernels and longest operations of a call; compile_ms and peak_bytes stay None. Runs the call twice."""
     _seen(call, device)
     seen = _seen(call, device)
     if device.type == "cuda":

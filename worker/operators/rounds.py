@@ -16,23 +16,23 @@ _MOST_CALLS: Final = 2000
 
 
 def copies(input_bytes: int, room_bytes: int, kind: str) -> int:
-    """Return how many copies of the inputs to make, which calls use in turn. At least 1, at most MOST_COPIES.
+    """Return how many copies of the inputs to make, which calls use in turn: 1 to MOST_COPIES.
 
-    All copies together fill at most a quarter of `room_bytes`. kind: key of ROTATED_BYTES.
+    Together they fill ROTATED_BYTES, but at most a quarter of `room_bytes` (free memory). kind: key of ROTATED_BYTES.
     """
     wanted = math.ceil(ROTATED_BYTES[kind] / max(input_bytes, 1))
     return max(1, min(wanted, MOST_COPIES, room_bytes // 4 // max(input_bytes, 1)))
 
 
 def calls(window_s: float, call_ms: float) -> int:
-    """Return the number of calls that last about `window_s` seconds, from LEAST_CALLS to _MOST_CALLS."""
+    """Return the number of calls that last about `window_s` seconds, from LEAST_CALLS to 2000. call_ms: expected."""
     return min(max(timing.iterations_for(window_s * 1e3, call_ms), LEAST_CALLS), _MOST_CALLS)
 
 
 def single_calls(call: Step, wait: Step, window_s: float) -> tuple[list[float], list[float]]:
-    """Time single calls on an idle device for about `window_s` seconds. Returns two lists of milliseconds, one a call.
+    """Time single calls on an idle device for about `window_s` seconds. Returns two lists: milliseconds of each call.
 
-    The first list has the time until the call returns, the second the time until its work is done.
+    The first has the time until `call` returns, the second the time until `wait`, which waits for its work, returns.
     """
     clock = HostClock()
     call()

@@ -21,7 +21,7 @@ from worker.timing import HostClock, Step, TimedBlock
 def pure_ms(
     calls: Sequence[Step], device: torch.device, window_s: float, given: Sequence[torch.Tensor]
 ) -> tuple[list[float], TimedBlock, bool]:
-    """Time rounds for about `window_s` seconds. A round makes all `calls`, or only the last if all would take longer.
+    """Time rounds for about `window_s` seconds. A round makes all `calls`, or the last ones that fit, at least two.
 
     Returns the mean milliseconds of a call in each round, the timed block of all rounds, and True if the calls ran as a
     CUDA graph. given: input tensors of the last call. Outputs of that call may be views of them.
@@ -50,7 +50,7 @@ def pure_ms(
 
 
 def _captured(plain: Step, device: torch.device, given: Sequence[torch.Tensor]) -> torch.cuda.CUDAGraph | None:
-    """Return the calls in `plain` as a CUDA graph. None on a CPU device, or if a part of it cannot be captured."""
+    """Return the calls in `plain` as a CUDA graph; None on a CPU device, or if a part of it cannot be captured."""
     if device.type != "cuda":
         return None
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch does not annotate it

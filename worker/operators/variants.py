@@ -30,7 +30,7 @@ class Implementation:
 
 
 def im2col(images: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Compute a padded convolution as one matrix product. Each patch of the images becomes a column."""
+    """Compute a convolution of square images, padded to keep their side, as one matrix product of their patches."""
     kernel = weight.shape[-1]
     padding = kernel // 2
     side = images.shape[-1] + 2 * padding - kernel + 1
@@ -40,7 +40,10 @@ def im2col(images: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def only(backend: SDPBackend) -> Iterator[None]:
-    """Let attention in the `with` body use this backend alone. Raises UnsupportedError if the backend cannot do it."""
+    """Let attention in the `with` body use this backend alone. Raises UnsupportedError if it cannot compute the inputs.
+
+    Other errors pass through.
+    """
     with warnings.catch_warnings(record=True) as said, sdpa_kernel(backend):
         warnings.simplefilter("always")
         try:
@@ -52,7 +55,7 @@ def only(backend: SDPBackend) -> Iterator[None]:
 
 
 def implementation(operator: str, variant: str) -> Implementation:
-    """Return the implementation of an operator: a variant, or eager if `variant` is empty."""
+    """Return the implementation of an operator: a variant, or eager if `variant` is "". Unknown names: KeyError."""
     return VARIANTS[operator, variant] if variant else Implementation(FUNCTIONS[operator])
 
 

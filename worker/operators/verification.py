@@ -24,9 +24,9 @@ normalisation would be nearly zero."""
 class Verified:
     """Outcome of a verification.
 
-    deviation: largest deviation (see the module) of the output and the gradients, or of what was wrong. None if it is
-    infinite or NaN, or nothing was compared. wrong: the first error, such as "shape [2], expected [3]", or empty.
-    no_gradient: True if the output has no gradient or is wrong. compared: False if shape, type or device is wrong.
+    deviation: largest deviation (see the module) of output and gradients, or of what was wrong. None if it is infinite
+    or NaN, or nothing was compared. wrong: the first error, such as "shape [2], expected [3]", or empty. no_gradient:
+    True if the output has no gradient or is wrong. compared: False if shape, type or device is wrong.
     """
 
     deviation: float | None
@@ -45,8 +45,8 @@ def verify(
 ) -> Verified:  # fmt: skip
     """Call `function` and `reference` on the same inputs and compare. Errors of the function pass through.
 
-    upstream_seed: seed of the output's random gradient. backward: verify a call with gradients too, before the call
-    under no_grad. Both calls are timed, and torch.compile makes a kernel for each.
+    upstream_seed: seed of the output's random gradient. tolerance: largest allowed deviation (see the module).
+    backward: verify a call with gradients too, before the call under no_grad. torch.compile makes a kernel for each.
     """
     leaves = [_leaf(_widened(tensor), backward=backward) for tensor in inputs]
     with torch.set_grad_enabled(backward):
@@ -120,7 +120,7 @@ def _forward(found: torch.Tensor, mine: Sequence[torch.Tensor], exact: _Exact, t
 
 
 def upstream(output: torch.Tensor, seed: int) -> torch.Tensor:
-    """Draw a random gradient of the output. A gradient of ones would hide a transposed result."""
+    """Draw a normally distributed gradient, shaped as the output. One of ones would hide a transposed result."""
     generator = torch.Generator(device=output.device).manual_seed(seed + _APART)
     return torch.randn(output.shape, generator=generator, device=output.device, dtype=output.dtype)
 
@@ -138,7 +138,7 @@ def _finite(value: float) -> float | None:
 
 
 def as_tensor(output: object) -> torch.Tensor:
-    """Return a function's output as a tensor. An array of another framework is converted through DLPack.
+    """Return a function's output as a tensor; arrays of other frameworks are converted through DLPack.
 
     Raises TypeError if the output is neither a tensor nor such an array.
     """

@@ -22,7 +22,7 @@ class Bench:
     burst_s: float
 
     def numbers(self, *shape: int) -> torch.Tensor:
-        """Return normally distributed random numbers. With zeros, a bf16 product would run 13 % faster [H200]."""
+        """Return normally distributed random numbers of this shape. Multiplying zeros would take less time [H200]."""
         return torch.randn(shape, generator=self.generator, device=self.device, dtype=self.dtype)
 
     def room(self) -> int:
@@ -37,8 +37,8 @@ class Bench:
 class Probe:
     """Work of a probe. steps: of one iteration, as in measure.Work. tensors: all of its tensors on the device.
 
-    flops: operations of one iteration. bytes_moved: series → bytes moved in one iteration. best_ms: iteration times in
-    the burst (short trial run) with the highest rate. Only of gemm.py.
+    flops: operations of one iteration, None if only bytes count. bytes_moved: series → bytes moved in one iteration.
+    best_ms: only of gemm.py: iteration times in the burst (short trial run) with the highest rate.
     """
 
     steps: dict[str, Step]

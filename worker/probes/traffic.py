@@ -31,7 +31,7 @@ def device_memory(bench: Bench) -> Probe:
 
 
 def to_device(bench: Bench) -> Probe:
-    """Prepare a probe of transfers from the host's pinned memory to the device."""
+    """Prepare a probe of transfers from the host's pinned memory to the device, a GPU."""
     here, there = _buffers(bench)
     return Probe(
         steps={"iteration": lambda: there.copy_(here, non_blocking=True)},
@@ -41,7 +41,7 @@ def to_device(bench: Bench) -> Probe:
 
 
 def to_host(bench: Bench) -> Probe:
-    """Prepare a probe of transfers from the device to the host's pinned memory."""
+    """Prepare a probe of transfers from the device, a GPU, to the host's pinned memory."""
     here, there = _buffers(bench)
     return Probe(
         steps={"iteration": lambda: here.copy_(there, non_blocking=True)},

@@ -13,7 +13,7 @@ _CHUNK: Final = 1 << 23  # elements that are compared at once, to limit the memo
 
 @dataclass(frozen=True)
 class Differences:
-    """Numbers of differing elements and bits of two outputs. first: the first differing elements."""
+    """Numbers of differing elements and bits of two outputs. first: the first differing elements, at most 16."""
 
     elements: int = 0
     bits: int = 0
@@ -21,7 +21,7 @@ class Differences:
 
 
 def integers(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a view of the tensor as whole numbers of the same width (2 or 4 bytes)."""
+    """Return a view of the tensor, of a type of 2 or 4 bytes, as int16 or int32."""
     return tensor.view(_INTEGERS[tensor.element_size()])
 
 
@@ -36,7 +36,7 @@ def signed(value: int, size: int) -> int:
 
 
 def differences(output: torch.Tensor, expected: torch.Tensor) -> Differences:
-    """Return the Differences of a contiguous output from the expected one. Waits for the device."""
+    """Return the Differences of a contiguous output from one of equal shape and type. Waits for the device."""
     size = width(output)
     flat, right = integers(output).flatten(), integers(expected).flatten()
     elements = changed = 0
@@ -52,9 +52,9 @@ def differences(output: torch.Tensor, expected: torch.Tensor) -> Differences:
 
 
 def farthest(output: torch.Tensor, expected: torch.Tensor, most: int) -> list[int]:
-    """Return the offsets of elements that differ most from `expected`, at most `most` of them.
+    """Return the offsets of the `most` elements that differ most from `expected`, the farthest first.
 
-    NaN and infinite differences count as the largest. Waits for the device.
+    Fewer if fewer differ. NaN and infinite differences count as the largest. Waits for the device.
     """
     flat, right = output.flatten(), expected.flatten()
     apart: list[tuple[float, int]] = []

@@ -24,7 +24,7 @@ Prepare = Callable[[Cell, torch.device], Products]
 
 
 def run(assign: Assign, stage: Stage, isolation: str, prepare: Prepare, pause: Step = lambda: None) -> Result:
-    """Make and verify products for as long as the measurement lasts, and return the result.
+    """Make and verify products for as long as the measurement lasts, and return the result with all mismatches.
 
     prepare: returns the Products of a cell on a device. pause: called before every block, untimed.
     """

@@ -28,13 +28,14 @@ _CHUNK: Final = 1 << 23  # words that the stock operators take at once: their pr
 _WORD: Final = 1 << 64
 
 Add = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, int], None]
-"""Function that adds the digest of a matrix of words to totals[slot].
-
-Arguments: matrix, weights of its rows, weights of its columns, totals, slot."""
+"""Function of (words, row weights, column weights, totals, slot) that adds the words' digest to totals[slot]."""
 
 
 class Digester:
-    """Makes digests of outputs shaped as `like`. method: name of the implementation. stock: True to avoid Triton."""
+    """Makes digests of outputs shaped as `like`: on a GPU by Triton if it works, otherwise by torch's own operators.
+
+    method: name of the implementation, with the reason if Triton failed. stock: True to avoid Triton.
+    """
 
     def __init__(self, like: torch.Tensor, seed: int, *, stock: bool = False) -> None:
         """Draw the weights from `seed`. Raises ValueError if a row of `like` is not a whole number of 32-bit words."""
@@ -47,7 +48,7 @@ class Digester:
             self._try_triton(like, seed)
 
     def add(self, output: torch.Tensor, totals: torch.Tensor, slot: int) -> None:
-        """Add the output's digest to totals[slot], an int64 that was zero. Does not wait for the device."""
+        """Add the output's digest to totals[slot], an int64 that must be zero before. Does not wait for the device."""
         self._add(words(output), self._rows, self._columns, totals, slot)
 
     def of(self, output: torch.Tensor) -> int:
@@ -92,7 +93,7 @@ def words(output: torch.Tensor) -> torch.Tensor:
 
 
 def add_stock(matrix: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor, totals: torch.Tensor, slot: int) -> None:
-    """Implementation of Add with torch's own operators. They write the products of words and weights to memory."""
+    """Add a digest to totals[slot] (see Add) by torch's own operators, which write intermediate products to memory."""
     step = max(_CHUNK // len(columns), 1)
     for at in range(0, len(rows), step):
         inner = (matrix[at : at + step] * columns).sum(dim=1)  # int32 times int64 is computed as int64, and wraps

@@ -23,7 +23,7 @@ Strike = Callable[[torch.Tensor], None]
 def examine(
     products: Products, *, number: int, pair: int, output: torch.Tensor, verdict: int, iteration: int, strike: Strike
 ) -> Mismatch:
-    """Examine the wrong output of one product, and return it as a Mismatch.
+    """Examine the wrong output of one product, repeat the product ten times, and return a Mismatch.
 
     number, pair: as in Products.judge, which gave `verdict`. iteration: as in Mismatch. strike: called with the output
     of each repetition.

@@ -45,9 +45,9 @@ class Bounds:
 
 
 def bounds(side: int, operands: torch.dtype, output: torch.dtype) -> Bounds:
-    """Return the largest bounds with which products of matrices of this side are exact.
+    """Return the largest bounds with which products of matrices of this side are exact. operands, output: their types.
 
-    operands, output: their types. Operands in fp32 are limited to numbers that tf32 holds exactly.
+    Operands in fp32 are limited to numbers that tf32 holds exactly.
     """
     limit = LARGEST[output]
     most = min(max(math.isqrt(limit // side), 1), LARGEST[operands], _TF32_LARGEST)
@@ -57,7 +57,7 @@ def bounds(side: int, operands: torch.dtype, output: torch.dtype) -> Bounds:
 
 
 def left_operand(squares: Squares, stream: int, limits: Bounds) -> torch.Tensor:
-    """Return a matrix of random whole numbers, zero except at `limits.terms` places of each row."""
+    """Return a matrix of random whole numbers of a stream, zero except at `limits.terms` places of each row."""
     matrix = squares.whole(stream, limits.most)
     if limits.terms < squares.side:
         column = torch.arange(squares.side, device=squares.device)
@@ -72,9 +72,9 @@ def vectors(seed: int, number: int, side: int, limits: Bounds, device: torch.dev
 
 
 def count_wrong(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
-    """Return the number of wrong rows of `output`, plus the number of elements that are not whole.
+    """Return the number of wrong rows of `output`, plus that of elements that are not whole: int64 of shape ().
 
-    vector: result of `vectors`. The number is a tensor: int64 of shape (). Does not wait for the device.
+    vector: result of `vectors`. Does not wait for the device.
     """
     right_side = _times(left, _times(right, vector))
     wrong = torch.zeros((), dtype=torch.int64, device=output.device)

@@ -14,10 +14,7 @@ NO_FAULT: Final = Injection()
 
 
 def places(seed: int, count: int, elements: int, size: int) -> dict[int, int]:
-    """Choose `count` different bits at random in `elements` elements of `size` bits each.
-
-    Returns offset of an element → mask in which its chosen bits are 1.
-    """
+    """Choose `count` bits at random in `elements` elements of `size` bits. Returns element's offset → bit mask."""
     masks: dict[int, int] = {}
     for at in random.Random(f"{_STREAM} {seed}").sample(range(elements * size), count):
         masks[at // size] = masks.get(at // size, 0) | 1 << at % size
@@ -38,12 +35,12 @@ class Flips:
 
     @property
     def wanted(self) -> bool:
-        """Whether a fault was requested and has not been injected yet."""
+        """Whether flipped bits were requested and have not been injected yet."""
         return self._injection.flip_bits > 0 and not self._struck
 
     @property
     def stuck(self) -> bool:
-        """Whether `strike` is due for every output from now on: the fault is stuck and has been injected."""
+        """Whether `strike` must be called for every output from now on: the fault is stuck and has been injected."""
         return self._injection.stuck and self._struck
 
     def strike(self, output: torch.Tensor) -> None:

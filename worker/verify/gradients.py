@@ -1,7 +1,6 @@
 """Losses and gradient digests of a replay, recorded on the device, and a fault to inject.
 
-replay: a fixed number of training steps from equal weights and inputs. part: one loss of a step, with its optimizer
-(training.Part).
+replay: a fixed number of training steps from equal weights and inputs. part: one loss of a step, with its optimizer.
 """
 
 import hashlib
@@ -24,9 +23,7 @@ _WORD: int = 1 << 64
 class Outcome:
     """Outcome of a training step. losses: one for each part of the step, as hexadecimal floats.
 
-    A part is a loss with its own optimizer: StyleGAN2 has two, of the generator and of the critic.
-
-    gradients: one digest (int64) for each parameter, 0 if it has no gradient.
+    gradients: one digest (int64) for each parameter that is not empty, 0 if it has no gradient.
     """
 
     losses: tuple[str, ...]
@@ -49,10 +46,7 @@ class Outcome:
         return [number for number, (found, right) in enumerate(pairs) if found != right]
 
     def element(self, number: int, expected: "Outcome") -> Element:
-        """Return the differing gradient of parameter `number` as an Element.
-
-        Its offset is `number`. Its `found` and `expected` are the digests of this outcome and of the expected one.
-        """
+        """Return the differing gradient of parameter `number` as an Element: offset `number`, digests as values."""
         right, found = (outcome.gradients[number] % _WORD for outcome in (expected, self))
         return Element(offset=number, expected=f"{right:016x}", found=f"{found:016x}")
 
@@ -98,17 +92,14 @@ class Recorder:
         self._passes += 1
 
     def outcomes(self) -> list[Outcome]:
-        """Return the outcomes of the replay's steps so far. Waits for the device."""
+        """Return the outcomes of the replay's complete steps so far, in order. Waits for the device."""
         rows = self._totals.view(-1, len(self._parameters))[: self.step].tolist()
         losses = self._losses[: self.step].tolist()
         return [Outcome(tuple(map(float.hex, some)), tuple(row)) for some, row in zip(losses, rows, strict=True)]
 
 
 def matrix(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the tensor as a contiguous matrix to digest.
-
-    It has one row for each index of the first dimension. A vector becomes a single row.
-    """
+    """Return the tensor as a contiguous matrix to digest: a row for each index of its first dimension, or one row."""
     return tensor.contiguous().view(len(tensor) if tensor.dim() > 1 else 1, -1)
 
 
@@ -135,9 +126,9 @@ class GradientFault:
         self._now = possible and self._injection.flip_bits > 0 and (self._injection.stuck or not self._struck)
 
     def strike(self, step: int, having: list[torch.nn.Parameter]) -> None:
-        """Flip bits of a gradient if the fault is due at `step`. Does not wait for the device.
+        """Flip bits of a gradient if the fault is due at `step`, else do nothing. Does not wait for the device.
 
-        having: parameters with a gradient, one of which is chosen at random.
+        having: parameters with a gradient, one of which is chosen at random at the first fault.
         """
         if not self._now or step != self._step:
             return

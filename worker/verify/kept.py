@@ -11,7 +11,7 @@ from worker.stage import Stage
 
 
 class Kept:
-    """List of the first mismatches of one launch. count: number of all mismatches."""
+    """List of the first KEPT_MISMATCHES mismatches of one launch. count: number of all mismatches."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -19,9 +19,9 @@ class Kept:
         self.count = 0
 
     def seen(self, what: str, iteration: int, *, sender: str | None = None, of_all: bool = False) -> int | None:
-        """Record a mismatch before its examination. Arguments: fields of Mismatch.
+        """Record a mismatch before its examination, also on disk. Arguments: fields of Mismatch.
 
-        Returns its index in the list; None if the list is full (KEPT_MISMATCHES) and the mismatch is only counted.
+        Returns its index in the list; None if the list is full and the mismatch is only counted.
         """
         self.count += 1
         at = len(self._kept)
@@ -45,7 +45,7 @@ class Kept:
         return at
 
     def examined(self, at: int, mismatch: Mismatch) -> None:
-        """Replace the mismatch at index `at` by the examined one."""
+        """Replace the mismatch at index `at` by the examined one, also on disk."""
         self._kept[at] = mismatch
         self._stage.keep(Seen(at=at, mismatch=mismatch))
 

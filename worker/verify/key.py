@@ -14,11 +14,11 @@ _UNKNOWN: Final = "unknown"
 
 
 def key(device: Device, opened: torch.device) -> tuple[str, ...]:
-    """Return all that the bits of an output depend on, such as ("NVIDIA H200", "sm_90", …).
+    """Return all that the bits of an output depend on, such as ("NVIDIA H200", "132 multiprocessors", "sm_90", …).
 
     opened: the device as torch opened it. Call it after the first product, which loads cuBLAS. Elements for a GPU:
     name, multiprocessors, architecture, driver, torch, CUDA, cuBLAS, cuDNN, and whole GPU or MIG slice. For a CPU:
-    model, instruction set, threads (which set the order of additions) and torch.
+    model, instruction set, threads (which set the order of additions) and torch. What cannot be found is "unknown".
     """
     return _gpu(device, opened) if opened.type == "cuda" else _cpu()
 

@@ -88,7 +88,7 @@ VISITS: Final = sum((stroke.check is not None) + (stroke.write is not None) for 
 
 
 def own_address(span: Span, _: Turn, device: torch.device) -> torch.Tensor:
-    """Return words that each hold their own index in the memory."""
+    """Return words that each hold their own index in the memory (from 0)."""
     return torch.arange(span.first, span.first + span.count, device=device)
 
 
@@ -111,7 +111,7 @@ def modulo_20(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
 
 
 def random(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
-    """Return random words, different in each turn."""
+    """Return random words, different in each turn: those of the span's indices in a stream of `turn.seed`."""
     return seeded.bits(turn.seed, _STREAM + turn.number, span.count, device, start=span.first)
 
 
@@ -177,7 +177,7 @@ def _walk(stroke: _Stroke, pattern: str, turn: Turn, groups: Sequence[range]) ->
 
 
 def marches(done: int, chunks: int, first: int = 0) -> dict[str, int]:
-    """Return pattern → number of complete marches within the first `done` visits.
+    """Return pattern → number of its complete marches within the first `done` visits; 0 for patterns without one.
 
     chunks: number of chunks in the memory. first: number of the first march.
     """

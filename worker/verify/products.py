@@ -43,10 +43,7 @@ class Products(Protocol):
         """
 
     def verdict(self, pair: int) -> int:
-        """Return the verdict of a right output of `pair`: its signed 64-bit digest, or 0 errors.
-
-        An output is wrong if `judge` gives another verdict.
-        """
+        """Return the verdict of a right output of `pair`: its signed 64-bit digest, or 0 errors. Any other is wrong."""
 
     def expected(self, pair: int) -> torch.Tensor:
         """Return the right output of `pair`."""
@@ -85,7 +82,7 @@ def can_store_fp32(device: torch.device) -> bool:
 
 
 def multiply(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor) -> None:
-    """Write the product left·right into `output`, whose type may be fp32 if `can_store_fp32`."""
+    """Write the product left·right into `output`, of the operands' type, or fp32 if `can_store_fp32`."""
     if output.dtype is left.dtype:
         torch.mm(left, right, out=output)
     else:
@@ -93,10 +90,9 @@ def multiply(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor) -> N
 
 
 def outputs_for(output_bytes: int, device: torch.device) -> int:
-    """Return the number of outputs of `output_bytes` to keep, from 2 to _MOST_OUTPUTS.
+    """Return the number of outputs of `output_bytes` to keep, from 2 to 256.
 
-    Together they take at most 64 MiB on a CPU device. On a GPU they take at most half of the free memory and 16 GiB:
-    128 products of 8192 x 8192 in bf16, which an H200 computes in a fifth of a second.
+    More than 2 take together at most 64 MiB on a CPU device, and at most half of the free memory and 16 GiB on a GPU.
     """
     room = _CPU_BYTES
     if device.type == "cuda":

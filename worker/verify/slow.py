@@ -10,7 +10,7 @@ from worker.verify.flips import NO_FAULT
 
 
 def slowed(work: Work, assign: Assign) -> Work:
-    """Return a Work whose blocks take `slow_percent` % longer (assign.injection). If that is 0: `work` itself."""
+    """Return a Work whose blocks take assign.injection.slow_percent % longer; `work` itself if that is 0 or unset."""
     percent = (assign.injection or NO_FAULT).slow_percent
     if percent <= 0:
         return work

@@ -43,9 +43,9 @@ class _Made:
 
 
 class Watch:
-    """Multiplies matrices, verifies the products, and keeps the mismatches. One for each launch.
+    """Multiplies matrices, verifies the products, and keeps the mismatches of a launch.
 
-    outputs: memory for the products of a block, one each.
+    outputs: a tensor for each product of a block.
     """
 
     def __init__(self, products: Products, assign: Assign, stage: Stage) -> None:
@@ -66,7 +66,7 @@ class Watch:
             self._wrong(_Made(0, pair, 0), output, verdict=verdict, when=_BEFORE)
 
     def begin(self, iterations: int) -> None:
-        """Start a block of `iterations` products. Raises ValueError if these are more than there are outputs."""
+        """Start a block of `iterations` products. Raises ValueError if these are more than there are `outputs`."""
         if iterations > len(self.outputs):
             raise ValueError(f"a block of {iterations} products, with {len(self.outputs)} outputs to keep them in")
         self._verdicts.zero_()
@@ -74,7 +74,7 @@ class Watch:
         self._strike_at = iterations // 2 if self._flips.wanted and self._is_middle(iterations) else None
 
     def step(self) -> None:
-        """Make and verify one product. Does not wait for the device."""
+        """Make one product and enqueue its verification, which `look` reads. Does not wait for the device."""
         self._make()
         self._judge()
 
@@ -89,7 +89,7 @@ class Watch:
         self._done[phase] += len(self._made)
 
     def end(self) -> None:
-        """End the measurement. If a requested fault was not injected yet, make one more product with it."""
+        """End the measurement: if a requested fault was not injected yet, make and verify one more product with it."""
         if self._flips.wanted:
             self.begin(1)
             self.step()
@@ -112,10 +112,7 @@ class Watch:
         )
 
     def cost(self, clock: Clock) -> float:
-        """Time a few products. Returns verification's share of their total time, 0 to 1.
-
-        It is v / (m + v), with the median times m to multiply and v to verify one product.
-        """
+        """Time a few products. Returns verification's share of the median time to make and verify one, 0 to 1."""
         self._timed(clock, 1)  # the first product loads libraries
         spans_ms = self._timed(clock, min(_COSTED, len(self.outputs))).spans_ms
         make_ms, judge_ms = median(spans_ms[::2]), median(spans_ms[1::2])

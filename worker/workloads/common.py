@@ -56,7 +56,7 @@ class Measurements:
 
 
 def family_of(assign: Assign, stage: Stage) -> Family:
-    """Import and return the family (worker/models/base.py) of the cell's model."""
+    """Import and return the family of the cell's model, timed as "import". Raises as registry.family does."""
     with stage.timed("import"):
         return registry.family(assign.model)
 
@@ -72,7 +72,10 @@ def opened(family: Family, assign: Assign, stage: Stage, *, training: bool) -> t
 
 
 def open_device(assign: Assign, stage: Stage) -> torch.device:
-    """Open the launch's device. Also seeds torch, resets the peak of resident memory, sets the compiler's caches."""
+    """Open the launch's device (devices.open_device), seed torch, and reset the peak of resident memory.
+
+    Redirects the compiler's caches if `assign.compiler_caches` is set.
+    """
     if assign.compiler_caches:
         compiler.redirect_caches(Path(assign.compiler_caches))
     with stage.timed("context"):
@@ -96,10 +99,7 @@ def build(family: Family, assign: Assign, device: torch.device, *, training: boo
 
 
 def serving(family: Family) -> Callable[[ModelSpec, torch.device, int | None], torch.nn.Module]:
-    """Return the family's function that builds a model for load and inference.
-
-    Such a model may lack parts that only training needs.
-    """
+    """Return the family's function that builds a model for load and inference, perhaps without training-only parts."""
     build: Callable[[ModelSpec, torch.device, int | None], torch.nn.Module]
     build = getattr(family, "build_for_inference", family.build)
     return build
@@ -120,9 +120,9 @@ def holding(tensors: Iterable[torch.Tensor]) -> torch.nn.Module:
 
 
 def cast(module: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
-    """Cast the module's floating-point weights to `dtype`, in place, and return the module.
+    """Cast the module's floating-point weights and buffers to `dtype`, in place, and return the module.
 
-    Raises UnsuitableModelError if `dtype` is fp16 or bf16 and a weight is complex.
+    Raises UnsuitableModelError if `dtype` is fp16 or bf16 and one is complex.
     """
     if dtype in devices.HALF.values():
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
@@ -135,7 +135,7 @@ def cast(module: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
 
 
 def make_batch(family: Family, assign: Assign, device: torch.device, dtype: torch.dtype) -> Batch:
-    """Make the inputs of an iteration on the device. dtype: of floating-point inputs.
+    """Make the inputs of an iteration on the device, seeded by the cell. dtype: of floating-point inputs.
 
     Images (four-dimensional floating-point inputs) have the memory format of the cell.
     """
@@ -164,8 +164,7 @@ def warm_up_and_measure(
 ) -> Measurements:
     """Run warm-up, measurement and load window of `work`. clock: by default that of the device.
 
-    Raises ModelCodeError if TF32 is on or off against the cell's precision at the end, because the model's code
-    switched it.
+    Raises ModelCodeError if the model's code has switched TF32 against the cell's precision.
     """
     wants_tf32 = assign.cell.precision is Precision.TF32
     devices.set_tf32(wanted=wants_tf32)  # building and feeding may have run code that switches it
@@ -206,9 +205,10 @@ def fields(
     items: int,
     series: Mapping[str, Sequence[float]] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return the fields of Result that every launch has, by name.
+    """Return the fields of Result that every launch has: name → value.
 
-    module: the model, for its size. items: samples in one iteration. series: more series of times in milliseconds.
+    module: the model, for its size. isolation: as in Environment. items: samples in one iteration. series: more series:
+    name → times in milliseconds.
     """
     found = asdict(measurements.measured)
     device = torch.device(assign.device.kind)  # the module may have no parameters to ask

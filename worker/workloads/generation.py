@@ -27,9 +27,10 @@ from worker.workloads import common
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell. Raises UnsuitableModelError if the model cannot generate text.
+    """Measure the cell.
 
-    Raises NotFiniteError if the last logits contain NaN or infinity, and ValueError for less than one new token.
+    Raises UnsuitableModelError if the model cannot generate text, NotFiniteError if the last logits contain NaN or
+    infinity, and ValueError for less than one new token.
     """
     family = common.family_of(assign, stage)
     if not hasattr(family, "prefill"):
@@ -98,10 +99,7 @@ class _Author:
         return tokens
 
     def measured(self, measurements: common.Measurements) -> tuple[list[list[int]], int]:
-        """Return the time stamps (ns) of each measured text, and the number of tokens in all texts.
-
-        The time stamps of a text are its start, then those of its tokens.
-        """
+        """Return the time stamps of each measured text in ns (start, then each token), and the number of tokens."""
         end = len(self.tokens) - (measurements.load.iterations if measurements.load else 0)
         begin = end - sum(block.iterations for block in measurements.measured.blocks)
         return self._texts_ns[begin:end], sum(self.tokens[begin:end])

@@ -19,10 +19,9 @@ from worker.workloads import common
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell. Raises NotFiniteError if outputs contain NaN or infinity.
+    """Measure the cell. Raises NotFiniteError if outputs contain NaN, or infinity unless the model is the user's own.
 
-    Infinity is allowed in outputs of the user's own model. Raises ModelCodeError if the model returns no computed
-    output (outputs.require_computed).
+    Raises ModelCodeError if the model returns no computed output (outputs.require_computed).
     """
     family = common.family_of(assign, stage)
     device, module = common.opened(family, assign, stage, training=False)

@@ -48,8 +48,8 @@ _NO_LINKS: Final = {"NVLink and PCIe": "a CPU device has none, because its trans
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     """Test the links until the measurement ends. Mismatches are part of the result, not failures.
 
-    Raises ValueError for several devices if the number of warm-up iterations is not fixed. Their processes would end
-    warm-up at different times.
+    Raises ValueError for several devices if the number of warm-up iterations is not fixed, as they would end at
+    different times.
     """
     if assign.gang is not None and not assign.measurement.fixed(Phase.WARM_UP):
         raise ValueError(f"{assign.cell.id}: several devices warm up together, by a fixed number of iterations")
@@ -108,18 +108,18 @@ class LinksTest:
         }
 
     def bytes_moved(self) -> dict[str, int]:
-        """Return series of transfer times → bytes that one device moves in an iteration."""
+        """Return name of each transfer in `steps` → bytes that one device moves in an iteration."""
         each = self._outgoing.nbytes
         moved = {"all_reduce": self._sum.nbytes, "copies": each * len(self._incoming), "to_host": each}
         return {name: size for name, size in (moved | {"to_device": each}).items() if name in self.steps()}
 
     @property
     def wrong(self) -> int:
-        """Number (from 1) of the last iteration with a mismatch that is not repeated yet. 0: there is none."""
+        """Number (from 1) of the last iteration with a mismatch that is not repeated yet; 0 if there is none."""
         return max((number for number, _ in self._fresh.values()), default=0)
 
     def repeat(self, number: int) -> None:
-        """Repeat iteration `number` REPETITIONS times, and count how often its mismatches recur."""
+        """Repeat iteration `number` ten times with the same bits, and store how often its mismatches recur."""
         last, self._number, self._again = self._number, number, Counter()
         for _ in range(REPETITIONS):
             for received in (*self._incoming.values(), self._host, self._back):
@@ -136,8 +136,7 @@ class LinksTest:
     def verification(self, key_: tuple[str, ...]) -> Verification:
         """Return the counts of the launch and its kept mismatches. key_: result of verify.key.key.
 
-        `checks` counts compared transfers (copies and sums), and `verified_bytes` their bytes. Repetitions of an
-        iteration do not count.
+        `checks` counts compared transfers (copies and sums), and `verified_bytes` their bytes, without repetitions.
         """
         return Verification(
             key=key_,
@@ -260,9 +259,9 @@ def _words(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _whole_numbers(cell: Cell, gang: Gang, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return two vectors in the cell's type: whole numbers of this rank to add up, and the right sum over all ranks.
+    """Return two vectors of the cell's type: this rank's whole numbers to add up, and their right sum over all ranks.
 
-    Each rank has `cell.input_size` MiB of numbers. A shift that depends on the iteration (_SHIFTS) is added later.
+    Each rank has `cell.input_size` MiB of numbers. A shift that depends on the iteration is added later.
     """
     dtype = devices.weights_type(cell.precision, training=False)
     count = (cell.input_size or 0) * _MIB // dtype.itemsize

@@ -141,7 +141,7 @@ class _Loading:
 
 
 def weights_name(assign: Assign, structure: str) -> str:
-    """Return the name of the weights file, with a hash of all that its content depends on.
+    """Return the file name of the weights: the model's name, and a hash of all that its content depends on.
 
     structure: result of Own.structure for the user's own model, otherwise "".
     """

@@ -87,10 +87,10 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 def _taken(device: torch.device, cell: Cell) -> tuple[torch.Tensor, int | None]:
-    """Allocate the words to test (int64, shape (n,)). Returns them and the bytes that were free before.
+    """Allocate the words to test (int64, shape (n,)). Returns them and the bytes that were free before (CPU: None).
 
-    The bytes are None on a CPU device. cell.input_size: MiB to test, on a GPU at most SHARE of its free memory; None
-    for SHARE, or CPU_MIB on a CPU device. Raises torch.OutOfMemoryError if not even one chunk fits on a GPU.
+    cell.input_size: MiB to test, on a GPU at most SHARE of its free memory; None for SHARE, or CPU_MIB on a CPU device.
+    Raises torch.OutOfMemoryError if not even one chunk fits on a GPU.
     """
     chunk = CHUNK[device.type]
 
@@ -232,7 +232,7 @@ class MemoryTest:
     def verification(
         self, key: tuple[str, ...], not_tested: dict[str, str], share: MemoryShare | None = None
     ) -> Verification:
-        """Return the counts of the test and its kept mismatches. `checks` counts checks of chunks.
+        """Return the counts of the test and its kept mismatches. `checks` counts checks of chunks that `look` has read.
 
         key, not_tested, share: fields of Verification.
         """

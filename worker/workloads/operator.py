@@ -46,7 +46,10 @@ _FATAL: Final = "the process of an earlier launch ended while it measured this s
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> LaunchResult:
-    """Measure the cell. Raises UnsupportedError if no shape is supported, and the first error if all shapes failed."""
+    """Measure the cell. Errors of single shapes are text in its result.
+
+    Raises UnsupportedError if no shape is supported, and the first error if all shapes failed.
+    """
     spec = assign.model.operator
     assert spec is not None
     stage.enter(Phase.BUILD)
@@ -159,10 +162,7 @@ class _Bench:
         self.blocks: list[TimedBlock] = []
 
     def tried(self, shape: OperatorShape) -> ShapeResult:
-        """Measure a shape. An exception becomes text in the result, and is added to `errors`.
-
-        An UnsupportedError is not added, because it is no failure.
-        """
+        """Measure a shape. An exception is text in the result, and in `errors` unless it is an UnsupportedError."""
         if self._cell.compiles:  # beyond eight forms, torch would silently call the function in eager
             torch.compiler.reset()
         try:

@@ -55,8 +55,8 @@ _METHOD: Final = f"loss and 64-bit digests of all gradients of {REPLAY_STEPS} tr
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     """Replay training steps of the cell. Mismatches are part of the result, not failures.
 
-    Raises UnsuitableModelError in fp16, and for a model that defines its own training step. Raises NotFiniteError if a
-    loss of the reference is NaN or infinite.
+    Raises UnsuitableModelError in fp16 and for the user's own models. Raises NotFiniteError if a loss of the reference
+    is NaN or infinite.
     """
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read with the first product: the same bits each time
     os.environ.setdefault("TRITON_CACHE_DIR", str(Path(assign.cache_folder) / "triton"))
@@ -98,10 +98,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 @contextmanager
 def deterministic() -> Iterator[None]:
-    """Make torch use only deterministic operators in the `with` body.
-
-    An operator without a deterministic implementation then raises RuntimeError.
-    """
+    """Make torch use only deterministic operators in the `with` body. Others raise RuntimeError there."""
     cudnn, memory = torch.backends.cudnn, cast("Any", torch.utils.deterministic)  # torch declares not all of it
     before = torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark
     fills = memory.fill_uninitialized_memory
@@ -117,9 +114,9 @@ def deterministic() -> Iterator[None]:
 
 
 def _refused(step: SplitStep) -> str | None:
-    """Run `step` once. Returns torch's message if an operator of it is not deterministic, otherwise None.
+    """Run `step` once.
 
-    In the first case, nondeterministic operators are allowed from then on. Other errors of the step are raised.
+    If an operator is not deterministic, return torch's message, and allow such operators; else None.
     """
     try:
         step.gradients()
@@ -142,7 +139,6 @@ class _Start:
         self._seed = seed
 
     def restore(self) -> None:
-        """Restore weights, buffers, optimizers and seed. Does not wait for the device."""
         with torch.no_grad():
             for tensor, kept in self._kept:
                 tensor.copy_(kept)
@@ -172,9 +168,8 @@ class Replays:
         self._left_s = min(phase_s / 2, assign.measurement.max_s)
         """Remaining seconds for repetitions of wrong replays: at most `max_s`, at most half of a phase's extra time.
 
-        Extra time is what Deadlines allows in addition to the planned duration of the phase.
-
-        A launch that takes three times as long when the run ends counts as hung (kinds/burn_in/lost_launches.py)."""
+        Extra time is what Deadlines allows in addition to the planned duration of the phase. A launch that
+        takes three times as long when the run ends counts as hung (kinds/burn_in/lost_launches.py)."""
 
     def work(self) -> Work:
         """Return the Work to measure: at least LEAST_REPLAYS replays, because the first is the reference."""
@@ -182,13 +177,13 @@ class Replays:
         return _ReplayedWork(self._steps, passes=len(self._parts), least=least, begin=self.begin, end=self.end)
 
     def begin(self) -> None:
-        """Start a replay: restore weights, optimizers and seed to their start state."""
+        """Start a replay: restore weights, buffers, optimizers and seed to their start state."""
         self._start.restore()
         self._recorder.begin()
         self._fault.begin(possible=len(self._expected) == REPLAY_STEPS and self._stage.phase is Phase.MEASURE)
 
     def end(self) -> None:
-        """Compare the steps of the ended replay with the reference.
+        """Compare the steps of the ended replay with the reference, and keep the first mismatch.
 
         Steps that the reference does not have yet are added to it: the first blocks are shorter than a replay. Raises
         NotFiniteError if a loss of the reference is NaN or infinite.
@@ -235,10 +230,7 @@ class Replays:
         return self._expected[-1].loss
 
     def _first(self, outcomes: list[Outcome]) -> list[Outcome]:
-        """Return the outcomes for the reference.
-
-        They are `outcomes`, or those of a repetition if a loss that is new in `outcomes` is not finite.
-        """
+        """Return the outcomes for the reference: `outcomes`, or those of a repetition if a new loss is not finite."""
         new = outcomes[len(self._expected) :]
         return outcomes if all(math.isfinite(outcome.loss) for outcome in new) else self._made_again(len(outcomes))
 
@@ -273,10 +265,9 @@ class Replays:
         )
 
     def _repeated(self, step: int) -> list[bool]:
-        """Repeat steps 0 to `step` of the replay REPETITIONS times.
+        """Repeat steps 0 to `step` ten times, or fewer (at least once) if `_left_s` is used up.
 
-        Stops earlier if `_left_s` is used up, but makes at least one repetition. Returns one bool for each repetition:
-        True if a step differed from the reference.
+        Returns, for each repetition, True if a step differed from the reference.
         """
         wrong: list[bool] = []
         while len(wrong) < REPETITIONS and (self._left_s > 0 or not wrong):

@@ -33,10 +33,7 @@ class RandomProducts:
     pairs = 2
 
     def __init__(self, cell: Cell, device: torch.device) -> None:
-        """Make operands and references, and wait for the device.
-
-        Raises ValueError if the cell has no input size, or an odd one in fp16 or bf16 (digest.words).
-        """
+        """Make operands and references. Raises ValueError without an input size, or for an odd one in fp16 or bf16."""
         self._precision, self.side = cell.precision, products.side_of(cell)
         tf32 = cell.precision is Precision.TF32
         squares = Squares(cell.seed, self.side, products.operand_type(cell), device)

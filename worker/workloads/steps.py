@@ -22,10 +22,7 @@ _SHARP_S: Final = 0.05  # longest block, and so the longest delay of a rest
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell as soak.py does, with load and rest alternating as in `assign.steps`.
-
-    Raises ValueError if `assign.steps` is None.
-    """
+    """Measure the cell as soak.py does, with load and rest as in `assign.steps`. Raises ValueError if that is None."""
     if assign.steps is None:
         raise ValueError(f"{assign.cell.id}: a cell of {assign.cell.workload} needs times to work and to rest")
     measurement = assign.measurement
@@ -35,12 +32,12 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 def rest(steps: LoadSteps) -> None:
-    """Sleep until the next load begins. Returns at once during load."""
+    """Sleep until the next load begins (host's monotonic clock). Returns at once during load."""
     time.sleep(rest_s(steps, time.monotonic()))
 
 
 def rest_s(steps: LoadSteps, now: float) -> float:
-    """Return the seconds until the next load begins, 0 during load. now: the host's monotonic clock, in s."""
+    """Return the seconds until the next load begins, 0 during load. now: the host's monotonic clock, in seconds."""
     period_s = steps.on_s + steps.off_s
     into_s = (now - steps.offset_s) % period_s
     return 0.0 if into_s < steps.on_s else period_s - into_s

@@ -140,7 +140,7 @@ class SplitStep:
         return {part.objective.name: part.loss.item() for part in self._parts}
 
     def losses_of_a_step(self) -> dict[str, torch.Tensor]:
-        """Run a step without optimizers. Returns name of the part's objective → loss, a scalar on the device."""
+        """Run a step without optimizers. Returns name of each part's objective → loss, a scalar on the device."""
         self.gradients()
         return {part.objective.name: part.loss for part in self._parts}
 

@@ -52,10 +52,7 @@ class WholeProducts:
             self.not_tested |= products.NO_TF32
 
     def empty(self) -> torch.Tensor:
-        """Return an uninitialised tensor for one output, of shape (side, side).
-
-        Its type is fp32 if products.can_store_fp32 is true, otherwise the operands' type.
-        """
+        """Return an uninitialised (side, side) tensor: fp32 if products.can_store_fp32, else the operands' type."""
         return torch.empty(self.side, self.side, dtype=self._stored, device=self._device)
 
     def make(self, pair: int, output: torch.Tensor) -> None:
