@@ -95,7 +95,7 @@ def read(path: Path) -> Document:
 
 
 def parse(data: bytes, name: str) -> Document:
-    """Parse YAML. name: of the file, for errors. Raises ConfigError for wrong YAML, aliases, tags and duplicate keys."""
+    """Parse YAML. name: of the file, for errors. Raises ConfigError for bad YAML, aliases, tags and duplicate keys."""
     text = _text(data, name)
     document = Document(name, None, {}, {})
     try:
