@@ -195,7 +195,6 @@ def _average(archive: Archive, samples: Mapping[str, Sequence[Sample]], worked: 
 
 
 class _Interner:
-
     def __init__(self) -> None:
         self._kept: dict[bytes, msgspec.Struct] = {}
 

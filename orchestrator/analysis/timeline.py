@@ -69,7 +69,7 @@ def _device(uuid: str, spans: Iterable[Span], evidence: DeviceEvidence, clocks: 
 
 
 def merge_spans(spans: Sequence[Span], most: int = MOST_SPANS) -> Iterator[Span]:
-    """Merge spans that start close together, so that at most `most` remain. spans: sorted by start, as the result is."""
+    """Merge spans that start close together, so that at most `most` remain. spans: sorted by start."""
     if len(spans) <= most:
         yield from spans
         return

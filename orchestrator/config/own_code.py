@@ -48,7 +48,7 @@ class Search:
     allowed: bool
 
     def locate(self, text: str, origin: str) -> OwnModel:
-        """Find code without importing it. text: "net.py:Net" or "pkg.module:Net". origin: its place, for errors.
+        """Find the code `text`, "net.py:Net" or "pkg.module:Net", without importing it. origin: its place, for errors.
 
         Raises ConfigError if the code or a package that it imports is missing, NotAllowedError without permission.
         """
