@@ -46,7 +46,7 @@ def verdict(
 
 
 def describe_slow_gpus(slow: Iterable[Standing]) -> Iterator[str]:
-    """Yield a sentence for each slow GPU. The GPUs of a SPLIT (fast and slow groups) share one sentence."""
+    """Yield a sentence for each GPU with a finding, so not for a SUSPECT. The GPUs of a SPLIT share one sentence."""
     findings = [standing for standing in slow if standing.verdict.is_finding]
     yield from dict.fromkeys(
         f"{standing.verdict}: {standing.why}"

@@ -32,7 +32,7 @@ NOTHING: Final = "no cell was measured in both runs"
 
 
 def failure(failing: Sequence[str]) -> str:
-    """Return "SLOWER and WRONG fail the comparison (--fail-on)"; "" if nothing fails. failing: verdicts."""
+    """Return "SLOWER and WRONG fail the comparison (--fail-on)"; "" if nothing fails. failing: those verdicts."""
     verb = "fail" if len(failing) > 1 or MISSING in failing else "fails"
     return f"{listed(failing, 'and')} {verb} the comparison (--fail-on)" if failing else ""
 
@@ -83,7 +83,7 @@ def mean(of_phase: Mean) -> str:
 
 
 def naming(comparison: Comparison) -> Callable[[ComparedCell | LoneCell], str]:
-    """Return a function that names a cell of the comparison, with its device if several devices are compared."""
+    """Return a function that names a cell: "lstm inference fp32 b8", or "GPU 0 lstm ..." if several devices took part."""
     if not _on_several(comparison):
         return lambda cell: cell.cell
 

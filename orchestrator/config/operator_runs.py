@@ -17,7 +17,7 @@ FAST_S: Final = 0.01
 
 
 def preset(name: str, options: tuple[Option, ...], precisions: Sequence[str] = ()) -> Preset:
-    """Return a preset: one launch per cell, no time limit, `precisions` unless empty. options: it may set these."""
+    """Return a preset: one launch per cell, no time limit, `precisions` unless empty. options: table with its keys."""
     values: dict[str, object] = {"benchmark.launches": 1}
     if precisions:
         values["benchmark.precision"] = list(precisions)

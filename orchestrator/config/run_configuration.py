@@ -155,7 +155,7 @@ class Room(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The cells of a run, and the order of launches on each device. rooms: limits of scans for the batch size."""
+    """The cells of a run, and device UUID → its launches in order. rooms: UUID → limits of scans for the batch size."""
 
     cells: tuple[Cell, ...]
     order: dict[str, tuple[Slot, ...]]  # by device UUID; a cell on several devices is in the order of each

@@ -66,7 +66,7 @@ class LayeredSettings:
         return [(word.strip(), self.origins[key]) for word in self.need(key, str).split(separator)]
 
     def chosen(self, key: str) -> bool:
-        """Whether a person set `key`, in a file or on the command line, not just a default or preset."""
+        """Whether a person set `key`, in a file or on the command line: it is set, but not one of `defaults`."""
         return key in self.origins and key not in self.defaults
 
     def origin(self, key: str, option: str | None = None) -> str:
@@ -108,7 +108,7 @@ def _describes_models(value: object) -> bool:
 
 
 def from_part(document: Document, at: tuple[str, ...], options: tuple[Option, ...]) -> LayeredSettings:
-    """Read the settings under the keys `at`, which must exist, as defaults. Raises ConfigError for wrong ones."""
+    """Read the settings under the keys `at`, which must exist, as defaults. Raises ConfigError for a wrong setting."""
     value = document.value
     for name in at:
         assert isinstance(value, dict)
