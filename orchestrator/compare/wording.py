@@ -83,7 +83,7 @@ def mean(of_phase: Mean) -> str:
 
 
 def naming(comparison: Comparison) -> Callable[[ComparedCell | LoneCell], str]:
-    """Return a function that names a cell: "lstm inference fp32 b8", or "GPU 0 lstm ..." if several devices took part."""
+    """Return a function that names a cell: "lstm inference fp32 b8", or "GPU 0 lstm ..." with several devices."""
     if not _on_several(comparison):
         return lambda cell: cell.cell
 
