@@ -30,7 +30,7 @@ class Fault(NamedTuple):
 
 
 def attribute_failures(archive: Archive, evidence: Evidence) -> Mapping[int, Fault]:
-    """Return number of a failed launch → cause of its failure. Without a known cause there is no entry."""
+    """Return number of a failed launch → cause of its failure. A launch without a known cause has no entry."""
     run = _Run(archive, evidence.outcomes)
     failed = ((attempt, attempt.failure) for attempt in archive.attempts if attempt.failure is not None)
     faults = {attempt.start.launch: _attribute(run, attempt, failure) for attempt, failure in failed}
@@ -91,7 +91,7 @@ def _model_or_device(run: _Run, attempt: Attempt, failure: Failure) -> Fault:
 
 
 def _by_another_model(run: _Run, attempt: Attempt, failure: Failure) -> Fault | None:
-    """Blame the GPU or the model, by launches of other models on the same GPU; None if these show nothing."""
+    """Blame the GPU or the model, by launches of other models on the same GPU; None if they show nothing."""
     device = run.archive.devices[attempt.start.device]
     if device.kind is not DeviceKind.CUDA or not _points_at_device(run, attempt, failure):
         return None

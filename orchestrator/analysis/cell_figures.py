@@ -41,11 +41,11 @@ class ValidLaunches:
     launches: Sequence[LaunchEvidence]
 
     def mean_ms(self, series: SeriesName) -> float | None:
-        """Return the median over the launches of a series' mean time, in ms; None without times."""
+        """Return a series' mean time in each launch, then the median over the launches, in ms; None without times."""
         return None if self.figures is None else self.figures.means_ms.get(series)
 
     def value(self, source: Source) -> float | None:
-        """Return the value of a figure, given its source in the results; None if no launch has it."""
+        """Return the value of a figure over all launches, in the unit of `source`; None if no launch has it."""
         match source:
             case OfResults(read, pool):
                 values = self.each(lambda launch: read(launch.result))
@@ -62,7 +62,7 @@ class ValidLaunches:
         return float(median(values)) if values else None
 
     def each(self, read: Callable[[LaunchEvidence], float | None]) -> tuple[float, ...]:
-        """Return the values that `read` returns for the launches, skipping None."""
+        """Return what `read` returns for each launch, in the order of the launches, without None."""
         return tuple(value for launch in self.launches if (value := read(launch)) is not None)
 
     def largest(self, read: Callable[[LaunchEvidence], float | None]) -> float | None:
@@ -92,10 +92,7 @@ def _fields(kind: type[Measured], base: CellReport, valid: ValidLaunches) -> dic
 
 
 def measured(fate: CellReport, valid: ValidLaunches, value: Callable[[LaunchEvidence], float | None]) -> Measured:
-    """Return the figures that all workloads share. fate: status and attempts of the cell.
-
-    value: returns the main figure of a launch, such as its throughput.
-    """
+    """Return the figures that all workloads share. fate: status and attempts of the cell. value: as in LAUNCH_VALUE."""
     figures, launches = valid.figures, valid.launches
     on_cpu = valid.device.kind is DeviceKind.CPU
     states = [launch.result.warm_up.steady_state for launch in launches]
@@ -151,7 +148,7 @@ def measured(fate: CellReport, valid: ValidLaunches, value: Callable[[LaunchEvid
 
 
 def throttled(launches: Sequence[LaunchEvidence]) -> bool | None:
-    """Whether any launch was throttled. None if unknown: no launch counts, or a launch has no telemetry."""
+    """Whether any launch was throttled. None if no launch shows it, and one lacks telemetry or there is no launch."""
     states = [validity.throttled(one.readings) for one in launches]
     if True in states:
         return True
@@ -185,7 +182,7 @@ def _statistics(valid: ValidLaunches) -> Statistics | None:
 
 
 def load(base: Measured, valid: ValidLaunches) -> LoadMetrics:
-    """Return the figures of a cell that measures loading of its model. base: the figures that every workload has."""
+    """Return the figures of a cell that measures loading of its model. base: from `measured`."""
     return LoadMetrics(
         **_fields(LoadMetrics, base, valid),
         memory_allocated_mb=valid.largest_mb(_model_bytes),
@@ -193,7 +190,7 @@ def load(base: Measured, valid: ValidLaunches) -> LoadMetrics:
 
 
 def phase(base: Measured, valid: ValidLaunches, spec: ModelSpec, plausibility: Plausibility) -> PhaseMetrics:
-    """Return the figures of an inference or training cell. base: the figures that every workload has."""
+    """Return the figures of an inference or training cell. base: from `measured`. spec: gives the unit of its items."""
     reads_tokens = spec.sizes is not None and spec.sizes.unit is SizeUnit.TOKENS
     figures = valid.figures
     latency = figures.pooled.get(SeriesName.LATENCY) if figures else None
@@ -222,7 +219,7 @@ def _each(energy_j: float | None, tokens: int | None) -> float | None:
 
 
 def generation(base: Measured, valid: ValidLaunches, plausibility: Plausibility) -> GenerationMetrics:
-    """Return the figures of a cell that generates text. base: the figures that every workload has."""
+    """Return the figures of a cell that generates text. base: from `measured`."""
     figures, cell = valid.figures, valid.cell
     tokens, expected = (figures.tokens, figures.tokens_expected) if figures else (None, None)
     whole_ms, first_ms = valid.mean_ms(SeriesName.ITERATION), valid.mean_ms(SeriesName.FIRST_TOKEN)
@@ -243,7 +240,7 @@ def generation(base: Measured, valid: ValidLaunches, plausibility: Plausibility)
 
 
 def probe(base: Measured, valid: ValidLaunches, spec: ModelSpec) -> ProbeMetrics:
-    """Return the figures of a probe. Rates are computed per launch: each finds its own best matrix shape."""
+    """Return the figures of a probe: rates of each launch, then their median or maximum. base: from `measured`."""
     cell, device = valid.cell, valid.device
     return ProbeMetrics(
         **_fields(ProbeMetrics, base, valid),
@@ -262,10 +259,7 @@ def probe(base: Measured, valid: ValidLaunches, spec: ModelSpec) -> ProbeMetrics
 
 
 def seen(valid: ValidLaunches, *, generates: bool) -> Seen | None:
-    """Return the facts that decide whether a cell's time is plausible; None without a result.
-
-    generates: whether the cell writes text.
-    """
+    """Return the facts for `plausibility.judge`; None without a result. generates: whether the cell writes text."""
     iteration_ms = valid.mean_ms(SeriesName.ITERATION)
     if not valid.launches or not iteration_ms:
         return None
@@ -295,7 +289,7 @@ LAUNCH_VALUE: Final[Mapping[Workload, Callable[[LaunchEvidence], float | None]]]
     Workload.GENERATION: lambda launch: launch.figures.tokens_per_second,
     Workload.PROBE: _rate_of_probe,
 }
-"""Workload → function that reads a launch's main figure, by which launches are compared: a rate, or ms of loading."""
+"""Workload (no check, no operator) → reader of the figure that launches are compared by: a rate, or ms of loading."""
 
 
 def _per_output_token(whole_ms: float | None, first_ms: float | None, new_tokens: int | None) -> float | None:
@@ -326,6 +320,6 @@ def _gb_per_sec(launch: LaunchEvidence, series: SeriesName) -> float | None:
 
 
 def _model_bytes(launch: LaunchEvidence) -> int:
-    """Return the allocator's peak in bytes with the model loaded; on a CPU device, the size of the model."""
+    """Return the allocator's peak in bytes while the model is loaded; on a CPU device, the size of the model."""
     allocated = peak(launch.result.memory)
     return launch.result.memory.model_bytes if allocated is None else allocated

@@ -21,9 +21,9 @@ TOLERANCE: Final = {Precision.FP32: 1e-3, Precision.TF32: 1e-2, Precision.FP16: 
 
 
 def of_launches(results: Sequence[Result], precision: Precision) -> CompilationFigures | None:
-    """Return the figures of torch.compile for one cell, such as compile times and the error of its outputs.
+    """Return the figures of torch.compile for one cell without its speed-up, which `beside_eager` adds.
 
-    The speed-up is missing: `beside_eager` adds it. results: of the cell's launches. None if none of them compiled.
+    results: of the cell's launches. None if none of them compiled.
     """
     found = [one.compilation for one in results if one.compilation is not None]
     if not found:
@@ -48,13 +48,13 @@ def of_launches(results: Sequence[Result], precision: Precision) -> CompilationF
 
 
 def beside_eager(results: Sequence[ModelResult]) -> tuple[ModelResult, ...]:
-    """Return the results in their order. Compiled cells get their speed-up over the same cells uncompiled."""
+    """Return the results in their order. Compiled cells with right outputs get their speed-up over the eager cells."""
     eager = {_apart_from_mode(one): one for one in results if one.compile_mode == CompileMode.EAGER}
     return tuple(_compared(one, eager.get(_apart_from_mode(one))) for one in results)
 
 
 def causes(report: Report) -> Iterator[Cause]:
-    """Yield a cause of exit code 1 for each compiled model with wrong outputs. Its text names the first wrong cell."""
+    """Yield a cause of exit code 1 for each (model, compile mode, precision, device) with wrong compiled outputs."""
     labels = {
         gpu.gpu_uuid: device_label(gpu.kind, gpu.gpu_uuid, gpu.gpu_id, gpu.slice_index) for gpu in report.gpu_info
     }

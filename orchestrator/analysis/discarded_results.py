@@ -24,8 +24,8 @@ _SEEN: Final = msgspec.json.Decoder(Seen)
 def read_verification(archive: Archive, attempt: Attempt, devices: tuple[str, ...]) -> dict[str, Verification]:
     """Return device UUID → what the device verified in an attempt without a valid result, with its mismatches.
 
-    It is read from the withdrawn result. If there is none, or if it is damaged, it is read from the files of
-    mismatches. Empty if the withdrawn result has no verification, or if there are no such files.
+    devices: UUIDs, that of rank 0 first. Source: the withdrawn result, or the files of mismatches if it is missing or
+    damaged; {} without either, and if the result verified nothing.
     """
     if attempt.withdrawn is not None:
         with suppress(ResultFileError):  # damaged: use the files of mismatches
@@ -37,10 +37,10 @@ def read_verification(archive: Archive, attempt: Attempt, devices: tuple[str, ..
 
 
 def _read_mismatches(paths: LaunchPaths, attempt: Attempt, devices: tuple[str, ...]) -> Verification:
-    """Return the mismatches of one process, read from its file.
+    """Return the mismatches of one process, read from its file, which the first mismatch creates.
 
-    The first mismatch creates the file. So a file without a valid line, or one that cannot be read, counts as one
-    mismatch, and no file as none. If the folder cannot be entered, the returned value says so in `not_tested`.
+    No file counts as none; an unreadable file, or one without a valid line, as one. If the folder cannot be entered,
+    `not_tested` says so.
     """
     lines: list[bytes] = []
     try:
@@ -60,7 +60,7 @@ def _read_mismatches(paths: LaunchPaths, attempt: Attempt, devices: tuple[str, .
 
 
 def _read_lines(lines: list[bytes], attempt: Attempt, devices: tuple[str, ...]) -> Iterator[Seen]:
-    """Yield the mismatches of the valid lines. Other lines were cut off when the worker died or the disk was full."""
+    """Yield the mismatches of the valid lines. Skips lines that are cut off, or name an impossible time or sender."""
     for line in lines:
         with suppress(msgspec.MsgspecError, UnicodeDecodeError):
             seen = _SEEN.decode(line)

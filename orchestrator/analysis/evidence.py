@@ -69,7 +69,7 @@ class DeviceEvidence:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything that `report_builder.merge` needs in addition to the archive (the stored run).
+    """Everything that `report_builder.merge` needs besides the archive. Other fields have a comment.
 
     outcomes, cells: by cell id. launches: by launch number. devices, clocks: by UUID. courses: health over time.
     suspect: ids of cells that ran out of memory although an identical GPU had room for them. uncounted: launch number →
@@ -89,7 +89,10 @@ class Evidence:
 
 
 def gather(archive: Archive, *, goes_on: bool = False) -> Evidence:
-    """Reduce all result files and telemetry of a run. goes_on: whether the run is still running."""
+    """Read and reduce all result files and telemetry of a run. goes_on: whether the run is still running.
+
+    Damaged result files do not raise: they are in `damaged`, and their launches count as lost.
+    """
     damaged: dict[int, str] = {}
     launches: dict[int, LaunchEvidence] = {}
     cells: dict[str, CellFigures] = {}
@@ -192,8 +195,6 @@ def _average(archive: Archive, samples: Mapping[str, Sequence[Sample]], worked: 
 
 
 class _Interner:
-    """Keeps equal values of many launches (cell, software stack) only once, to save memory."""
-
     def __init__(self) -> None:
         self._kept: dict[bytes, msgspec.Struct] = {}
 
@@ -246,14 +247,14 @@ def kind_of_work(cell: Cell, batch_size: int) -> str:
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """Return the mean of the known values; None if all are unknown."""
+    """Return the mean of the values that are not None; None if there are none."""
     read = [value for value in values if value is not None]
     return fmean(read) if read else None
 
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """Switch garbage collection off in a `with` block. Results have no cycles, and 100,000 of them slow it down."""
+    """Switch Python's garbage collector off within a `with` block, for speed, and on again if it was on."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -27,11 +27,10 @@ def verdict(
     counts: CellCounts,
     short: str,
 ) -> RunVerdict:
-    """Return the exit code and its reasons. Slow GPUs and models that do not fit in memory do not change the code.
+    """Return the exit code and its reasons. Slow GPUs and models that do not fit in memory are remarks only.
 
-    judged: verdicts on health. additions: findings of this kind of run. slow: each GPU compared with its siblings.
-    counts: number of cells by status. short: words for cells with fewer launches than planned, such as "measured by
-    fewer launches than planned".
+    judged: verdicts on health. additions: findings of this kind of run. slow: comparison of each GPU with its siblings.
+    counts: number of cells by status. short: such as "measured by fewer launches than planned".
     """
     causes = tuple(_causes(archive, evidence, judged, additions, counts=counts, short=short))
     remarks: list[str] = []
@@ -47,7 +46,7 @@ def verdict(
 
 
 def describe_slow_gpus(slow: Iterable[Standing]) -> Iterator[str]:
-    """Yield a sentence for each slow GPU. The GPUs of a SPLIT (fast and slow groups) share one sentence."""
+    """Yield a sentence for each GPU with a finding, so not for a SUSPECT. The GPUs of a SPLIT share one sentence."""
     findings = [standing for standing in slow if standing.verdict.is_finding]
     yield from dict.fromkeys(
         f"{standing.verdict}: {standing.why}"

@@ -41,7 +41,7 @@ _ALIKE: Final = {
 def health(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault], level: str) -> HealthReport:
     """Return the verdicts on GPUs and machine. faults: number of a failed launch → cause of its failure.
 
-    level: name of a level in configs/health.yaml. It lists the signals that must be read for PASS.
+    level: name of a level in configs/health.yaml, which lists the signals required for PASS.
     """
     rules, devices = limits.load(), archive.stored.devices
     accusing = {launch for launch, fault in faults.items() if fault.blame is Blame.DEVICE}
@@ -70,17 +70,17 @@ def health(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault], le
 
 
 def faults(report: HealthReport) -> tuple[str, ...]:
-    """Return a sentence for each failed health signal."""
+    """Return a sentence for each health signal of a GPU or the machine in state FAIL: "GPU 0: …"."""
     return tuple(_describe_signals(report, State.FAIL))
 
 
 def warnings(report: HealthReport) -> tuple[str, ...]:
-    """Return a sentence for each health signal with a warning."""
+    """Return a sentence for each health signal of a GPU or the machine in state WARN."""
     return tuple(_describe_signals(report, State.WARN))
 
 
 def gaps(report: HealthReport) -> tuple[str, ...]:
-    """Return a sentence for each GPU whose health is unknown."""
+    """Return a sentence for each GPU with verdict UNKNOWN: "GPU 0: its health is unknown: ..."."""
     return tuple(
         f"GPU {device.gpu_id}: its health is unknown: {device.note or _unread(device)}"
         for device in report.gpus

@@ -16,10 +16,10 @@ from orchestrator.state.archive import Archive
 
 @dataclass(frozen=True)
 class KindAnalysis:
-    """Findings that only this kind of run has. faults, incomplete, unknown: causes of the exit code, as sentences.
+    """Findings that only this kind of run has. burn_in, operators, study: None in other kinds of run.
 
-    faults: hardware faults. incomplete: results that the run lacks, such as an injected fault that never came. unknown:
-    what a burn-in could not judge. warnings: remarks without influence on the exit code.
+    Causes of the exit code, as sentences: faults (hardware), incomplete (such as an injected fault that never came),
+    unknown (what a burn-in could not judge). warnings: remarks without influence on the exit code.
     """
 
     burn_in: BurnInReport | None = None
@@ -35,10 +35,9 @@ class KindAnalysis:
 class ReportTerms:
     """How a kind of run is reported.
 
-    health_level: level in configs/health.yaml. It lists the signals that must be read for PASS. as_reported: returns
-    the configuration that the report shows. short_of_launches: words for cells with fewer launches than planned.
-    analyse: returns the findings of this kind of run. judge: returns more causes of the exit code, from the finished
-    report.
+    health_level: of configs/health.yaml. as_reported: returns the configuration that the report shows.
+    short_of_launches: words for cells with fewer launches than planned. analyse: returns the findings of this kind of
+    run. judge: returns more causes of the exit code, from the report.
     """
 
     health_level: str = "benchmark"

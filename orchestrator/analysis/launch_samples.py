@@ -27,10 +27,10 @@ _Usual = Mapping[str, tuple[float, float]]  # Series → the range without outli
 
 
 class _Kept(msgspec.Struct, frozen=True, gc=False):
-    """What stays in memory of a launch with a result. Its times are read from its result file when they are needed.
+    """What stays in memory of a launch with a result file, of which `promised` is the SHA-256 by the journal.
 
-    promised: SHA-256 of that file, by the journal. excluded: why the launch does not count for its cell's figures, or
-    "". value: main figure of the launch, such as throughput. iterations: number of measured iterations behind `value`.
+    excluded: why the launch does not count for its cell's figures, or "". value: main figure of the launch, such as
+    throughput. iterations: number of measured iterations behind `value`. Both None: no valid result.
     """
 
     launch: int
@@ -50,10 +50,7 @@ class _OfCell(NamedTuple):
 
 
 def of_run(archive: Archive, evidence: Evidence) -> Samples:
-    """Return a function that takes a cell id and yields the values of its launches.
-
-    The function keeps neither `archive` nor `evidence` in memory.
-    """
+    """Return a function that takes a cell id and reads the values of its launches; of an unknown cell, nothing."""
     cells = {name: _of_cell(tries, archive.cells[name], evidence) for name, tries in archive.tries.items()}
     paths, devices = archive.paths, frozenset(archive.devices)
 

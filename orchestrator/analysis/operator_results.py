@@ -45,9 +45,10 @@ def fate(found: Sequence[ShapeResult], cell: Cell, evidence: Evidence) -> tuple[
 
 
 def call_time(name: str, found: Sequence[ShapeResult]) -> OperatorTime | None:
-    """Return the time of one call of an operator: the median over its launches, with a 95 % interval.
+    """Return the time of one call, in ms: the median over the calls, then over the launches, with a 95 % interval.
 
-    None without times above zero. name: the series of times, such as "pure" (device time).
+    found: results of one shape, one for each launch. name: of a series of times, such as "pure" (device time). Launches
+    without times above zero are skipped; None if none is left.
     """
     unpacked = (floats.unpack(one.series[name]) for one in found if name in one.series)
     launches = [times for times in unpacked if times and median(times) > 0]

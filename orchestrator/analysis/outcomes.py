@@ -60,7 +60,7 @@ def derive(replay: Replay, *, goes_on: bool = False) -> dict[str, CellOutcome]:
 
 
 def slots_by_cell(state: RunState) -> Mapping[str, Sequence[Slot]]:
-    """Return cell id → slots of the cell."""
+    """Return cell id → slots of the cell, added ones included. A cell without slots has no entry."""
     by_cell: dict[str, list[Slot]] = defaultdict(list)
     for slot in state.slots:
         by_cell[slot[0]].append(slot)
@@ -68,10 +68,10 @@ def slots_by_cell(state: RunState) -> Mapping[str, Sequence[Slot]]:
 
 
 def launches_counted(state: RunState, slots: Sequence[Slot], planned: Collection[Slot]) -> tuple[int, ...]:
-    """Return the numbers of the launches that count for the figures of a cell, all with the same batch size.
+    """Return the numbers of the launches that count for a cell's figures, ascending, at most one for each round.
 
-    There is at most one for each round. slots: all slots of the cell. planned: slots of the plan, without added
-    launches.
+    All have the smallest batch size that was measured; () if none has a result. slots: all slots of the cell.
+    planned: slots of the plan, without added launches.
     """
     if not slots:
         return ()

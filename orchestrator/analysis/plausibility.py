@@ -56,9 +56,9 @@ def reached(probes: Sequence[ProbeMetrics], gpu_uuid: str) -> Reached:
 
 
 def judge(seen: Seen | None, precision: str, device: Reached) -> Plausibility:
-    """Compare a measured time with the rates of its device. Implausible figures become `flags`.
+    """Compare a measured time with the rates of its device. Each implausible figure adds a text to `flags`.
 
-    seen: None without a result; then every figure is None.
+    seen: None without a result. Figures that cannot be computed, as without a probe, are None, and `note` says why.
     """
     if seen is None:
         return Plausibility(

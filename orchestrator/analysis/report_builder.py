@@ -37,7 +37,7 @@ from protocol.result import Environment
 
 
 def merge(archive: Archive, evidence: Evidence, terms: ReportTerms) -> Report:
-    """Return the report of a run, finished or not. It contains all planned cells. terms: of this kind of run."""
+    """Return the report of a run, finished or not, with all planned cells. Baselines and thresholds are not applied."""
     measured_probes = probes(archive, evidence)
     merged = results(archive, evidence, measured_probes)
     faults = attribute_failures(archive, evidence)
@@ -81,10 +81,7 @@ def merge(archive: Archive, evidence: Evidence, terms: ReportTerms) -> Report:
 
 
 def in_doubt(archive: Archive, evidence: Evidence) -> tuple[Doubt, ...]:
-    """Return a Doubt (GPU and cell) for each cell whose further launches should decide about a SUSPECT GPU.
-
-    SUSPECT: the results so far do not show whether the GPU is slower than its siblings.
-    """
+    """Return a Doubt (GPU and cell) for each cell whose further launches should decide about a SUSPECT GPU."""
     measured_probes = probes(archive, evidence)
     sides = side_by_side(archive.stored.devices, results(archive, evidence, measured_probes), measured_probes)
     return tuple(doubts(archive.stored.devices, sides))
@@ -98,10 +95,6 @@ def _metadata(archive: Archive, evidence: Evidence) -> Metadata:
     stored, finished = archive.stored, archive.finished
 
     def version(read: Callable[[Environment], str | None]) -> str | None:
-        """Return the version that `read` finds in the results, such as "2.4.0"; None if unknown.
-
-        A resumed run may have several. They are joined by commas.
-        """
         seen = dict.fromkeys(read(launch.result.environment) for launch in evidence.launches.values())
         return ", ".join(text for text in seen if text) or None
 

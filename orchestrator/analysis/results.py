@@ -48,9 +48,9 @@ class _Entry(NamedTuple):
 
 
 def results(archive: Archive, evidence: Evidence, probe_results: Sequence[ProbeMetrics]) -> tuple[ModelResult, ...]:
-    """Return an entry for each model and configuration, in the order of the plan.
+    """Return an entry for each model, configuration and device, in the order of the plan, measured or not.
 
-    An entry has all planned cells of the model. probe_results: rates with which the times are checked.
+    Batch size scans without a result are omitted. probe_results: the times are checked with the rates of these probes.
     """
     entries: dict[_Entry, list[Cell]] = {}
     for cell in archive.stored.plan.cells:
@@ -234,10 +234,7 @@ def report_attempt(attempt: Attempt, damaged: Mapping[int, str]) -> AttemptRepor
 
 
 def outcome_word(attempt: Attempt, damaged: Mapping[int, str]) -> str:
-    """Return how an attempt ended: "result", "failure", "interrupted" or "damaged".
-
-    damaged: launch → what is wrong with its result file.
-    """
+    """Return "damaged" (its launch is in `damaged`), "interrupted" (no recorded end), "failure" or "result"."""
     if attempt.start.launch in damaged:
         return DAMAGED
     if attempt.end is None:

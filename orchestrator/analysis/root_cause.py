@@ -13,9 +13,9 @@ _WITHOUT: Final = frozenset({Status.FAILED, Status.MISSING})
 
 
 def root(failures: Sequence[FailureReport]) -> FailureReport | None:
-    """Return the most probable root cause: the earliest of the gravest failures. None without a failure.
+    """Return the most probable root cause; None if all launches in `failures` were just interrupted or stopped.
 
-    Launches that were interrupted or stopped do not count as failures.
+    It is the first failure that can cause others, else the first of a cell without a result, else the first.
     """
     return min(_causes(failures), key=_gravity, default=None)
 

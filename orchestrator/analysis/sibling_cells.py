@@ -41,15 +41,12 @@ class JudgedCell:
 
     @property
     def waited(self) -> frozenset[str]:
-        """UUIDs of the GPUs that waited for the host, and so are not judged by this cell.
-
-        Empty if at most half of the GPUs waited.
-        """
+        """UUIDs of the GPUs that waited for the host, and so are not judged by this cell; empty unless most did."""
         waited = frozenset(uuid for uuid, point in self.points.items() if point.metric.launch_bound)
         return waited if len(waited) * 2 > len(self.points) else frozenset()
 
     def points_with(self, uuid: str) -> Mapping[str, Point]:
-        """Return the results of the GPUs that were not throttled, and the result of the GPU `uuid`."""
+        """Return UUID → result of the GPUs that were not throttled, with that of the GPU `uuid` added if it was."""
         return {**self.points, uuid: self.held[uuid]} if uuid in self.held else self.points
 
 
@@ -82,7 +79,7 @@ def _rates(cells: Sequence[JudgedCell], held: str = "") -> list[SiblingCell]:
 
 
 def judged_cells(sides: Sequence[SideBySide]) -> list[JudgedCell]:
-    """Return the cells by which GPUs are judged. Their names do not say the mode."""
+    """Return a JudgedCell for each of `sides`, in their order. Its name is the same in both modes."""
     of_no_mode = [msgspec.structs.replace(side.group.cell, mode="") for side in sides]
     names = keys.names(of_no_mode)
     return [_cell(names[key], side) for key, side in zip(of_no_mode, sides, strict=True)]
@@ -98,10 +95,7 @@ def _cell(name: str, side: SideBySide) -> JudgedCell:
 
 
 def excluded_gpus(side: SideBySide) -> dict[str, str]:
-    """Return UUID → why this GPU is excluded from a cell's comparison. Throttling is no such reason.
-
-    side: the results of the cell.
-    """
+    """Return UUID → why this GPU is excluded from the comparison `side` of a cell. Throttling is no such reason."""
     reasons = {}
     for point, reason in zip(side.points, side.reasons, strict=True):
         unusable = "" if min(point.metric.launch_values, default=0.0) > 0 else "no rate above zero"
@@ -120,6 +114,6 @@ def _bound(key: CellKey, metrics: Sequence[Measured]) -> Bound:
 
 
 def work(key: CellKey) -> Work:
-    """Return what limits the rate of a cell: computing, or what its probe measures."""
+    """Return what limits the rate of a cell: for a probe what it measures, otherwise COMPUTE."""
     probe = PROBES.get(key.model_name) if key.phase is Workload.PROBE else None
     return Work.COMPUTE if probe is None else probe.work  # a report of another version may have other probes

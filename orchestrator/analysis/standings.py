@@ -58,7 +58,7 @@ _NEXT: Final = "run a burn-in (--burn-in 1h), which verifies the results of the 
 def standings(
     devices: Sequence[Device], sides: Sequence[SideBySide], added: Mapping[str, int] = MappingProxyType({})
 ) -> tuple[Standing, ...]:
-    """Return a verdict for each device compared with its siblings, in the order of `devices`.
+    """Return a verdict for each device compared with its siblings, in the order of `devices`; NONE if not comparable.
 
     sides: results of each cell on identical devices. added: UUID → number of launches beyond the plan.
     """
@@ -72,8 +72,7 @@ def standings(
 def doubts(devices: Sequence[Device], sides: Sequence[SideBySide]) -> Iterator[Doubt]:
     """Yield a Doubt (GPU and cell) for each cell whose further launches should decide about a SUSPECT GPU.
 
-    SUSPECT: the results do not show whether the GPU is slower than its siblings. A GPU with a graver verdict in one of
-    the modes is not SUSPECT.
+    A GPU with a graver verdict in one of the modes is not SUSPECT. sides: results of each cell on identical devices.
     """
     for group, mine in _alike(devices, sides):
         cells = sibling_cells.judged_cells(mine)

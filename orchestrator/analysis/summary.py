@@ -26,7 +26,7 @@ NO_SCORE_OF_GPUS: Final = (
 
 
 def summary(archive: Archive, evidence: Evidence, results: Sequence[ModelResult]) -> Summary:
-    """Return the few figures that describe the run as a whole."""
+    """Return the figures of the run as a whole, without a score: that needs a baseline (compare/references.py)."""
     return Summary(
         overall_score=None,
         rank_among_tested=None,
@@ -42,10 +42,7 @@ def summary(archive: Archive, evidence: Evidence, results: Sequence[ModelResult]
 
 
 def overhead(archive: Archive, evidence: Evidence) -> Overhead:
-    """Return the time that one process per launch cost, and the number of launches from which on the zygote saves time.
-
-    The zygote is a process that imports torch once; each launch is a fork of it.
-    """
+    """Return the ms that one process per launch cost, and from how many launches on the zygote saves time (or None)."""
     isolation = archive.stored.configuration.isolation
     good = [attempt for attempt in archive.attempts if attempt.start.launch in evidence.launches]
     ledgers = [(evidence.launches[attempt.start.launch].result.ledger, attempt) for attempt in good]
@@ -70,7 +67,7 @@ def overhead(archive: Archive, evidence: Evidence) -> Overhead:
 
 
 def failures(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault]) -> Iterator[FailureReport]:
-    """Yield every launch without a result, earliest first, because an early failure may cause later ones.
+    """Yield every launch without a valid result, interrupted ones included, earliest first.
 
     faults: launch → cause of its failure. A batch size that a scan found too large is no failure.
     """

@@ -47,17 +47,14 @@ def explain_throttling(held: Sequence[Held]) -> Why | None:
 
 
 def _reason(seen: Sequence[str]) -> Reason:
-    """Return the probable reason of throttling. seen: NVML's names of clock event reasons.
-
-    A hardware slowdown counts as CLOCK, because NVML does not say whether heat or power caused it.
-    """
+    """Return the probable reason of throttling. A hardware slowdown of unknown cause counts as CLOCK."""
     if not seen or any(word in _HEAT for word in seen):
         return Reason.HEAT
     return Reason.POWER if any(word in _BRAKE for word in seen) else Reason.CLOCK
 
 
 def explain_power_limit(device: Device, group: Sequence[Device]) -> Why | None:
-    """Explain a power limit of `device` below that of most identical GPUs (`group`); None if it is not below."""
+    """Explain a power limit of `device` below that of most GPUs in `group`; None if it is not below, or unknown."""
     own = device.power_limit_w
     ((usual, times),) = Counter(other.power_limit_w for other in group).most_common(1)
     if own is None or usual is None or own >= usual or 2 * times <= len(group):

@@ -41,11 +41,11 @@ def ledger(launches: Sequence[tuple[Ledger, Attempt]]) -> LaunchLedger | None:
 
 
 def record_ms(spent: Ledger, attempt: Attempt) -> float | None:
-    """Return the ms from START to END that are not in the ledger `spent`; None if another session wrote END."""
+    """Return the ms from START to END that are not in the ledger `spent`; None without an END by the same session."""
     return None if attempt.lasted_ms is None else attempt.lasted_ms - sum(msgspec.structs.astuple(spent))
 
 
 def overhead_ms(spent: Ledger, attempt: Attempt) -> float:
-    """Return the ms in which a launch did not compile, load, warm up or measure. spent: its worker's ledger."""
+    """Return the ms in which a launch did not compile, load, warm up or measure; unknown entries count as 0."""
     teardown_ms = attempt.left.teardown_ms if attempt.left else 0.0
     return float(sum(_OVERHEAD(spent)) + (record_ms(spent, attempt) or 0.0) + teardown_ms)

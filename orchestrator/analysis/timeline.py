@@ -15,7 +15,7 @@ MOST_FAILED: Final = 100
 
 
 def timeline(archive: Archive, evidence: Evidence, without_result: Collection[int]) -> Timeline:
-    """Return the timeline of all devices. without_result: numbers of launches that the report counts as failures."""
+    """Return the timeline of all devices. without_result: numbers of the launches to mark as failed, never merged."""
     spans: dict[str, list[Span]] = {uuid: [] for uuid in archive.devices}
     clocks = _clocks(archive)
     for attempt in archive.attempts:
@@ -69,7 +69,7 @@ def _device(uuid: str, spans: Iterable[Span], evidence: DeviceEvidence, clocks: 
 
 
 def merge_spans(spans: Sequence[Span], most: int = MOST_SPANS) -> Iterator[Span]:
-    """Merge spans that start close together, so that at most `most` remain; yield them in order of time."""
+    """Merge spans that start close together, so that at most `most` remain. spans: sorted by start."""
     if len(spans) <= most:
         yield from spans
         return

@@ -38,7 +38,7 @@ from orchestrator.stats.two_runs import ChangeVerdict
 MOST_DRAWN: Final = 60
 """Most cells in a chart, which shows the gravest first."""
 MOST_NAMES: Final = 30
-"""Most names of cells in a list, such as that of the cells without a verdict for the same reason."""
+"""Most names of cells in a list, such as that of the cells without a verdict; " and 3 more" stands for the others."""
 TOGETHER: Final = "all together"
 _ELSEWHERE: Final = "--format json"
 _CONSTANT: Final = ("Second run", "GPU", "Mode")
@@ -46,7 +46,7 @@ _FILTERED: Final = ("Second run", "GPU", "Phase", "Implementation", "Shape", "Ti
 
 
 def to_html(comparisons: Sequence[Comparison], end: Ended) -> bytes:
-    """Render one or several comparisons as HTML. end: verdict and exit code."""
+    """Render one or several comparisons as one HTML file, in UTF-8. end: verdict and exit code."""
     return fitted(page(comparisons, end))
 
 

@@ -46,7 +46,10 @@ class Held:
 
 
 def hold(run: Side, baseline: Side) -> Held:
-    """Compare the run with the baseline. If several devices of one side have the same cell, their median counts."""
+    """Return the rates of the run divided by those of the baseline, and the score.
+
+    Several devices of the baseline with the same cell count as their median; in the score, those of the run, too.
+    """
     stored = pairing.by_key(baseline)
     reference = {
         key: sound
@@ -79,7 +82,7 @@ def hold(run: Side, baseline: Side) -> Held:
 
 
 def joined(sides: Sequence[Side]) -> Side:
-    """Return one side with the cells of several runs.
+    """Return one side with the cells of several runs, and the name of the first.
 
     Raises ConfigError if versions or settings of the runs differ, or if two runs have the same cell of the same device.
     """
@@ -100,10 +103,7 @@ def joined(sides: Sequence[Side]) -> Side:
 
 
 def reduced(side: Side, name: str) -> Side:
-    """Return a baseline of those cells of a run that have no fault. name: of the baseline.
-
-    Raises ConfigError if each cell has a fault.
-    """
+    """Return a baseline `name` of those cells of a run that have no fault. Raises ConfigError if there are none."""
     cells = tuple(place.cell for place in pairing.places(side).values() if not cell_facts.fault(place))
     if not cells:
         why = "; ".join(f"{plural(len(places), 'cell')}, {advice}" for advice, places in unsound(side).items())
@@ -112,10 +112,7 @@ def reduced(side: Side, name: str) -> Side:
 
 
 def unsound(side: Side) -> dict[str, list[Place]]:
-    """Return "throttled (let the GPU cool, and measure again)" or the like → cells with this fault.
-
-    A baseline of the run omits these cells.
-    """
+    """Return a fault with its remedy ("throttled (let the GPU cool, and measure again)") → cells with it."""
     found: dict[str, list[Place]] = {}
     for place in pairing.places(side).values():
         if advice := cell_facts.advice(place):

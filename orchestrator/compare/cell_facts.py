@@ -97,19 +97,13 @@ _FAULTS: Final = (
 
 
 def fault(place: Place) -> str:
-    """Return the gravest fault of a cell, such as "throttled"; "" without a fault.
-
-    A cell with a fault is excluded from limits, scores and verdicts.
-    """
+    """Return the gravest fault of a cell, such as "throttled"; "" without a fault."""
     found = _gravest(_FAULTS, place)
     return "" if found is None else _fault_words(found, (place,))
 
 
 def advice(place: Place) -> str:
-    """Return the fault of a cell with its remedy; "" without a fault.
-
-    Example: "throttled (let the GPU cool, and measure again)".
-    """
+    """Return the fault of a cell with its remedy, "throttled (let the GPU cool, and measure again)", or ""."""
     found = _gravest(_FAULTS, place)
     if found is None:
         return ""
@@ -172,7 +166,7 @@ def doubt(before: Place, after: Place) -> str:
 
 
 def measures_host(before: Place, after: Place) -> bool:
-    """Whether two compared cells are expected to vary as host-bound cells do, and not as GPU-bound ones."""
+    """Whether two compared cells are expected to vary as host-bound cells do; True if that is unknown."""
     launches = min(len(before.cell.values), len(after.cell.values))
     # An unsteady cell of several launches shows its own scatter; the prior of the host would hide a GPU's change.
     unknown = launches < LEAST_LAUNCHES and doubt(before, after)
@@ -214,22 +208,19 @@ class Change(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Return the name with both values: "driver 570 -> 580"."""
+        """Name with both values: "driver 570 -> 580"."""
         return f"{self.name} {shown(self.name, self.before)} -> {shown(self.name, self.after)}"
 
 
 def shown(name: str, value: str | None) -> str:
-    """Return a version or setting as text.
-
-    For a missing value it is "unknown", "adaptive" or "not set", depending on `name`.
-    """
+    """Return a version or setting as text; a missing one as "unknown", "adaptive" or "not set", depending on `name`."""
     if name in EFFECTS:
         return value or "not set"
     return value.replace(", ", " and ") if value else _ABSENT.get(name, "unknown")  # a run may have several drivers
 
 
 def changes(before: Side, after: Side, paired: Iterable[tuple[SideDevice, SideDevice]]) -> Iterator[Change]:
-    """Yield the differing versions and settings of two runs, then those of their paired devices."""
+    """Yield the differing versions and settings of two runs, then those of the pairs of devices, each once."""
     yield from differences(before.stack, after.stack)
     seen: dict[Change, None] = {}
     for old, new in paired:

@@ -33,7 +33,7 @@ _REMARKS: Final = 20
 
 
 class Ended(NamedTuple):
-    """How a comparison ended. badge: verdict in a word. meaning: of the exit code. step: what to do next, or ""."""
+    """How a comparison ended. badge: verdict in a word. meaning: "Exit code 1: ...". step: "Next: ...", or ""."""
 
     badge: Badge
     meaning: str
@@ -65,14 +65,14 @@ def answer(comparisons: Sequence[Comparison], end: Ended) -> Section:
 
 
 def slower_cells(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
-    """Return a line with the names of the SLOWER cells, for each comparison that has such cells."""
+    """Return a line with up to five SLOWER cells and the number of others, for each comparison that has any."""
     lines = ((comparison, wording.slower(comparison)) for comparison in comparisons)
     several = len(comparisons) > 1
     return tuple(f"{comparison.after}: {words}" if several else words for comparison, words in lines if words)
 
 
 def worst(comparisons: Sequence[Comparison]) -> Finding | None:
-    """Return a finding on the cell with the gravest verdict; None if every cell is faster or unchanged."""
+    """Return a finding on the cell with the gravest verdict; None if each cell is unchanged or at least as fast."""
     gravest = [
         (comparison, cell)
         for comparison in comparisons
@@ -99,7 +99,7 @@ def _is_well(cell: ComparedCell) -> bool:
 def compared_cells(comparison: Comparison, without: Collection[ChangeVerdict], *, several: bool) -> Section:
     """Return the section of a comparison, with a table of its cells. without: verdicts whose cells are omitted.
 
-    several: whether there are several comparisons. The section then begins with the number of cells for each verdict.
+    several: whether the section begins with the number of cells for each verdict.
     """
     name = wording.naming(comparison)
     shown = [cell for cell in wording.ordered(comparison.cells) if cell.verdict not in without]

@@ -21,7 +21,7 @@ class _Million(NamedTuple):
 
 
 def costs(report: Report, price_per_hour: float) -> Iterator[Cost]:
-    """Yield the cost of a million samples or tokens for each measured throughput. price_per_hour: of one device."""
+    """Yield the cost of a million samples or tokens for each cell with a throughput. price_per_hour: of one device."""
     for result in report.results:
         phases = {"inference": result.inference_metrics, "training": result.training_metrics}
         for phase, metrics in phases.items():

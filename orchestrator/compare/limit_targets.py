@@ -50,7 +50,8 @@ class Cell(NamedTuple):
 class Target(NamedTuple):
     """A figure that thresholds can limit. phases: workloads that have it.
 
-    read: takes a cell and the samples per epoch, and returns the value of the figure; None if it was not measured.
+    read: takes a cell and the samples per epoch (None if not given). Returns the figure in the unit of `limit`; None if
+    it is unknown.
     """
 
     limit: Limit
@@ -87,7 +88,7 @@ TARGETS: Final = {name: _TARGETS[name] for name in LimitName}
 
 
 def cells(report: Report, held: Held | None) -> Iterator[Cell]:
-    """Yield every cell of a model or study, and every time of an operator. held: the comparison with a baseline."""
+    """Yield every cell of a model or study, and every time of an operator. held: comparison with a baseline, if any."""
     gpus = {gpu.gpu_uuid: gpu for gpu in report.gpu_info}
     places = pairing.places(run_figures.of_report(report, "this run"))
     siblings = dict(_of_siblings(report, places))

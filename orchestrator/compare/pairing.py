@@ -91,8 +91,7 @@ def _paired(before: Sequence[SideDevice], after: Sequence[SideDevice]) -> list[t
 def _with_baseline(baseline: Side, run: Side) -> Beside:
     """Pair the cells of a run with those of a baseline. Devices of one GPU model in the baseline count as one.
 
-    If a GPU of the baseline is in the run, both are of the same node. Then GPUs of the baseline that the run lacks have
-    no partner.
+    If both share a GPU, they are of the same node: GPUs of the baseline that the run lacks then have no partner.
     """
     known = by_key(baseline)
     pairs: list[tuple[Place, Place]] = []

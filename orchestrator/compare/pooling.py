@@ -36,7 +36,10 @@ def partners(candidates: Sequence[Place], place: Place, *, any_device: bool = Fa
 
 
 def combined(places: Sequence[Place]) -> Place:
-    """Return the results of one or more devices for the same cell as one result, with the launches of all."""
+    """Return the results of one or more devices for the same cell as one result, with the launches of all.
+
+    Differences between the devices are removed from the values. It is throttled or contaminated if any of them is.
+    """
     first = places[0]
     if len(places) == 1:
         return first
@@ -55,11 +58,10 @@ def combined(places: Sequence[Place]) -> Place:
 
 
 def _launches(cells: Sequence[SideCell]) -> tuple[float, ...]:
-    """Return the values of all launches of a cell on several boards, without the differences between boards.
+    """Return the values of all launches on several boards, without the differences between boards (see the margin).
 
-    The margin already includes these differences. The logarithms of each board are shifted to a common mean. Their
-    distances from it are stretched, so that their sample variance is the variance within boards, despite one mean per
-    board. With one launch per board, returns the values unchanged.
+    The logarithms of each board are shifted to a common mean, and stretched so that their sample variance is the
+    variance within boards. With one launch per board, the values are unchanged.
     """
     logs = [[math.log(value) for value in cell.values] for cell in cells]
     launches = sum(map(len, logs))

@@ -51,19 +51,13 @@ NOTHING: Final = Against()
 
 
 def store(against: Against, paths: RunPaths) -> None:
-    """Write what a run is compared with into its folder. Writes no file if `against` is empty.
-
-    Raises StorageError if the file cannot be written.
-    """
+    """Write `against` into the folder of the run; nothing if it is empty. Raises StorageError if that fails."""
     if against:
         write_durably(paths.compared_with, msgspec.json.format(msgspec.json.encode(against), indent=2) + b"\n")
 
 
 def stored(paths: RunPaths) -> Against:
-    """Read what a run is compared with from its folder; NOTHING if there is no file.
-
-    Raises RunFolderError for a damaged file.
-    """
+    """Read what `store` wrote into the run's folder; NOTHING without a file. Raises RunFolderError if it is damaged."""
     if not paths.compared_with.exists():
         return NOTHING
     try:
@@ -77,7 +71,7 @@ def stored(paths: RunPaths) -> Against:
 
 
 def hold(report: Report, against: Against, shipped: Sequence[Side] = ()) -> Report:
-    """Return the report after its comparison with `against`: with score, thresholds, costs and a new exit code.
+    """Return a copy of the report with the score, thresholds and costs of `against`, and a new exit code.
 
     shipped: baselines of gpubench. They judge the GPUs that the user's baseline does not judge.
     """

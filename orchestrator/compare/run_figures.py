@@ -213,7 +213,6 @@ def _cell(gpu_uuid: str, key: CellKey, metric: Metric, parameters: int | None) -
 
 
 def _half_width(metric: Measured | OperatorMetric) -> float | None:
-    """Return relative_half_width of a cell with few launches. More launches show their spread themselves."""
     few = len(metric.launch_values) < LEAST_LAUNCHES
     return metric.relative_half_width if few and not isinstance(metric, OperatorMetric) else None
 

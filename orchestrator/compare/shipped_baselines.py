@@ -10,12 +10,12 @@ from orchestrator.config.catalogue import configs_folder
 
 
 def files() -> dict[str, Path]:
-    """Return name → file of each shipped baseline."""
+    """Return name ("h200-141gb") → file of each shipped baseline."""
     return {path.stem: path for path in sorted((configs_folder() / "baselines").glob("*.json"))}
 
 
 def of_boards(names: Collection[str]) -> tuple[Side, ...]:
-    """Return the shipped baselines of GPUs with one of these names. Raises ConfigError for a broken file."""
+    """Return the shipped baselines of GPU models with one of NVML's `names`. Raises ConfigError for a broken file."""
     return tuple(side for side in _all() if any(device.gpu_name in names for device in side.devices)) if names else ()
 
 

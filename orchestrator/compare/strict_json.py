@@ -1,4 +1,4 @@
-"""Read JSON from users strictly: with the right types, without missing keys, and of limited size."""
+"""Read JSON from users: with the right types (no text for a number), without missing keys, and of limited size."""
 
 import os
 import re
@@ -22,10 +22,7 @@ T = TypeVar("T")
 
 
 def contents(path: Path) -> bytes:
-    """Return the content of a file.
-
-    Raises ConfigError if it is missing, unreadable, no regular file, or larger than MAX_BYTES.
-    """
+    """Return a file's content. Raises ConfigError if it is missing, unreadable, no regular file, or over MAX_BYTES."""
     try:
         with safe_read.opened(path) as file:
             if os.fstat(file.fileno()).st_size > MAX_BYTES:
@@ -40,7 +37,7 @@ def contents(path: Path) -> bytes:
 
 
 def decode(data: bytes, kind: type[T], name: str) -> T:
-    """Decode JSON strictly as `kind`. name: of the file, for messages.
+    """Decode JSON as `kind`; text is not converted to numbers. name: of the file, for messages.
 
     Raises ConfigError with the position, if the JSON is damaged or does not match `kind`.
     """
@@ -55,10 +52,7 @@ def decode(data: bytes, kind: type[T], name: str) -> T:
 
 
 def convert(value: object, kind: type[T], name: str) -> T:
-    """Convert decoded JSON to `kind` as strictly as `decode` does. name: of the file, for messages.
-
-    Raises ConfigError with the position, if the value does not match `kind`.
-    """
+    """Convert decoded JSON to `kind` as `decode` does. name: of the file. Raises ConfigError if it does not match."""
     try:
         return msgspec.convert(value, type=kind)
     except msgspec.ValidationError as error:

@@ -80,7 +80,7 @@ class Threshold(Part, frozen=True, kw_only=True):
         return next((bound, value) for bound in Bound if (value := getattr(self, bound)) is not None)
 
     def means(self, key: CellKey) -> bool:
-        """Whether the threshold applies to the cell with this key."""
+        """Whether the threshold applies to this cell. OF_SOLO needs a loaded cell, COLD_COMPILE a compiled one."""
         return (
             key.phase == self.phase
             and (not self.models or key.model_name in self.models)
@@ -141,10 +141,7 @@ def mistake(threshold: Threshold) -> str:
 
 
 def pointless(threshold: Threshold) -> str:
-    """Return why a valid threshold proves nothing: it can never be missed, or never be judged. "" if neither is so.
-
-    Run folders of older versions may contain such thresholds.
-    """
+    """Return why a valid threshold can never be missed, or never be judged; "" if neither is so."""
     return _another_phase(threshold) or _never_missed(threshold)
 
 
@@ -189,7 +186,7 @@ _COUNTS: Final = {
 
 
 def causes(results: Sequence[ThresholdResult]) -> Iterator[Cause]:
-    """Yield causes of the exit code: thresholds that are missed, and thresholds that could not be judged."""
+    """Yield one cause of the exit code for all missed thresholds, and one for all that could not be judged."""
     for status, (kind, words) in _COUNTS.items():
         found = [result for result in results if result.status is status]
         if found:

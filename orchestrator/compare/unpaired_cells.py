@@ -33,10 +33,7 @@ def other_mode(key: CellKey, cells: Container[CellKey], own: str, side: str, *, 
 
 
 class Other:
-    """Explains why cells of the run `own` have no partner in the run `side`.
-
-    is_first: whether `side` is the first run.
-    """
+    """Explains why cells of the run `own` have no partner in `side`. is_first: whether `side` is the first run."""
 
     def __init__(self, side: Side, own: Side, *, is_first: bool) -> None:
         self._side, self._own = (BASELINE if one.is_baseline else one.name for one in (side, own))

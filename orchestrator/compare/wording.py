@@ -32,7 +32,7 @@ NOTHING: Final = "no cell was measured in both runs"
 
 
 def failure(failing: Sequence[str]) -> str:
-    """Return "SLOWER and WRONG fail the comparison (--fail-on)"; "" if nothing fails. failing: what fails."""
+    """Return "SLOWER and WRONG fail the comparison (--fail-on)"; "" if nothing fails. failing: those verdicts."""
     verb = "fail" if len(failing) > 1 or MISSING in failing else "fails"
     return f"{listed(failing, 'and')} {verb} the comparison (--fail-on)" if failing else ""
 
@@ -58,7 +58,7 @@ def headline(comparisons: Sequence[Comparison]) -> str:
 
 
 def verdicts(comparisons: Sequence[Comparison]) -> str:
-    """Return the numbers of verdicts: "1 SLOWER, 3 SAME".
+    """Return the numbers of verdicts: "1 SLOWER, 3 SAME"; NOTHING without cells.
 
     If no cell is SLOWER by itself, the text begins with the workloads that are SLOWER as a whole.
     """
@@ -71,19 +71,19 @@ def verdicts(comparisons: Sequence[Comparison]) -> str:
 
 
 def means(comparison: Comparison) -> str:
-    """Return "Geometric mean: training -5.0% (…) over 3 cells, …": the change of speed of each workload; may be ""."""
+    """Return "Geometric mean: " and the `mean` of each workload, separated by commas; "" without means."""
     return f"Geometric mean: {', '.join(map(mean, comparison.means))}" if comparison.means else ""
 
 
 def mean(of_phase: Mean) -> str:
-    """Return "training -5.0% (-5.9% to -4.2%) over 3 cells: SLOWER as a whole"."""
+    """Return "training -5.0% (-5.9% to -4.2%) over 3 cells: SLOWER as a whole", without interval or verdict if None."""
     between = f" ({interval(of_phase)})" if interval(of_phase) else ""
     verdict = f": {of_phase.verdict} as a whole" if of_phase.verdict else ""
     return f"{of_phase.phase} {change(of_phase)}{between} over {plural(of_phase.cells, 'cell')}{verdict}"
 
 
 def naming(comparison: Comparison) -> Callable[[ComparedCell | LoneCell], str]:
-    """Return a function that names a cell of the comparison, with its device if several devices are compared."""
+    """Return a function that names a cell: "lstm inference fp32 b8", or "GPU 0 lstm ..." with several devices."""
     if not _on_several(comparison):
         return lambda cell: cell.cell
 
@@ -132,14 +132,17 @@ def judged(cell: ComparedCell) -> str:
 
 
 def excluded(cells: Sequence[ComparedCell]) -> str:
-    """Return "a slow-down of more than 1.2 % is ruled out", for cells with NO CHANGE SEEN; "" without such cells."""
+    """Return "a slow-down of more than 1.2 % is ruled out" in all cells with NO CHANGE SEEN; "" without such cells."""
     found = [cell.excluded_percent for cell in cells if cell.verdict is ChangeVerdict.NO_CHANGE]
     known = [one for one in found if one is not None]
     return f"a slow-down of more than {max(known):.2g} % is ruled out" if known else ""
 
 
 def slower(comparison: Comparison, most: int = _MOST_SLOWER) -> str:
-    """Return the SLOWER cells with devices and change: "SLOWER: lstm training fp32 b1 -4.8% (GPU 0, GPU 1)", or ""."""
+    """Return "SLOWER: lstm training fp32 b1 -4.8% (GPU 0, GPU 1)", worst cell first; "" without SLOWER cells.
+
+    most: largest number of cells to name; the others follow as "and 3 more". Devices are named if there are several.
+    """
     found: dict[str, list[ComparedCell]] = {}
     for cell in ordered(comparison.cells):
         if cell.verdict is ChangeVerdict.SLOWER:
@@ -156,7 +159,10 @@ def slower(comparison: Comparison, most: int = _MOST_SLOWER) -> str:
 
 
 def unjudged(comparison: Comparison, most: int = _MOST_LONE) -> Iterator[str]:
-    """Yield texts on the cells that are probably slower, not judged, or missing, the slowest first."""
+    """Yield a text each on the cells that are probably slower, not judged, and missing, the slowest first.
+
+    most: largest number of cells that a text names; the others follow as "and 3 more".
+    """
     name = naming(comparison)
     probably = frozenset({ChangeVerdict.PROBABLY_SLOWER})
     for verdicts, words in ((probably, ChangeVerdict.PROBABLY_SLOWER), (UNJUDGED - probably, "could not be judged")):
@@ -208,7 +214,7 @@ def _remark(cell: ComparedCell) -> str:
 
 
 def remarks(comparison: Comparison, verdict: ChangeVerdict) -> Iterator[str]:
-    """Yield each remark on cells with this verdict once, with the names of the first cells that have it."""
+    """Yield each remark on cells with this verdict once, with the names of the first three cells that have it."""
     for words, names in grouped(comparison, verdict).items():
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         yield f"{verdict}: {words}: {', '.join(names[:3])}{more}"
@@ -217,7 +223,7 @@ def remarks(comparison: Comparison, verdict: ChangeVerdict) -> Iterator[str]:
 
 
 def grouped(comparison: Comparison, verdict: ChangeVerdict) -> dict[str, list[str]]:
-    """Return remark → names of the cells with this verdict that have the remark."""
+    """Return remark → names of the cells with this verdict and remark. Cells without a remark are omitted."""
     name, found = naming(comparison), dict[str, list[str]]()
     for cell in comparison.cells:
         if cell.verdict is verdict and (words := _remark(cell)):
@@ -226,7 +232,7 @@ def grouped(comparison: Comparison, verdict: ChangeVerdict) -> dict[str, list[st
 
 
 def new(comparison: Comparison, most: int = _MOST_LONE) -> Iterator[str]:
-    """Yield texts on the cells that only the second run has, grouped by the reason why the first run lacks them."""
+    """Yield a text on the cells that only the second run has, for each reason why. most: as in `unjudged`."""
     yield from _alone(comparison, comparison.only_after, comparison.after, most)
 
 

@@ -37,7 +37,7 @@ class _Models(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Models in the order of their file, and profiles by name. wrong: name of an unusable model → its error."""
+    """Usable models in the order of their file, and profiles by name. wrong: name of an unusable model → its error."""
 
     models: tuple[ModelSpec, ...]
     profiles: dict[str, Profile]
@@ -61,7 +61,7 @@ class Catalogue:
 
 
 def load(folder: Path | None = None) -> Catalogue:
-    """Load the models and profiles in `folder`, by default the shipped ones. Raises ConfigError for a broken file."""
+    """Load models.yaml and profiles.yaml of `folder`, None: configs/. Raises ConfigError if one is wrong or missing."""
     folder = configs_folder() if folder is None else folder
     models = yaml_file.read(folder / "models.yaml").convert(_Models).models
     names = [model.name for model in models]
@@ -74,10 +74,7 @@ def load(folder: Path | None = None) -> Catalogue:
 
 @functools.cache
 def configs_folder() -> Path:
-    """Return the folder configs/. Raises ConfigError if it is missing.
-
-    It is found by path, because importlib.resources fails in editable installs.
-    """
+    """Return the path of configs/ in the installed package or the source tree. Raises ConfigError if it is missing."""
     here = Path(__file__).resolve().parents[1]
     for folder in (here / "configs", here.parent / "configs"):
         if (folder / "models.yaml").is_file():

@@ -15,9 +15,9 @@ _OPERATIONS: Final[dict[type[ast.operator], Callable[[int, int], int]]] = {
 
 
 def evaluate(text: str, names: Mapping[str, int], origin: str) -> int:
-    """Return the value of a formula. names: dimension → size. origin: place of the formula, for the error.
+    """Return the value of a formula such as "2*m*n". names: dimension → size. origin: its place, for the error.
 
-    Raises ConfigError for a wrong formula or an unknown dimension.
+    Raises ConfigError for anything but +, -, *, whole numbers and dimensions in `names`.
     """
     try:
         return _value(ast.parse(text, mode="eval").body, names)

@@ -60,7 +60,7 @@ def board_class(name: str, uuid: str) -> BoardClass:
 
 @dataclass(frozen=True)
 class Signal:
-    """A health signal. reads: names of the values that decide it. applies: returns whether a board has the signal."""
+    """A health signal. reads: names of the NVML values that decide it; () for none. applies: whether a board has it."""
 
     name: str
     title: str
@@ -133,5 +133,5 @@ def names() -> tuple[str, ...]:
 
 
 def signals_of_word(word: str) -> tuple[str, ...]:
-    """Return the signals of a group; for the name of a signal, only that signal."""
+    """Return the names of the signals of a group; for any other word, known or not, only this word."""
     return FAMILIES.get(word, (word,))

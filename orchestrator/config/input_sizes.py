@@ -25,7 +25,7 @@ def is_possible(sizes: Sizes, size: int) -> bool:
 
 
 def in_words(sizes: Sizes) -> str:
-    """Describe the possible sizes: "1 to 512 tokens", "multiples of 16 from 32 pixels up"."""
+    """Describe the possible sizes: "1 to 512 tokens", "multiples of 16 from 32 pixels up", "256, 512 tokens"."""
     if sizes.only:
         return f"{listed_numbers(sizes.only)} {sizes.unit}"
     multiples = "" if sizes.step == 1 else f"multiples of {sizes.step} from "

@@ -23,14 +23,14 @@ _VERSION: Final = re.compile(r"^__version__\s*=\s*'([^']+)'", re.MULTILINE)
 
 
 class Torch(msgspec.Struct, frozen=True, kw_only=True):
-    """The installed torch. cuda: version of its build, "13.0"; None for a CPU build."""
+    """The installed torch. version: may be "of unknown version". cuda: of its build, "13.0"; None for a CPU build."""
 
     version: str
     cuda: str | None
 
 
 def torch_cuda(search: list[str] | None = None) -> Torch | None:
-    """Return the installed torch, by torch/version.py; None without torch. search: replaces sys.path."""
+    """Read torch/version.py of the installed torch; None if there is none. search: folders instead of sys.path."""
     spec = PathFinder.find_spec("torch", search)
     if spec is None or spec.origin is None:
         return None
@@ -43,13 +43,13 @@ def torch_cuda(search: list[str] | None = None) -> Torch | None:
 
 
 def measured_models(cells: Iterable[Cell], models: Iterable[ModelSpec]) -> list[ModelSpec]:
-    """Return those of `models` that a cell measures."""
+    """Return those of `models` that one of `cells` runs; probes, for example, are omitted."""
     measured = {cell.model for cell in cells if WORKLOADS[cell.workload].has_model}
     return [model for model in models if model.name in measured]
 
 
 def missing(models: Iterable[ModelSpec], search: list[str] | None = None) -> dict[str, tuple[str, ...]]:
-    """Return missing library → names of the models that need it. search: replaces sys.path."""
+    """Return missing library (torchvision, transformers) → models that need it. search: folders instead of sys.path."""
     needed: dict[str, tuple[str, ...]] = {}
     for model in models:
         for library in dict.fromkeys(_BEHIND.get(module, module.partition(".")[0]) for module in model.preload):
@@ -67,10 +67,7 @@ def describe_missing(lacking: dict[str, tuple[str, ...]]) -> Iterator[str]:
 
 
 def require(cells: Sequence[Cell], models: Iterable[ModelSpec]) -> None:
-    """Raise ConfigError if a model of a burn-in needs a missing library. Its cells would fail in each round.
-
-    cells: planned cells. models: models that they may name.
-    """
+    """Raise ConfigError if a cell of a burn-in needs a missing library. models: all models that `cells` may name."""
     lacking = missing(measured_models(cells, models))
     if lacking:
         names = listed([name for names in lacking.values() for name in names], "and")

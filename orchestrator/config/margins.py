@@ -31,16 +31,16 @@ class _SiblingMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Standard deviations of rates between launches or sessions, each as a share of the mean rate (0.01: 1 %).
+    """Standard deviations of rates between launches or sessions, in percent of the mean rate.
 
-    device: cells limited by the device. host: all other cells.
+    device: of cells limited by the device. host: of all other cells.
     """
 
     device: Margin
     host: Margin  # bound by the host, not steady, or on a CPU device
 
     def of(self, *, host: bool) -> float:
-        """Return the standard deviation `host`, if the host limits the cell's speed, else `device`; a share, 0 to 1."""
+        """Return the standard deviation as a share, 0 to 1. host: return that of cells not limited by the device."""
         return (self.host if host else self.device).share
 
 
@@ -74,5 +74,5 @@ class Margins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 @functools.cache
 def load(folder: Path | None = None) -> Margins:
-    """Load the margins of `folder`, by default the shipped ones. Raises ConfigError for a broken file."""
+    """Load margins.yaml of `folder`, None for configs/. Raises ConfigError if it is broken or missing."""
     return yaml_file.read((folder or configs_folder()) / "margins.yaml").convert(Margins)

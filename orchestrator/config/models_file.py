@@ -89,8 +89,8 @@ def read(
 ) -> tuple[tuple[ModelSpec, ...], dict[str, ConfigError]]:
     """Read the file of --models-file. Return its usable models, and name → error of its unusable models.
 
-    chosen: models that must be usable, None for all. allowed: whether --allow-code permits the user's own code. Raises
-    ConfigError if the file is wrong, or a model of `chosen` is unusable.
+    pythonpath: absolute folders with the user's packages. chosen: names of models that must be usable, None for all.
+    allowed: whether --allow-code is given. Raises ConfigError if the file is wrong, or a model of `chosen` is unusable.
     """
     document = yaml_file.read(path)
     entries = document.convert(_File).models
@@ -141,7 +141,7 @@ def _model(described: Value, at: KeyPath, document: Document, search: Search) ->
 def spec(
     name: str, own: OwnModel, inputs: tuple[InputSpec, ...] = (), *, kind: str = "other", title: str | None = None
 ) -> ModelSpec:
-    """Return the catalogue entry of the user's own model. Its size and cost are unknown until its code runs."""
+    """Return the catalogue entry of the user's own model. Size and cost are 0: they are unknown until its code runs."""
     return ModelSpec(
         name=name,
         title=title or name,

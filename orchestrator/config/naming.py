@@ -17,7 +17,7 @@ def sizes_of(sizes: Mapping[str, int]) -> str:
 
 
 def shortened(name: str, columns: int, sign: str = "…") -> str:
-    """Cut the front of a name to fit `columns`: "…models/net.py:Net". The end tells names apart."""
+    """Cut the front of a name longer than `columns` characters: "…models/net.py:Net". sign: stands for the cut part."""
     return name if len(name) <= columns else f"{sign}{name[len(name) - columns + len(sign) :]}"
 
 
@@ -32,7 +32,7 @@ def kind_of_run(profile: str, preset: str | None, level: str | None) -> str:
 
 
 def by_reason(excluded: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str, set[str]]]:
-    """Group exclusions, given as (reason, model, device). Yields (reason, "model, model", its devices) once each."""
+    """Group exclusions (reason, model, device). Yield (reason, all its models as "bert, vit", all its devices)."""
     reasons: dict[str, dict[str, set[str]]] = {}
     for reason, model, device in excluded:
         reasons.setdefault(reason, {}).setdefault(model, set()).add(device)

@@ -13,11 +13,11 @@ from protocol.cell import ModelSpec, OperatorSpec, Workload
 from protocol.own import OwnModel
 
 FAST_S: Final = 0.01
-"""Seconds of each block (iterations timed together) with --fast. Otherwise the profile decides."""
+"""Seconds of each block (iterations timed together) with --fast, instead of those of the profile."""
 
 
 def preset(name: str, options: tuple[Option, ...], precisions: Sequence[str] = ()) -> Preset:
-    """Return a preset `name` with one launch per cell. precisions: replace the default precisions if not empty."""
+    """Return a preset: one launch per cell, no time limit, `precisions` unless empty. options: table with its keys."""
     values: dict[str, object] = {"benchmark.launches": 1}
     if precisions:
         values["benchmark.precision"] = list(precisions)
@@ -25,7 +25,7 @@ def preset(name: str, options: tuple[Option, ...], precisions: Sequence[str] = (
 
 
 def entry(operator: OperatorSpec, name: str, code: OwnModel | None = None) -> ModelSpec:
-    """Return the catalogue entry `name` of an operator. code: replaces the operator's eager function."""
+    """Return the catalogue entry `name` of an operator. code: replaces its eager function, None for PyTorch's."""
     return ModelSpec(
         name=name,
         title=name,
@@ -43,7 +43,7 @@ def entry(operator: OperatorSpec, name: str, code: OwnModel | None = None) -> Mo
 def configured(
     configuration: Configuration, entries: Sequence[ModelSpec], *, study: str = "", fast: bool
 ) -> Configuration:
-    """Return the configuration, changed to measure `entries`.
+    """Return a copy of the configuration that measures only `entries`, without load windows and added launches.
 
     study: name of a study, "" for none. fast: whether blocks take FAST_S seconds.
     """

@@ -45,18 +45,18 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 @functools.cache
 def load() -> dict[str, OperatorSpec]:
-    """Return the operators by name, in the order of the file. Raises ConfigError for a broken file."""
+    """Return name → operator, in the order of configs/operators.yaml. Raises ConfigError for a broken file."""
     file = _read()
     return {name: _spec(name, entry, file, f"operators.yaml, {name}") for name, entry in file.operators.items()}
 
 
 def variants(name: str) -> tuple[str, ...]:
-    """Return the names of an operator's implementations in addition to eager and JAX."""
+    """Return the names of an operator's implementations besides eager and JAX. KeyError for an unknown operator."""
     return _read().operators[name].variants
 
 
 def dimensions(name: str) -> tuple[str, ...]:
-    """Return the names of an operator's dimensions, in the order of the file."""
+    """Return the names of an operator's dimensions, in the order of the file. KeyError for an unknown operator."""
     file = _read()
     return tuple(file.sizes[file.operators[name].sizes][DeviceKind.CPU][SHAPES[0]])
 

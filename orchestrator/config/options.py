@@ -115,7 +115,7 @@ class Option:
 
     @property
     def name(self) -> str:
-        """Name of the option's parameter in Python: models_file for --models-file."""
+        """Name of the option's parameter in Python: models_file for --models-file; empty for a key alone."""
         return self.flags[-1].lstrip("-").replace("-", "_") if self.spec else ""
 
     @property

@@ -48,7 +48,10 @@ class Search:
     allowed: bool
 
     def locate(self, text: str, origin: str) -> OwnModel:
-        """Find the code that `text` names. Raises ConfigError, with `origin`, if it is missing or not permitted."""
+        """Find the code `text`, "net.py:Net" or "pkg.module:Net", without importing it. origin: its place, for errors.
+
+        Raises ConfigError if the code or a package that it imports is missing, NotAllowedError without permission.
+        """
         where, _, name = text.rpartition(":")
         if text.endswith(_LISTS):
             raise ConfigError(f"{origin}: {text} is no model. If it describes models, use --models-file {text}")
@@ -105,7 +108,7 @@ class Search:
 
 
 def folders(paths: Iterable[str], current: Path, origin: str) -> tuple[str, ...]:
-    """Return the absolute folders of --pythonpath, in order. Raises ConfigError for a missing one."""
+    """Make the folders of --pythonpath absolute, from the folder `current`. Raises ConfigError for a missing one."""
     found = [os.path.normpath(current / Path(word).expanduser()) for word in paths]
     for folder in found:
         if not safe_read.is_folder(Path(folder)):
@@ -114,7 +117,6 @@ def folders(paths: Iterable[str], current: Path, origin: str) -> tuple[str, ...]
 
 
 def _looks_like_a_file(text: str) -> bool:
-    """Whether the text means a file: "net.py:Net", "net.py", "models/net:Net", "mine.yaml"."""
     return "/" in text or text.endswith(_LISTS) or ".py" in (text[-3:], text.rpartition(":")[0][-3:])
 
 
@@ -124,7 +126,7 @@ def is_own(word: str) -> bool:
 
 
 def in_a_folder_of_the_users(package: str, pythonpath: tuple[str, ...]) -> bool:
-    """Whether a launch would import `package` from a folder of the user, where pip did not install it."""
+    """Whether a launch would import `package` from a folder of the user, not as installed by pip. False if missing."""
     spec = _find(package, pythonpath)
     if spec is None or _installed(place := _place(spec)):
         return False
@@ -133,9 +135,9 @@ def in_a_folder_of_the_users(package: str, pythonpath: tuple[str, ...]) -> bool:
 
 
 def require_buildable(own: OwnModel, origin: str) -> None:
-    """Raise ConfigError if the source of `own` (-m) is no model, needs arguments or defines no inputs.
+    """Raise ConfigError if `own`, code in a .py file, makes no torch module, needs arguments or defines no inputs.
 
-    Passes if code in the file may change the model during the import, which only an import could show.
+    Accepts code of a package, and whatever only an import could show.
     """
     where, _, name = own.target.rpartition(":")
     if not where.endswith(".py"):

@@ -31,11 +31,11 @@ _LIBRARIES: Final = {
 def extended(
     catalogue: Catalogue, settings: LayeredSettings, current: Path, *, allowed: bool
 ) -> tuple[Catalogue, LayeredSettings]:
-    """Return the catalogue with the user's models added, and the settings.
+    """Return the catalogue with the user's models before the shipped ones, and the settings.
 
-    If --models-file is given without -m, the settings select the models of that file; otherwise they are unchanged.
-    current: folder that relative paths start from. allowed: whether --allow-code is given. Raises ConfigError for a
-    model that is unusable, or needs --allow-code.
+    If --models-file is given without -m, the returned settings select the models of that file. current: folder that
+    relative paths start from. allowed: whether --allow-code is given. Raises ConfigError if a selected model is
+    unusable or needs --allow-code. Other unusable models become `wrong` of the catalogue.
     """
     given = settings.items("pythonpath", os.pathsep) if "pythonpath" in settings.values else ()
     pythonpath = own_code.folders(
@@ -86,7 +86,6 @@ def _along_with(module: str) -> tuple[str, ...]:
 
 
 def _require_no_probe(mine: tuple[ModelSpec, ...], catalogue: Catalogue, origin: str) -> None:
-    """Raise ConfigError if a user's model has the name of a probe. It may replace a shipped model, but no probe."""
     probes = {probe.name for probe in catalogue.probes}
     for model in mine:
         if model.name in probes:

@@ -35,7 +35,7 @@ class Preset:
         return self.on_cpus.on_top_of(self.settings)
 
     def on(self, configuration: Configuration) -> Configuration:
-        """Return the configuration with the name and the time limit of this preset."""
+        """Return a copy of the configuration with the name and the time limit of this preset."""
         return msgspec.structs.replace(configuration, preset=self.name, time_limit_s=self.limit_s)
 
 
@@ -46,7 +46,10 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load(name: str, options: tuple[Option, ...], folder: Path | None = None) -> Preset:
-    """Load a preset of `folder`, by default the shipped one. Raises ConfigError for a broken file."""
+    """Load a preset from presets.yaml in `folder`, None for configs/. options: the keys that it may set.
+
+    Raises ConfigError for a broken file, KeyError for an unknown preset.
+    """
     document = yaml_file.read((folder or configs_folder()) / "presets.yaml")
     entry = document.convert_each(_Entry)[name]
     on_cpus = settings.from_part(document, (name, "on_cpus"), options) if entry.on_cpus else None

@@ -32,7 +32,7 @@ class ReportFormat(enum.StrEnum):
 
     @classmethod
     def of_name(cls, name: str) -> "ReportFormat | None":
-        """Return the format of a file name, by its longest known suffix."""
+        """Return the format of a file name, by its longest known suffix; None if it has no such suffix."""
         own = [kind for kind in cls if name.lower().endswith(f".{kind}")]
         return max(own, key=len, default=None)
 

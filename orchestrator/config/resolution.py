@@ -119,19 +119,16 @@ def _set_as_given(settings: LayeredSettings, owner: str) -> dict[str, Any]:
 
 
 def _least_launches(compile_modes: Iterable[CompileMode]) -> int:
-    """Return the least number of launches of each cell: two if a model is compiled, otherwise one.
-
-    The first launch compiles with empty caches, the second with filled caches.
-    """
+    """Return the least number of launches of each cell: 2 if a mode compiles (empty, then filled caches), else 1."""
     return 1 if {*compile_modes} == {CompileMode.EAGER} else 2
 
 
 def refuse_mistakes(
     file: Path, options: tuple[Option, ...], defaults: Path, catalogue: Catalogue, places: Places
 ) -> LayeredSettings:
-    """Return the settings of the configuration `file`. Raises ConfigError for any mistake in it.
+    """Return the settings of the configuration `file`. Raises ConfigError for a mistake in any key but `models`.
 
-    That includes a mistake in a key that the command line overrides.
+    That includes keys that the command line overrides. `models` is checked unless it names the user's own code.
     """
     settings, below = from_file(file, options), from_defaults(defaults, options)
     for key in settings.values:
@@ -141,10 +138,7 @@ def refuse_mistakes(
 
 
 def report_formats(text: str) -> tuple[ReportFormat, ...]:
-    """Return the formats in `text`, a value of -f such as "json,html".
-
-    Raises ConfigError for an empty list, and for an unknown or repeated format.
-    """
+    """Return the formats in `text`, such as "json,html". Raises ConfigError for an empty, unknown or repeated name."""
     given = LayeredSettings({"format": text}, {"format": "-f/--format"})
     return _formats(given, "format")
 
@@ -307,10 +301,10 @@ def absolute(path: str, origin: str, current: Path) -> str:
 
 
 def report_place(settings: LayeredSettings, current: Path) -> tuple[str, tuple[ReportFormat, ...]]:
-    """Return the absolute path of the report and its formats.
+    """Return the absolute path of the report, as in -o, and its formats: those of -f, else of the suffix, else JSON.
 
-    The formats are those of -f, else that of the suffix of the path, else JSON. current: folder that a relative path
-    starts from. Raises ConfigError for a folder, an unknown format, or a suffix that -f contradicts.
+    current: folder that a relative path starts from. Raises ConfigError if the path ends in "/", for an unknown format,
+    or for a suffix given by the user that -f contradicts.
     """
     path = settings.need("output.path", str)
     full = _needed_path(settings, "output.path", current)

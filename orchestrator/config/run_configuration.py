@@ -35,7 +35,7 @@ class InjectedFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class BurnIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of a burn-in. level: of configs/burn_in.yaml. cell_s: seconds of one cell. steps: load by device."""
+    """Settings of a burn-in. Each field has a comment."""
 
     duration_s: float
     level: str  # of configs/burn_in.yaml
@@ -147,7 +147,7 @@ class Exclusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Room(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits for scanning batch sizes on a device. largest: batch size. longest_s: seconds of one iteration."""
+    """Limits for scanning batch sizes on a device. largest: batch size. longest_s: of one iteration, in seconds."""
 
     memory_bytes: int | None  # for one process, None if unknown
     largest: int  # batch
@@ -155,7 +155,7 @@ class Room(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The cells of a run, and the order of launches on each device. rooms: limits of scans for the batch size."""
+    """The cells of a run, and device UUID → its launches in order. rooms: UUID → limits of scans for the batch size."""
 
     cells: tuple[Cell, ...]
     order: dict[str, tuple[Slot, ...]]  # by device UUID; a cell on several devices is in the order of each
@@ -174,7 +174,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def hash(self) -> str:
-        """Hash that identifies the plan, for `resume`."""
+        """Hash (16 hex digits of SHA-256) of the plan, by which `resume` notices a changed plan.json."""
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:16]
 
 

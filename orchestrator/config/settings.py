@@ -42,7 +42,7 @@ class LayeredSettings:
         return LayeredSettings({**below.values, **self.values}, {**origins, **self.origins}, defaults)
 
     def only(self, key: str) -> "LayeredSettings":
-        """Return settings that contain only `key`."""
+        """Return settings that contain only `key`. KeyError if it is not set."""
         return LayeredSettings({key: self.values[key]}, self.origins, self.defaults)
 
     def find(self, key: str, kind: type[T]) -> T | None:
@@ -52,27 +52,27 @@ class LayeredSettings:
         return value
 
     def need(self, key: str, kind: type[T]) -> T:
-        """Return the value of a key of configs/default.yaml. Raises ConfigError if it is missing there."""
+        """Return the value of a key that configs/default.yaml must have. Raises ConfigError if no layer has it."""
         value = self.find(key, kind)
         if value is None:
             raise ConfigError(f"configs/default.yaml: the key {key} is missing. Install gpubench again")
         return value
 
     def items(self, key: str, separator: str = ",") -> list[tuple[str, str]]:
-        """Return (word, origin) for each word of the list at `key`. A text is split at `separator`."""
+        """Return (word, its origin) for each word at `key`. A text is split at `separator`; empty words are kept."""
         value = self.values.get(key)
         if isinstance(value, tuple):
             return [(str(word), self.origin(f"{key}[{index}]", self.origins[key])) for index, word in enumerate(value)]
         return [(word.strip(), self.origins[key]) for word in self.need(key, str).split(separator)]
 
     def chosen(self, key: str) -> bool:
-        """Whether a person set `key`, in a file or on the command line."""
+        """Whether a person set `key`, in a file or on the command line: it is set, but not one of `defaults`."""
         return key in self.origins and key not in self.defaults
 
     def origin(self, key: str, option: str | None = None) -> str:
-        """Return where `key` was set: "-b/--batch-sizes" or "config.yaml, line 7".
+        """Return where `key` was set: "config.yaml, line 7". option: returned instead if no person set it.
 
-        option: returned instead if only a default sets it.
+        KeyError if nothing sets `key` and there is no `option`.
         """
         return option if option is not None and not self.chosen(key) else self.origins[key]
 
@@ -81,13 +81,13 @@ NOTHING = LayeredSettings({}, {})
 
 
 def from_defaults(path: Path, options: tuple[Option, ...]) -> LayeredSettings:
-    """Read the default settings. Raises ConfigError for a wrong file."""
+    """Read a file of default settings: each counts as not set by a person. Raises ConfigError for a wrong file."""
     found = from_file(path, options)
     return LayeredSettings(found.values, found.origins, frozenset(found.origins))
 
 
 def from_file(path: Path, options: tuple[Option, ...]) -> LayeredSettings:
-    """Read a configuration file. Raises ConfigError for a wrong or empty file, and for a key without a value."""
+    """Read a configuration file. Raises ConfigError for a missing, wrong or empty file, and a key without a value."""
     document = yaml_file.read(path)
     if document.value is None or document.value == {}:
         raise ConfigError(f"{path}: the file has no keys, so it has no effect. Remove --config")
@@ -103,13 +103,12 @@ def from_file(path: Path, options: tuple[Option, ...]) -> LayeredSettings:
 
 
 def _describes_models(value: object) -> bool:
-    """Whether `value` looks like the content of a file for --models-file (models as mappings)."""
     models = value.get("models") if isinstance(value, dict) else None
     return isinstance(models, list) and any(isinstance(one, dict) for one in models)
 
 
 def from_part(document: Document, at: tuple[str, ...], options: tuple[Option, ...]) -> LayeredSettings:
-    """Read the settings at a path in a file. Raises ConfigError with file, line and key."""
+    """Read the settings under the keys `at`, which must exist, as defaults. Raises ConfigError for a wrong setting."""
     value = document.value
     for name in at:
         assert isinstance(value, dict)

@@ -53,7 +53,7 @@ class Document:
         return self.convert_part(self.value, kind, ())
 
     def convert_each(self, kind: type[T]) -> dict[str, T]:
-        """Convert the file to a mapping of names to `kind`. Raises ConfigError with line and key."""
+        """Convert each value of the file's mapping to `kind`; keys stay. Raises ConfigError with line and key."""
         if not isinstance(self.value, dict):
             raise ConfigError(f"{self.name}: expected names, each with its own keys and values")
         return {name: self.convert_part(part, kind, (name,)) for name, part in self.value.items()}
@@ -83,7 +83,7 @@ def spell(path: KeyPath) -> str:
 
 
 def read(path: Path) -> Document:
-    """Read a file. Raises ConfigError for one that is unreadable, too large, or not plain YAML."""
+    """Read a YAML file. Raises ConfigError if it is missing, unreadable, over 1 MB, or not plain YAML."""
     try:
         with safe_read.opened(path) as file:
             data = file.read(MAX_BYTES + 1)
@@ -95,7 +95,7 @@ def read(path: Path) -> Document:
 
 
 def parse(data: bytes, name: str) -> Document:
-    """Parse the content of the file `name`. Raises ConfigError if it is not plain YAML."""
+    """Parse YAML. name: of the file, for errors. Raises ConfigError for bad YAML, aliases, tags and duplicate keys."""
     text = _text(data, name)
     document = Document(name, None, {}, {})
     try:

@@ -48,7 +48,7 @@ def explain(error: msgspec.ValidationError, value: object, kind: object) -> _Pro
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return " Did you mean …?" with `names` similar to `name`; "" if there are none."""
+    """Return " Did you mean a or b?" (with a leading space) with `names` similar to `name`; "" if there are none."""
     names = list(names)
     if (meant := _meant(name, names)) is not None:
         return f" Did you mean {meant}?"
@@ -95,13 +95,13 @@ def require_known(word: str, origin: str, names: Iterable[str], what: str) -> st
 
 
 def listed(names: Iterable[str], word: str = "or") -> str:
-    """Join names by commas and, before the last, `word`: "a, b or c"."""
+    """Join names, at least one, by commas and, before the last, `word`: "a, b or c"."""
     *first, last = list(names)
     return f"{', '.join(first)} {word} {last}" if first else last
 
 
 def describe_type(kind: inspect.Type, *, plural: bool = False) -> str:
-    """Describe the values of a type: "a whole number of at least 1"; plural: "whole numbers …"."""
+    """Describe the values of a type: "a whole number of at least 1", in plural "whole numbers of at least 1"."""
     match kind:
         case inspect.UnionType(types=types):
             return " or ".join(

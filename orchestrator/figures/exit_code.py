@@ -78,8 +78,7 @@ class RunVerdict(Part, frozen=True, kw_only=True):
     def why(self) -> str:
         """Most important reason: "1 cell failed (and 2 more reasons for exit code 4)"; empty for exit code 0.
 
-        Injected faults come first: the other reasons would read as those of a real run. Only a fault of gpubench itself
-        is more important.
+        A fault of gpubench itself comes first, then injected faults, then the other causes in the order of CauseKind.
         """
         first = {CauseKind.BROKEN: 0, CauseKind.TAINTED: 1}
         ordered = sorted(self.causes, key=lambda cause: first.get(cause.kind, 2))

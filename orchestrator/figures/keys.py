@@ -14,9 +14,9 @@ from protocol.cell import Workload
 
 
 class CellKey(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """Identity of a measurement, apart from the device. implementation, shape, time: only set for operators.
+    """Identity of a measurement, apart from the device. implementation, shape, time: of operators, else "".
 
-    In a study, shape holds the sizes, and time is empty.
+    Of a study, shape has the sizes as "h=32 k=3", and time is "".
     """
 
     phase: Workload
@@ -56,7 +56,7 @@ _FURTHER: Final[tuple[Callable[[CellKey], str], ...]] = (
 
 
 def names(cell_keys: Iterable[CellKey]) -> dict[CellKey, str]:
-    """Return key → unique name: its words, plus each fact that differs among keys of equal words."""
+    """Return key → unique name: its words, plus each fact that differs among keys of equal words, such as the mode."""
     alike: dict[str, list[CellKey]] = {}
     for key in dict.fromkeys(cell_keys):
         alike.setdefault(key.words, []).append(key)
@@ -117,7 +117,10 @@ def of_model(result: ModelResult) -> Iterator[tuple[CellKey, Measured]]:
 
 
 def of_operators(report: Report) -> Iterator[tuple[str, CellKey, OperatorMetric]]:
-    """Yield (device UUID, key, measurement) of each time of each operator, and of each cell of a study."""
+    """Yield (device UUID, key, measurement) of each time of each operator, and of each cell of a study.
+
+    An operator without a result has an empty measurement for each possible time.
+    """
     for row in report.operators.rows if report.operators else ():
         for name in row.times or TimeName:  # without a result all possible times, as empty measurements
             yield row.gpu_uuid, _of_operator(row, row.operator, row.shape, time=name), row.metric(name)
@@ -146,7 +149,7 @@ def _of_operator(
 
 
 def of_probe(probe: ProbeMetrics) -> CellKey:
-    """Return the key of a probe, which has neither an input size nor a memory format."""
+    """Return the key of a probe. Its compile mode and memory format are "", its input size is None."""
     return CellKey(
         phase=Workload.PROBE,
         model_name=probe.name,

@@ -43,9 +43,9 @@ class LaunchSamples(NamedTuple):
 
 
 Samples = Callable[[str], Iterator[LaunchSamples]]
-"""Function that takes the id of a cell and yields its launches, in the order of their start."""
+"""Function that takes the id of a cell and yields its launches, in the order of their start; none for an unknown id."""
 
 
 def not_at_hand(_cell: str) -> Iterator[LaunchSamples]:
-    """Raise RunFolderError. This is the function `Samples` of a report whose run folder cannot be read."""
+    """Raise RunFolderError: the `Samples` of a report without its run folder."""
     raise RunFolderError(f"{IN_ITS_FOLDER}: `gpubench-orchestrate report RUN -f samples.csv`")

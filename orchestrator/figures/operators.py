@@ -120,7 +120,7 @@ class OperatorRow(Part, frozen=True, kw_only=True):
         return self.times[name].call_ms if name in self.times else None
 
     def metric(self, name: TimeName) -> "OperatorMetric":
-        """Return the time `name` of the row as a measurement, for comparisons and thresholds."""
+        """Return the time `name` of the row as a measurement; without this time, call_ms is None, launch_values ()."""
         time = self.times.get(name)
         return OperatorMetric(
             cell=self.cell,

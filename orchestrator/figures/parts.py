@@ -9,7 +9,7 @@ SHARE_IN_DOUBT: Final = "what gemm sustains, of which this is a share, is itself
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of all types of a report: immutable, and without fields that are not declared."""
+    """Base of all types of a report: immutable. Decoding raises msgspec.ValidationError for an undeclared field."""
 
 
 class Statistics(Part, frozen=True, kw_only=True):

@@ -72,7 +72,7 @@ _DOUBTFUL: Final = frozenset(
 
 
 def is_clock_moved(metric: Measured) -> bool:
-    """Whether the SM clock changed by more than CLOCK_LIMIT_PERCENT while the cell was measured."""
+    """Whether the SM clock changed by more than CLOCK_LIMIT_PERCENT while the cell was measured; False if unknown."""
     return _exceeds(metric.sm_clock_drift_percent, CLOCK_LIMIT_PERCENT)
 
 
@@ -91,7 +91,7 @@ def _is_unsettled(metric: Measured) -> bool:
 def is_power_unsettled(metric: Measured) -> bool:
     """Whether the GPU was at its power limit, and the measured times cannot show a falling clock.
 
-    Times cannot show it after a short measurement or a fixed warm-up, or if each iteration waits for host or device.
+    They cannot after a short measurement (POWER_SETTLES_S) or a fixed warm-up, or if launch_bound is unknown (None).
     """
     brief = metric.measured_seconds is not None and metric.measured_seconds < POWER_SETTLES_S
     blind = brief or metric.steady_state == SteadyState.FIXED or metric.launch_bound is None
@@ -101,7 +101,7 @@ def is_power_unsettled(metric: Measured) -> bool:
 
 
 def is_steady(state: str | None, half_width: float | None) -> bool:
-    """Whether times had settled when they were measured. After a fixed warm-up noisy times count as unsettled.
+    """Whether times had settled when measured. After a fixed warm-up, a half_width above LIMIT_PERCENT means no.
 
     half_width: half of the 95 % interval of the mean iteration time, divided by this mean; None if unknown.
     """
@@ -131,7 +131,7 @@ _OF_A_MEASUREMENT: Final[tuple[tuple[Quality, Callable[[Measured], bool | None]]
 
 
 def quality(status: Status, metric: Measured | None) -> Quality:
-    """Return the quality of a planned cell. metric: its figures, if it has any."""
+    """Return the quality of a planned cell; its status unless that is ok. metric: its figures; without any, OK."""
     if status is not Status.OK:
         return Quality(status.replace("_", " "))
     if metric is None or not metric.launches:

@@ -314,7 +314,7 @@ class Report(Part, frozen=True, kw_only=True):
 
 
 def pauses_in_words(times_s: Sequence[float]) -> str:
-    """Describe how often and how long the orchestrator was suspended. times_s: seconds of each suspension."""
+    """Say how often and how long in all the orchestrator was suspended. times_s: seconds of each time, at least one."""
     often = "" if len(times_s) == 1 else f" {len(times_s)} times,"
     total = f"for {sum(times_s):,.0f} s" + ("" if len(times_s) == 1 else " in all")
     why = "SIGSTOP, a paused machine or a slow disk"

@@ -20,7 +20,7 @@ class Percentile:
 
 @dataclass(frozen=True)
 class OfResults:
-    """A figure from the results of a cell's launches. read: value of one launch. pool: combines the values."""
+    """A figure from the results of a cell's launches. read: value of one launch. pool: combines them, without None."""
 
     read: Callable[[Result], float | None]
     pool: Callable[[Iterable[float]], float] = median
@@ -41,7 +41,7 @@ def mb(size: int | None) -> float | None:
 
 
 def percent(share: float | None) -> float | None:
-    """Convert a share to percent; None stays None."""
+    """Convert a share (0.5) to percent (50); None stays None."""
     return None if share is None else share * 100
 
 

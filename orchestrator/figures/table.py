@@ -59,10 +59,10 @@ class LimitName(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Limit:
-    """Allowed thresholds of a figure. scale: factor from the report's unit to the threshold's.
+    """How a threshold limits a figure. unit: of the threshold. scale: factor from the report's unit to it.
 
-    least, most: range of thresholds. of_time: whether the figure is a time or computed from one. Such a figure of a
-    faulty cell (compare/cell_facts.py) is not judged.
+    least, most: range of the figure's possible values, in `unit`. of_time: whether the figure is computed from a time,
+    and so not judged in a faulty cell (compare/cell_facts.py).
     """
 
     name: LimitName
@@ -105,7 +105,7 @@ class Figure:
         return value
 
     def number(self, metric: Metric) -> float | None:
-        """Return the value of this figure in a measurement; None if it is missing or no number."""
+        """Return the value of this figure in a measurement, in `unit`; None if it is missing or no number."""
         value = self.of(metric)
         return value if isinstance(value, int | float) else None
 
@@ -123,7 +123,7 @@ def _p99_ms(metric: Measured) -> float | None:
 
 
 def memory_mb(metric: Measured) -> float | None:
-    """Return a cell's peak memory in MB; of a cell that loads a model, the loaded model's memory."""
+    """Return a cell's peak memory in MB, or the model's memory if the cell measures loading; None if unknown."""
     return metric.memory_allocated_mb if isinstance(metric, LoadMetrics) else metric.peak_memory_mb
 
 
@@ -407,7 +407,7 @@ UNITS: Final = {figure.field: figure.unit for figure in FIGURES if figure.main}
 
 
 def main_figure(workload: Workload, model_name: str) -> Figure:
-    """Return the figure by which cells of a model or probe are compared. model_name: name of the model or probe."""
+    """Return the figure by which cells are compared. model_name: model or probe. IndexError for a burn-in check."""
     if workload is Workload.PROBE and model_name in PROBES:
         return BY_FIELD[PROBES[model_name].figure]
     return MAIN[workload][0]
