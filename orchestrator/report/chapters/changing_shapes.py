@@ -72,7 +72,6 @@ def _entries(row: ShapeRow) -> tuple[Entry, ...]:
 
 
 def _remark(row: ShapeRow) -> str:
-    """Return why a row has no figures, or why some calls ran uncompiled (eager); empty if neither."""
     if row.figures.error:
         return f"{row.name}: {row.figures.error}"
     return f"{row.name}, {row.figures.way}: {_LIMITED}" if row.figures.limited else ""
