@@ -49,7 +49,7 @@ class Outlet:
         return bool(self._pending)
 
     def write(self, text: str) -> int:
-        """Queue `text` for the next flush, or drop it if `gone` or PENDING_LIMIT bytes wait. Return len(text) always."""
+        """Queue `text` for the next flush, or drop it if `gone` or PENDING_LIMIT bytes wait. Return len(text)."""
         if not self.gone and len(self._pending) < PENDING_LIMIT:
             self._pending += text.encode(self.encoding, "replace")
         return len(text)
