@@ -2,7 +2,7 @@
 
     signals caught (stop_signals.py) ─▶ the command, which fills an Ending in ─▶ --on-failure, --on-finish
 
-The user's commands are run at every end, even if the run never started.
+--on-finish runs at every end, even if the run never started; --on-failure runs if the exit code is not 0.
 """
 
 from collections.abc import Iterator, Mapping
@@ -63,7 +63,7 @@ class Ending:
         return in_one_line(name, verdict, cells, code, self.report_path, burn_in=judged, why=self.why)
 
     def environment(self, error: BaseException | None) -> dict[str, str]:
-        """Return the variables GPUBENCH_* of the user's commands (hooks.py). error: what ended gpubench, if anything."""
+        """Return the variables GPUBENCH_* of the user's commands (hooks.py). error: what ended gpubench, or None."""
         return {
             "GPUBENCH_EXIT_CODE": str(int(self.code if error is None else exit_code_of(error))),
             "GPUBENCH_VERDICT": "" if self.report is None else self.report.verdict.word,

@@ -73,7 +73,7 @@ def run_id(run: str, runs_folder: str) -> str:
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
-    """Return " Did you mean X?" with similar `names`, else " Recorded: X, Y." with SHOWN names, or "" without names."""
+    """Return " Did you mean X?" with similar `names`, else " Recorded: X, Y." with SHOWN at most; "" without names."""
     from orchestrator.config.yaml_schema import did_you_mean
 
     return did_you_mean(name, names) or (f" Recorded: {_some(names)}." if names else "")

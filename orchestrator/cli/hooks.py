@@ -73,7 +73,8 @@ def recorded(words: Iterable[str]) -> tuple[str, ...]:
 def call(words: tuple[str, ...], environment: Mapping[str, str], log: Path | None, limit_s: float = LIMIT_S) -> str:
     """Run the user's command, ended after `limit_s`. Return how it failed, such as "ended: exit code 3", else "".
 
-    environment: added to that of this process. log: file to append its output to; None: standard error.
+    environment: added to that of this process. log: file to append its output to; None: standard error. A missing
+    program and Ctrl-C are returned as text, too.
     """
     process = None
     try:

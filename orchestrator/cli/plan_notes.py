@@ -22,7 +22,7 @@ _SHOWN_CELLS: Final = 3
 
 
 def exclusions(plan: Plan, devices: Sequence[Device]) -> Iterator[str]:
-    """Yield the models for each reason for an exclusion: "h2d, d2h: REASON (cpu:0)", or without devices if on all."""
+    """Yield "h2d, d2h: REASON (cpu:0)" for each reason to exclude models; without devices if it holds for all."""
     for why, models, concerned in by_reason((cell.why, cell.model, cell.device) for cell in plan.excluded):
         where = ", ".join(device.label for device in devices if device.uuid in concerned)
         yield f"{models}: {why}" + ("" if len(concerned) == len(devices) else f" ({where})")

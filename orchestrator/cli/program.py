@@ -47,7 +47,7 @@ class Refusal(click.ClickException):
     exit_code = ExitCode.USAGE
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print the message to standard error."""
+        """Print the message to standard error, never to `file`."""
         complain(wrapped(f"error: {self.format_message()}"))
 
 
@@ -94,7 +94,10 @@ class Command(click.Command):
             raise click.exceptions.Exit from error
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the command line, or without any arguments print the help of a program and exit with code 2."""
+        """Parse the command line. Raises click.UsageError if it is wrong.
+
+        A program that needs arguments and gets none prints its help instead, and exits with code 2.
+        """
         if not ctx.resilient_parsing:
             if self.no_args_is_help and not args:
                 complain(ctx.get_help())

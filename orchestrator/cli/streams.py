@@ -28,7 +28,7 @@ class StdoutError(StorageError):
 
 
 def occupy_closed() -> None:
-    """Open /dev/null at closed descriptors 0 to 2, so that no other file gets them. sys.stdout stays None."""
+    """Open /dev/null at closed descriptors 0 to 2, so that no other file gets them. A closed sys.stdout stays None."""
     descriptor = os.open(os.devnull, os.O_RDWR)
     while descriptor <= 2:
         os.set_inheritable(descriptor, True)

@@ -33,7 +33,7 @@ def groups(report: Report) -> tuple[Group, ...]:
 
 
 def label(device: GpuInfo) -> str:
-    """Return the label of a device, in plain characters: "GPU 5"."""
+    """Return the label of a device, in printable characters: "GPU 5", "cpu:1"."""
     return plain(device_label(device.kind, device.gpu_uuid, device.gpu_id, device.slice_index))
 
 

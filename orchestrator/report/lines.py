@@ -54,7 +54,7 @@ class Line(NamedTuple):
 
     @property
     def quality(self) -> Quality:
-        """The quality of the cell's result: ok, or why it is doubtful."""
+        """The quality of the cell's result: ok, why it is doubtful, or why there is none."""
         wrong = self.entry.quality is Quality.WRONG  # of an operator, which has no metric
         return Quality.WRONG if wrong else quality(self.entry.status, self.metric)
 
@@ -81,7 +81,7 @@ def per_joule(metric: Measured) -> float | None:
 
 
 def percentiles_ms(metric: Measured) -> tuple[float | None, float | None, float | None]:
-    """Return (p50, p95, p99) in ms of the latency, the training step or the time between tokens; None if unknown."""
+    """Return (p50, p95, p99) in ms of latency, training step or time between tokens; (None, None, None) for others."""
     match metric:
         case PhaseMetrics() if metric.inference_latency_p50_ms is not None:
             return (

@@ -1,4 +1,4 @@
-"""Write text to a terminal, a pipe or a file, without ever blocking or failing.
+"""Write text to a terminal, a pipe or a file, without failing or waiting for its reader (in `close` up to a second).
 
 A stopped terminal or a stalled ssh connection would block an ordinary write, and every deadline with it. The terminal
 or pipe is opened anew: the shell shares the inherited one, which must not become non-blocking.

@@ -75,8 +75,8 @@ def conditions(report: Report, layout: Layout) -> str:
 def result(report: Report, layout: Layout) -> Section:
     """Return the verdict, the number of measured cells, and the speed relative to the baseline.
 
-    Causes of the exit code follow, except those that another section shows. With a faulty or slow GPU it is the verdict
-    alone, so that the GPU follows at once.
+    Causes of the exit code follow, except those that another section shows. With a faulty or slow GPU it has only the
+    verdict and the speed, so that the GPU follows at once.
     """
     badge = overview.verdict(report, layout)
     if stragglers.concerns_gpus(report):
@@ -159,7 +159,7 @@ def _healthy(report: Report, slow: Collection[str]) -> Iterator[Finding]:
 
 
 def each_gpu(report: Report) -> Section | None:
-    """Return a finding for each GPU, faulty and slow ones first; None if no GPU was judged."""
+    """Return findings on each faulty or slow GPU, then on groups of the others; None if no GPU was judged."""
     faulty = {one.gpu_uuid for one in report.health.gpus if one.verdict is HealthVerdict.FAIL}
     found = (*_found(report), *stragglers.without_finding(report, faulty))
     return Section("gpus", "GPUs", findings=found) if found else None
@@ -187,7 +187,10 @@ def _of_health(name: str, judged: DeviceHealth | NodeHealth, board: str = "") ->
 
 
 def describe(against: Differences, report: Report) -> str:
-    """Return how much identical devices differ: "equal within 0.3% in 4 GPU-bound cells", or percent of each GPU."""
+    """Return how much identical devices differ in speed: "equal within 0.3% in 4 GPU-bound cells".
+
+    Or "in 4 GPU-bound cells: GPU 5 -10.0%, others within 0.3% of the median", or that no cell can compare them.
+    """
     every = len(against.group.devices) == len(report.gpu_info)
     alike = "" if every else f"{labels(against.group.devices)} "
     if not against.percent:

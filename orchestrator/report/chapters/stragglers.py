@@ -165,7 +165,7 @@ def _rate(one: Standing) -> str:
 
 
 def without_finding(report: Report, elsewhere: Collection[str]) -> Iterator[Finding]:
-    """Yield a finding for each harmless verdict, with the GPUs that have it. elsewhere: UUIDs of GPUs to skip."""
+    """Yield a finding for each verdict that is not `is_found`, with its GPUs. elsewhere: UUIDs of GPUs to skip."""
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     standings = [one for one in report.stragglers if not is_found(one) and one.gpu_uuid not in elsewhere]
     alike: dict[tuple[SiblingVerdict, str], list[Standing]] = {}

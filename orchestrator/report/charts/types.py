@@ -155,10 +155,10 @@ class Ratios:
 
 @dataclass(frozen=True)
 class OfRun:
-    """A figure in one of several runs. name, began: of the run. counted: False if excluded, such as a throttled run.
+    """A figure in one of several runs. name: id and date of the run. began: its date, with the time if needed.
 
-    stack: whether the software differs from the run before. change: text about a lasting change of the figure, or "".
-    says: lines of the tooltip.
+    counted: False if excluded, such as a throttled run. stack: whether the software differs from the run before.
+    change: text about a lasting change of the figure, or "". says: lines of the tooltip.
     """
 
     name: str
