@@ -69,7 +69,7 @@ class Command(click.Command):
     hears_signals = False
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command. Unless it hears_signals or is the program itself, first restore Python's signal handlers."""
+        """Run the command; first restore Python's signal handlers, unless it hears_signals or is the program itself."""
         if ctx.parent is not None and not self.hears_signals:
             stop_signals.settle()
         return super().invoke(ctx)

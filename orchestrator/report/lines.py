@@ -81,7 +81,7 @@ def per_joule(metric: Measured) -> float | None:
 
 
 def percentiles_ms(metric: Measured) -> tuple[float | None, float | None, float | None]:
-    """Return (p50, p95, p99) in ms of latency, training step or time between tokens; (None, None, None) for others."""
+    """Return (p50, p95, p99) in ms of latency, training step or time between tokens; each None for other workloads."""
     match metric:
         case PhaseMetrics() if metric.inference_latency_p50_ms is not None:
             return (

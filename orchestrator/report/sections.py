@@ -85,7 +85,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table. caption: its title. words: note below it. beyond: number of omitted rows. name: finds it; not shown.
+    """A table. caption: its title. words: note below it. beyond: number of omitted rows. name: key for charts, layouts.
 
     framed: text draws a frame. continued: columns of a wide table without a frame continue below, else they are
     dropped by priority. more: text on where the omitted rows are, with "{}" for their number. most: largest number of

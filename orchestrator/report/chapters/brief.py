@@ -123,7 +123,7 @@ def limits(report: Report) -> Section | None:
 
 
 def speed_of_baseline(report: Report) -> Iterator[str]:
-    """Yield "98.1% of the speed of the baseline NAME, over 12 cells", then the text of `slowest`, or nothing."""
+    """Yield "98.1% of the speed of the baseline NAME, over 12 cells", then `slowest`; nothing without a score."""
     compared = report.baseline_comparison
     if compared is not None and compared.overall_score is not None:
         over = plural(compared.cells, "cell")
