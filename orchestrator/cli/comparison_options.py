@@ -29,10 +29,10 @@ def read(
     models: Iterable[ModelSpec],
     origins: Mapping[str, str] = MappingProxyType(OPTION),
 ) -> Against:
-    """Return the given baseline, thresholds and price, read and checked. price: for one device and hour.
+    """Return the given baseline, file of thresholds and price, read and checked. Each may be None.
 
-    models: models that thresholds may name. origins: key of an option → name of the option in messages. Raises
-    UserError for a wrong price, and for an unusable baseline or file of thresholds.
+    baseline: a file, or a run in runs_folder or the history. price: for one device and hour. models: models that
+    thresholds may name. origins: key of an option → its name in messages. Raises UserError for an unusable value.
     """
     if price is not None and not 0 < price <= MOST_PRICE:
         origin = origins["compare.price"]

@@ -86,10 +86,9 @@ class RunParams(SessionParams):
 
 
 def sections(names: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield (title, parameters) of each section of --help.
+    """Yield (title, names of parameters) of each section of --help that is not empty. names: those of the command.
 
-    First come the options that only this command has, then the most used ones, then the tables in SECTIONS. names:
-    parameters of the command. Each one is in the first section that has it.
+    A name is in the first section that has it: options of this command alone, the most used ones, then SECTIONS.
     """
     left = list(names)
     tables = {title: [option.name for option in options] for title, options in SECTIONS.items()}
@@ -131,10 +130,9 @@ def _decorate(command: Command, options: Iterable[Callable[[Command], Command]])
 def offering(
     choices: Callable[[], Iterable[str]], *, several: bool
 ) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Return a function that offers `choices` to the shell for completion.
+    """Return a callback for click's shell_complete that offers those `choices` that begin with the typed word.
 
-    several: the value of the option is a list, whose last item is completed.
-    If `choices` fails because a file is broken, the function offers nothing.
+    several: the word is the last item of a list. If `choices` raises UserError (a broken file), nothing is offered.
     """
 
     def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -179,7 +177,7 @@ def _click_option(option: Option, default: str = "") -> Callable[[Command], Comm
 def add_options(
     options: Iterable[Option], defaults: Mapping[str, str] = MappingProxyType({})
 ) -> Callable[[Command], Command]:
-    """Return a decorator that adds `options`, in the order of --help. defaults: parameter → default shown in --help."""
+    """Return a decorator that adds those `options` that have flags. defaults: parameter → default shown in --help."""
     made = [_click_option(option, defaults.get(option.name, "")) for option in options if option.flags]
     return functools.partial(_decorate, options=made)
 
@@ -190,23 +188,17 @@ def run_options() -> Callable[[Command], Command]:
 
 
 def preset_options(defaults: Mapping[str, str]) -> Callable[[Command], Command]:
-    """Return a decorator that adds all options of a run except those that only a burn-in has, for presets.
-
-    defaults: parameter → default shown in --help.
-    """
+    """Return a decorator that adds all options of a run but those of a burn-in. defaults: as for `add_options`."""
     return add_options((option for option in OPTIONS if option not in burn_in.OPTIONS), defaults)
 
 
 def run_option(name: str, default: str = "") -> Callable[[Command], Command]:
-    """Return a decorator that adds one option of a run. name: its parameter. default: shown in --help."""
+    """Return a decorator that adds one option of a run. name: its parameter. default: shown in --help; "": its own."""
     return _click_option(next(option for option in OPTIONS if option.name == name), default)
 
 
 def which_run(command: Command) -> Command:
-    """Add the argument RUN (see run_reports/run_lookup.py) and the option --runs-folder to `command`.
-
-    RUN is optional. Without it, the command uses the newest run.
-    """
+    """Return `command` with the argument RUN (run_reports/run_lookup.py; None if not given) and --runs-folder."""
     return _decorate(command, [click.argument("run", required=False, type=click.Path()), RUNS_FOLDER])
 
 

@@ -55,7 +55,7 @@ def command(context: click.Context, /, runs_folder: str, gpu_ids: str) -> None:
 
 
 def describe(findings: "Sequence[Finding]", on: str) -> str:
-    """Describe each finding with its fix, then the conclusion. on: the devices of the run, as text."""
+    """Return text on each finding with its fix, then whether a run can start. on: the run's devices, as text."""
     from orchestrator.doctor import Level
 
     lines = []

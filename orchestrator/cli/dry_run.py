@@ -36,7 +36,7 @@ def describe(
 ) -> str:
     """Return the text of --dry-run: the plan, in at most 80 columns, and where its files go.
 
-    notes: remarks on the plan. launches: sentence about the number of launches.
+    notes: remarks on the plan. launches: sentence about the number of launches; "" for none.
     """
     return "\n".join(
         (
@@ -199,7 +199,7 @@ def _how(
     group: Sequence[Device],
     first: Sequence[Cell],
 ) -> tuple[list[str], list[str]]:
-    """Return the lines above the cells of the first round, and a text for each of these cells.
+    """Return the lines above the table of the first round, and for each of its cells the time of a launch, as text.
 
     group: devices that have this first round in common. first: cells of this round, in order.
     """

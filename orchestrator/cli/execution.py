@@ -49,9 +49,9 @@ def work(
 ) -> ExitCode:
     """Start or resume the run in the folder `paths`, print its outcome, and return its exit code.
 
-    ending: gets the report and the exit code. notes: messages shown at the start. look: function that reads the GPUs
-    with NVML. history: options of the history, which override those stored with the run. present: makes the printed
-    text of the outcome. Raises StorageError if the run or a report cannot be written.
+    ending: gets the report and the exit code. notes: shown at the start. look: reads the GPUs with NVML, if CUDA was
+    tested; None: test it now. history: options that override the stored ones. present: returns the text to print, or ""
+    to print the report. Raises StorageError if the run or a report cannot be written.
     """
     ending.paths = paths
     display = terminal.make(

@@ -2,7 +2,7 @@
 
     signals caught (stop_signals.py) ─▶ the command, which fills an Ending in ─▶ --on-failure, --on-finish
 
-The user's commands are run at every end, even if the run never started.
+--on-finish runs at every end, even if the run never started; --on-failure runs if the exit code is not 0.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ NAMED: Final = 3  # devices named for each verdict that is not PASS
 
 
 class Ending:
-    """How a command ended, filled in while the command runs. report_path: the report file that the user requested."""
+    """How a command ended, filled in while it runs. report_path: the report's first file, None until it is written."""
 
     def __init__(self, stop_signals: StopSignals) -> None:
         self.stop_signals = stop_signals
@@ -41,20 +41,17 @@ class Ending:
         self.metrics: Exporters | None = None
 
     def followed(self, stored: "StoredRun", display: "Display") -> "Display":
-        """Return the display for a starting run. It shows all that `display` shows.
-
-        It also updates the Prometheus metrics if they are requested.
-        """
+        """Return `display`, or if Prometheus metrics are requested, a display that also updates them."""
         return display if self.metrics is None else self.metrics.follow(stored, display)
 
     def reported(self, report: "Report", path: Path | None, code: ExitCode, why: str) -> None:
-        """Store the finished run's report, its file for the user, the exit code and its reason."""
+        """Store the finished run's report, its first file, the exit code and its reason ("" if passed)."""
         self.report, self.report_path, self.code, self.why = report, path, code, why
         if self.metrics is not None:
             self.metrics.judged(report)
 
     def line(self) -> str:
-        """Return how the run ended, in one line for standard output and --on-finish. Empty without a report."""
+        """Return how the run ended, in one line for standard output and --on-finish; "" without a report."""
         if self.paths is None or self.report is None:
             return ""
         from orchestrator.report.device_labels import label_of
@@ -66,7 +63,7 @@ class Ending:
         return in_one_line(name, verdict, cells, code, self.report_path, burn_in=judged, why=self.why)
 
     def environment(self, error: BaseException | None) -> dict[str, str]:
-        """Return the variables GPUBENCH_* for the user's commands. error: what ended gpubench, None if nothing did."""
+        """Return the variables GPUBENCH_* of the user's commands (hooks.py). error: what ended gpubench, or None."""
         return {
             "GPUBENCH_EXIT_CODE": str(int(self.code if error is None else exit_code_of(error))),
             "GPUBENCH_VERDICT": "" if self.report is None else self.report.verdict.word,
@@ -104,11 +101,7 @@ def in_one_line(
 
 
 def _judged(burn_in: Mapping[str, str]) -> Iterator[str]:
-    """Yield texts on the verdicts: "7 PASS", "GPU 3 FAIL". Devices with PASS are counted.
-
-    Devices with another verdict are named; more than NAMED with the same verdict are counted. burn_in: label of a
-    device → verdict.
-    """
+    """Yield "7 PASS", "GPU 3 FAIL": the number of devices with PASS, names for other verdicts unless above NAMED."""
     from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
 
     for verdict in (HealthVerdict.PASS, *(other for other in GRAVEST_FIRST if other is not HealthVerdict.PASS)):
@@ -121,10 +114,10 @@ def _judged(burn_in: Mapping[str, str]) -> Iterator[str]:
 
 @contextmanager
 def announced(params: SessionParams, *, rehearsal: bool = False) -> Iterator[Ending]:
-    """Catch stop signals within `with`, then run the commands of --on-failure and --on-finish.
+    """Catch stop signals within `with`, then run --on-failure (unless the run passed) and --on-finish.
 
-    Yields the Ending that the body fills in. rehearsal: for --dry-run, which does not run the commands. Raises
-    ConfigError for a command that cannot be run, or a wrong option of metrics.
+    Yields the Ending that the body fills in. rehearsal: for --dry-run, which does not run the commands. Errors of the
+    body are raised again. Raises ConfigError for a command that cannot be run, or a wrong option of metrics.
     """
     from orchestrator.cli import hooks
 

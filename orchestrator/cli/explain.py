@@ -56,10 +56,7 @@ def command(*, words: tuple[str, ...]) -> None:
 
 
 def _guess(what: str) -> str:
-    """Return " Did you mean …?" with the kinds of failure that `what` means; "" if there are none.
-
-    These are kinds that contain the word `what`, or have it among their initials, else kinds with similar names.
-    """
+    """Return " Did you mean KINDS?": kinds with `what` as a word or in their initials, else similar ones; or ""."""
     from orchestrator.config.yaml_schema import did_you_mean, listed
     from protocol.failure import Category
 

@@ -36,7 +36,7 @@ _KILLED: Final = "the orchestrator is killed"
 
 
 def lines(what: str) -> tuple[str, ...]:
-    """Return lines that explain a code such as "exit code 4", "SIGKILL" or "Xid 79". Empty if it is unknown."""
+    """Return lines that explain a code such as "exit code 4", "SIGKILL" or "Xid 79"; () if it is unknown."""
     words = " ".join(what.lower().split())
     if match := re.fullmatch(r"(?:exit code )?([0-5])", words):
         code = ExitCode(int(match[1]))

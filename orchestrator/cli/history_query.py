@@ -21,8 +21,7 @@ NONE_YET: Final = "no run is recorded yet. `run` records each run, unless --no-h
 def existing(history_db: str | None) -> "Iterator[sqlite3.Connection | None]":
     """Open the history within `with`, for reading. Yields None if it is the default file and does not exist.
 
-    history_db: value of --history-db. Raises HistoryError for an unreadable file, or a missing one that --history-db
-    names.
+    history_db: file of --history-db; None: the default. Raises HistoryError if it is unreadable, or named and missing.
     """
     from orchestrator.history import location, store
 
@@ -35,10 +34,7 @@ def existing(history_db: str | None) -> "Iterator[sqlite3.Connection | None]":
 
 @contextmanager
 def opened(history_db: str | None) -> "Iterator[sqlite3.Connection]":
-    """Open the history within `with`, for reading. Raises HistoryError for an unreadable or missing file.
-
-    history_db: value of --history-db.
-    """
+    """Open the history within `with`, as `existing` does. Raises HistoryError for an unreadable or missing file."""
     with existing(history_db) as connection:
         if connection is None:
             raise HistoryError(NONE_YET)
@@ -46,7 +42,7 @@ def opened(history_db: str | None) -> "Iterator[sqlite3.Connection]":
 
 
 def moment(text: str | None, option: str) -> str | None:
-    """Return the date or time `text` as ISO 8601 in UTC, "2024-01-15T10:30:00Z"; None for None.
+    """Return `text`, an ISO 8601 date or time (local without a zone), as UTC: "2024-01-15T10:30:00Z"; None for None.
 
     option: name of the option, for the error. Raises ConfigError if `text` is no date.
     """
@@ -77,17 +73,14 @@ def run_id(run: str, runs_folder: str) -> str:
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
-    """Return " Did you mean …?" with names similar to `name`.
-
-    Without a similar one, return " Recorded: …." with all `names`, or "" if there are none.
-    """
+    """Return " Did you mean X?" with similar `names`, else " Recorded: X, Y." with SHOWN at most; "" without names."""
     from orchestrator.config.yaml_schema import did_you_mean
 
     return did_you_mean(name, names) or (f" Recorded: {_some(names)}." if names else "")
 
 
 def suggest_filters(connection: "sqlite3.Connection", wanted: "Filter") -> Iterator[str]:
-    """Yield a hint for each value of the filter that no recorded run has."""
+    """Yield a hint for each value of the filter (model, GPU, verdict) that no recorded run has."""
     from orchestrator.history import queries
 
     models, verdicts, devices = queries.models(connection), queries.verdicts(connection), queries.devices(connection)
@@ -102,10 +95,7 @@ def suggest_filters(connection: "sqlite3.Connection", wanted: "Filter") -> Itera
 
 
 def describe_cells(connection: "sqlite3.Connection", model: str) -> str:
-    """Return " Recorded of MODEL: …", a sentence on the recorded cells of `model`.
-
-    If `model` has no recorded cells, return a sentence on similar models (see `nearest`).
-    """
+    """Return a space and two sentences on the recorded cells of `model`; without any, what `nearest` returns."""
     from orchestrator.history import queries
 
     kinds = queries.kinds(connection, model)

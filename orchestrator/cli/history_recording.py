@@ -24,9 +24,9 @@ PATIENCE_S: Final = 20.0  # twice store.BUSY_S, which SQLite waits for another p
 
 
 def record(report: "Report", stored: "StoredRun", paths: "RunPaths", given: HistoryParams | None = None) -> None:
-    """Record a run's report in the history, replacing an earlier report of the run.
+    """Record a run's report in the history, replacing an earlier one; nothing if the options turn the history off.
 
-    given: options of this command, which override those stored with the run.
+    given: options of this command, which override those stored with the run. A failure only prints a note.
     """
     from orchestrator.store import report_places
 
@@ -61,9 +61,9 @@ def record(report: "Report", stored: "StoredRun", paths: "RunPaths", given: Hist
 
 
 def refused(configuration: "Configuration") -> tuple[str, ...]:
-    """Return (sentence,): why the history file cannot record the run. It is foreign, or of a newer version.
+    """Return (sentence,) if the history file cannot record the run, because it is foreign or of a newer version.
 
-    Returns () if the file can record the run, does not answer, or is not to be used.
+    Returns () if the file can record the run, fails in another way (see `earlier`), or is not to be used.
     """
     if not configuration.history:
         return ()

@@ -19,7 +19,7 @@ _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 
 
 def lines(runs: Sequence[RunLine]) -> str:
-    """Return a table with one line for each run."""
+    """Return a table with one line for each run, or for none "No such run is recorded."."""
     if not runs:
         return "No such run is recorded."
     header = ("Run", "Host", "Devices", "Profile", "Verdict", "Health", "Burn-in", "Cells")

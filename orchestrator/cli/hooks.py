@@ -57,10 +57,7 @@ def parse(line: str | None, option: str) -> tuple[str, ...]:
 
 
 def recorded(words: Iterable[str]) -> tuple[str, ...]:
-    """Return gpubench's command line `words` without the arguments of user commands, which may be secret.
-
-    Only the program remains as the value of --on-finish and --on-failure.
-    """
+    """Return gpubench's command line with only the program of each user command: "mail …". Arguments may be secret."""
     kept: list[str] = []
     for word in words:
         option, equals, value = word.partition("=")
@@ -74,10 +71,10 @@ def recorded(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def call(words: tuple[str, ...], environment: Mapping[str, str], log: Path | None, limit_s: float = LIMIT_S) -> str:
-    """Run the user's command. Return how it failed, such as "ended: exit code 3"; empty if it did not.
+    """Run the user's command, ended after `limit_s`. Return how it failed, such as "ended: exit code 3", else "".
 
-    environment: variables GPUBENCH_*, in addition to those of this process. log: file for its output; None for standard
-    error.
+    environment: added to that of this process. log: file to append its output to; None: standard error. A missing
+    program and Ctrl-C are returned as text, too.
     """
     process = None
     try:
@@ -147,10 +144,7 @@ def _wait(process: subprocess.Popen[bytes], log: Path | None, limit_s: float) ->
 
 
 def _end(process: subprocess.Popen[bytes] | None) -> None:
-    """End a command and the other processes of its group.
-
-    The command is reaped last: until then no other process can get its PID.
-    """
+    """End a command and its process group. It is reaped last: until then no other process can get its PID."""
     if process is None:
         return
     with StopSignals():

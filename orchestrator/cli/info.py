@@ -70,7 +70,7 @@ def installed(package: str) -> str | None:
 
 
 def torch_cuda() -> str | None:
-    """Return the CUDA version in torch/version.py; None for a CPU build or without torch."""
+    """Return the CUDA version in torch/version.py, such as "12.8"; None for a CPU build or without torch."""
     found = PathFinder.find_spec("torch")
     for folder in (found and found.submodule_search_locations) or ():
         try:
@@ -83,7 +83,7 @@ def torch_cuda() -> str | None:
 
 
 def torch_cudnn() -> str | None:
-    """Return the version of torch's cuDNN package; None if cuDNN comes from elsewhere."""
+    """Return the version of the cuDNN package that torch requires; None if torch requires none or is missing."""
     from importlib import metadata
 
     try:
@@ -95,7 +95,7 @@ def torch_cudnn() -> str | None:
 
 
 def describe(facts: dict[str, Any]) -> str:
-    """Return the facts as text for people."""
+    """Return `facts`, as returned by `gather`, as text for people."""
     software = ", ".join(f"{name} {version or 'not installed'}" for name, version in facts["software"].items())
     nvml = facts["nvml"]
     lines = [

@@ -21,9 +21,9 @@ class ListOption(click.Option):
 
 
 def meant(command: click.Command, words: Sequence[str]) -> str:
-    """Return " Did you mean …?" with the option that takes a stray word; "" if no option does.
+    """Return " Did you mean -b 1,8?" for the words `-b 1 8`, or " Did you mean -m resnet50?" for `resnet50`.
 
-    For `-b 1 8`: -b 1,8. For `resnet50`: -m resnet50. words: words after the command.
+    words: those after the command. Returns "" if no option takes a stray word, or if the command takes arguments.
     """
     if any(isinstance(parameter, click.Argument) for parameter in command.params):
         return ""

@@ -118,5 +118,5 @@ def command(context: click.Context, /, **params: Unpack[OpsParams]) -> None:
 
 
 def words_of(text: str | None) -> list[str]:
-    """Split the text of a list option at its commas; an empty list for None."""
+    """Split the text of a list option at its commas; [] for None. Empty words are dropped."""
     return [word.strip() for word in (text or "").split(",") if word.strip()]

@@ -13,7 +13,7 @@ _BY_KEY: Final = {option.key: option for option in OPTIONS if option.key}
 
 
 def settings_of(params: Mapping[str, object]) -> LayeredSettings:
-    """Convert the options of a command line to settings. Raises ConfigError for an impossible value."""
+    """Convert the given options of a command line to settings. Raises ConfigError for a value of a wrong type."""
     values: dict[str, object] = {}
     origins: dict[str, str] = {}
     for key, row in _BY_KEY.items():

@@ -47,10 +47,7 @@ def chosen(kind: str | None, output: str | None, formats: Sequence[str]) -> str:
 
 
 def deliver(rendered: str | bytes, output: str | None) -> None:
-    """Write to standard output, or to the file `output`, whose name is then printed.
-
-    Raises StorageError if that fails.
-    """
+    """Print the text, or write it to the file `output` and print its name. Raises StorageError if that fails."""
     if output is None:
         say(rendered)
         return
@@ -59,7 +56,7 @@ def deliver(rendered: str | bytes, output: str | None) -> None:
 
 
 def write(rendered: str | bytes, output: str) -> None:
-    """Write to the file `output`. An older file is kept under another name. Raises StorageError if that fails."""
+    """Write to the file `output`, plus a newline. An older file is renamed first. Raises StorageError if that fails."""
     from orchestrator.report.files import beside_the_old
     from orchestrator.store.journal import write_durably
 

@@ -22,20 +22,14 @@ _SHOWN_CELLS: Final = 3
 
 
 def exclusions(plan: Plan, devices: Sequence[Device]) -> Iterator[str]:
-    """Yield the models and devices for each reason for an exclusion: "h2d, d2h: not applicable: … (cpu:0)".
-
-    The reason applies to the devices in parentheses, or to all devices if there are no parentheses.
-    """
+    """Yield "h2d, d2h: REASON (cpu:0)" for each reason to exclude models; without devices if it holds for all."""
     for why, models, concerned in by_reason((cell.why, cell.model, cell.device) for cell in plan.excluded):
         where = ", ".join(device.label for device in devices if device.uuid in concerned)
         yield f"{models}: {why}" + ("" if len(concerned) == len(devices) else f" ({where})")
 
 
 def deadline_warnings(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Iterator[str]:
-    """Yield one warning that names the cells whose first iteration will probably miss its deadline.
-
-    Yields nothing if there are no such cells, or in a burn-in.
-    """
+    """Yield one warning on the cells whose first iteration may miss its deadline; nothing if none or in a burn-in."""
     if configuration.burn_in is not None:
         return
     by_uuid, names = {device.uuid: device for device in devices}, progress.alike(plan.cells)
@@ -61,7 +55,7 @@ def deadline_warnings(plan: Plan, configuration: Configuration, devices: Sequenc
 def device_conflicts(devices: Sequence[Device], cores: Sequence[int], runs: Path) -> Iterator[str]:
     """Yield warnings about devices that another live run uses, or that share CPU cores.
 
-    cores: the CPU cores that this process may use. runs: folder of the runs.
+    cores: the CPU cores that this process may use. runs: folder of the runs, skipped if it is unreadable.
     """
     beyond = [device.label for device in devices if device.kind is DeviceKind.CPU and device.gpu_id >= len(cores)]
     if beyond:

@@ -61,9 +61,9 @@ class Requested(NamedTuple):
 
 
 def measure(command: tuple[str, ...], params: RunParams, preset: str | None, ending: Ending) -> ExitCode:
-    """Configure, plan and execute a run. command: words of the command line.
+    """Configure, plan and execute a run, or only print its plan (--dry-run). Return the exit code.
 
-    Raises UserError before anything is run or written.
+    command: words of the command line. preset: its name or None. Raises UserError before anything is run or written.
     """
     loaded = None if preset is None else presets.load(preset, OPTIONS)
     settings, configuration, models = configure(params, loaded)
@@ -78,9 +78,9 @@ def execute(
     ending: Ending,
     present: Callable[[Outcome], str] = lambda outcome: outcome.text,
 ) -> ExitCode:
-    """Plan and execute the `requested` run. present: makes the printed text of its outcome.
+    """Plan and execute the `requested` run, or only print its plan (--dry-run). Return the exit code.
 
-    command: words of the command line. Raises UserError before anything is run or written.
+    command: words of the command line. ending, present: as for execution.work. Raises UserError before anything is run.
     """
     settings, configuration, models, against = requested
     look = inventory.once(None if params["quiet"] or params["log_format"] == "json" else complain)

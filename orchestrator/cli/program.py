@@ -47,7 +47,7 @@ class Refusal(click.ClickException):
     exit_code = ExitCode.USAGE
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print the message to standard error."""
+        """Print the message to standard error, never to `file`."""
         complain(wrapped(f"error: {self.format_message()}"))
 
 
@@ -69,10 +69,7 @@ class Command(click.Command):
     hears_signals = False
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command. Before that, let signals act again as they did when the process started.
-
-        Signals stay as they are for the program itself, and for a command that handles them (hears_signals).
-        """
+        """Run the command; first restore Python's signal handlers, unless it hears_signals or is the program itself."""
         if ctx.parent is not None and not self.hears_signals:
             stop_signals.settle()
         return super().invoke(ctx)
@@ -80,7 +77,7 @@ class Command(click.Command):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
     ) -> click.Context:
-        """Parse the command line. Raises Refusal if it is wrong."""
+        """Parse the command line. Raises Refusal if it is wrong, Breakdown if its --help cannot be printed."""
         words = tuple(args)  # click takes them out of the list
         try:
             return super().make_context(info_name, args, parent, **extra)
@@ -99,7 +96,7 @@ class Command(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the command line. Raises click.UsageError if it is wrong.
 
-        A program without arguments prints its help instead, and exits.
+        A program that needs arguments and gets none prints its help instead, and exits with code 2.
         """
         if not ctx.resilient_parsing:
             if self.no_args_is_help and not args:
@@ -154,7 +151,7 @@ class Program(RunCommand, click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
     ) -> click.Context:
-        """Store the command line before click removes words from it while parsing."""
+        """Parse the command line, and store all of its words in context.meta["command"]."""
         words = (info_name or "", *args)
         context = super().make_context(info_name, args, parent, **extra)
         context.meta["command"] = words
@@ -163,7 +160,7 @@ class Program(RunCommand, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command. Raises Refusal with the most similar names."""
+        """Find the command whose name is args[0]. Raises Refusal, with the most similar names, if there is none."""
         name = args[0]
         if name in self.commands or name.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
@@ -237,10 +234,7 @@ def _usage(error: click.UsageError, program: str, hint: str = "") -> str:
 
 
 def _offered(argument: click.Parameter, context: click.Context | None) -> str:
-    """Return the valid values of an argument as a sentence after a space: " Valid: bash and zsh.".
-
-    For a run the sentence names @last. Returns "" if there are too many values or none.
-    """
+    """Return " Valid: bash and zsh." for an argument, a hint at @last for a run, or "" for no or many values."""
     if argument.human_readable_name in ("RUN", "RUN..."):
         return " The last run is @last."
     words = [] if context is None else [one.value for one in argument.shell_complete(context, "") if one.value]
@@ -265,10 +259,7 @@ def _refuse_missing_value(command: click.Command, ctx: click.Context, words: Seq
 
 
 def _meant(context: click.Context | None, option: str, near: Sequence[str]) -> str:
-    """Return " Did you mean …?" with the likely option or command for the unknown `option`; else "".
-
-    near: options with similar names.
-    """
+    """Return " Did you mean X?" with the likely option or command for `option`, else "". near: similar options."""
     if context is None:
         return ""
     own = [one for parameter in context.command.params for one in parameter.opts]
@@ -281,7 +272,7 @@ def _meant(context: click.Context | None, option: str, near: Sequence[str]) -> s
 
 
 def _of_another(context: click.Context, option: str) -> str:
-    """Return " Did you mean …?" with other commands that have `option`; "" for none or too many."""
+    """Return " Did you mean X?" with one or two other commands that have `option`; "" for none or more."""
     program = context if isinstance(context.command, click.Group) else context.parent
     if program is None or not isinstance(program.command, click.Group):
         return ""
@@ -322,7 +313,7 @@ def wrapped(text: str) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: frozenset[int] = frozenset()) -> str:
-    """Return rows as aligned text, with two spaces between columns. numbers: columns aligned to the right."""
+    """Return header and rows as aligned text. numbers: indices of the columns that are aligned to the right."""
     widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
     line = "  ".join(f"{{:{'>' if column in numbers else '<'}{width}}}" for column, width in enumerate(widths))
     return "\n".join(line.format(*row).rstrip() for row in (header, *rows))

@@ -31,7 +31,7 @@ def command(context: click.Context, /, **params: Unpack[RunParams]) -> None:
 
 
 def measure(context: click.Context, params: RunParams, preset: str | None = None) -> ExitCode:
-    """Execute the run that the options request. Raises UserError before anything is run or written."""
+    """Execute the requested run. preset: its name or None. Raises UserError before anything is run or written."""
     require_one_volume(params)
     with announced(params, rehearsal=params["dry_run"]) as ending:
         from orchestrator.cli import preparation

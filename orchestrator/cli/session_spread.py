@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 def learned(before: "Side", after: "Side", margins: "Margins", history_db: str | None) -> "SessionSpread | None":
     """Return how much results vary between sessions; None if the history has too few runs or is unreadable.
 
-    before, after: sides of a comparison. Recorded runs with the software and GPU of `after` are used; if they are too
-    few, those of `before`.
-    margins: supplies values that cannot be learned.
+    before, after: sides of a comparison. The recorded runs must have the software and first GPU of `after`, or if they
+    are too few, of `before`. margins: supplies values that cannot be learned.
     """
     from orchestrator.history import queries, sessions
     from orchestrator.history.records import Filter

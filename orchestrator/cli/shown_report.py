@@ -15,8 +15,7 @@ from orchestrator.report.layout import Layout
 def shown(report: Report, layout: Layout, details: Sequence[str], *, full: bool, answer: str = "") -> str | bytes:
     """Return the text of a report, to be printed by `streams.say`; coloured text as bytes.
 
-    full: all of the report as text; otherwise its brief form.
-    details: lines that say where the rest of the report is. answer: text to print in place of the report.
+    full: all of it, else its brief form. details: lines that follow. answer: text in place of the report, unless "".
     """
     if full or answer:
         return "\n".join((answer or to_text(report, layout), *details))
@@ -28,7 +27,7 @@ def shown(report: Report, layout: Layout, details: Sequence[str], *, full: bool,
 def places(reports: Sequence[Path], folder: Path | None) -> Iterator[str]:
     """Yield a line for each file of a report, then one with the command that prints all of it.
 
-    folder: of the run; None without a run: the command then names the first of `reports`.
+    folder: of the run; None without a run: the command then names the first of `reports`, of which one must exist.
     """
     yield from (f"Report: {path}" for path in reports)
     yield f"All:    gpubench-orchestrate report {folder or reports[0]} --full"

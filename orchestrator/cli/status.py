@@ -46,7 +46,7 @@ def command(*, run: str | None, runs_folder: str, as_json: bool) -> None:
 
 
 def so_far(status: "Status", stored: "StoredRun", paths: "RunPaths") -> str:
-    """Return the faults that a running burn-in has found, or "no fault found"; "" for any run that is not one.
+    """Return the faults that a running burn-in has found, joined by "; ", or "no fault found"; "" for another run.
 
     Slow: makes the report of the run.
     """
@@ -83,7 +83,7 @@ def _damaged(status: "Status") -> str:
 
 
 def describe(status: "Status", so_far: str = "") -> str:
-    """Describe the status for people, and what to do next. so_far: the faults that a running burn-in has found."""
+    """Return lines of text on the status, and what to do next. so_far: faults found so far; "" omits this line."""
     from orchestrator.engine.status_types import STOPPING, WHAT_NEXT, Standing
     from orchestrator.terminal.wording import duration
 

@@ -28,7 +28,7 @@ class StdoutError(StorageError):
 
 
 def occupy_closed() -> None:
-    """Open /dev/null at closed descriptors 0 to 2, so that no other file gets them. sys.stdout stays None."""
+    """Open /dev/null at closed descriptors 0 to 2, so that no other file gets them. A closed sys.stdout stays None."""
     descriptor = os.open(os.devnull, os.O_RDWR)
     while descriptor <= 2:
         os.set_inheritable(descriptor, True)
@@ -39,9 +39,9 @@ def occupy_closed() -> None:
 
 
 def say(text: str | bytes) -> None:
-    """Print to standard output, bytes unchanged. Raises StdoutError if that fails.
+    """Print to standard output, plus a newline: bytes unchanged, text with unprintable characters replaced.
 
-    It is no failure if the reader has closed the pipe, as `head` does.
+    Raises StdoutError if that fails, except if the reader has closed the pipe, as `head` does.
     """
     if sys.stdout is None:
         raise StdoutError("standard output cannot be written: it is closed")
@@ -66,7 +66,7 @@ def refused(error: OSError) -> None:
 
 
 def complain(text: str) -> None:
-    """Print a message to standard error; without effect if that is impossible."""
+    """Print a message, such as "note: ...", to standard error. Errors in doing so are ignored."""
     try:
         click.echo(_in_json(text) if as_json() else _printable(text), err=True)
     except OSError:
@@ -115,7 +115,7 @@ def _printable(text: str) -> str:
 
 
 def _mute(stream: TextIO) -> None:
-    """Send further output of `stream` to /dev/null. Else Python's flush at exit changes the exit code."""
+    """Send further output of `stream` to /dev/null, so that Python's flush at exit does not change the exit code."""
     descriptor = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     with suppress(OSError):  # a test runner's stream has no descriptor
         os.dup2(descriptor, stream.fileno())

@@ -83,7 +83,10 @@ NO_BATCH: Final = "neither probes nor loading have a batch size"  # of -b, which
 def warnings(
     settings: LayeredSettings, params: RunParams, configuration: Configuration, plan: Plan, devices: Sequence[Device]
 ) -> Iterator[str]:
-    """Yield a warning for each option without effect that a file or the command line sets."""
+    """Yield "OPTION changes nothing: WHY" for each such option that a file or the command line sets.
+
+    Yields another sentence if CPU devices measure tf32, which is the same as fp32 there.
+    """
     run = _Run(
         configuration=configuration,
         plan=plan,

@@ -31,7 +31,7 @@ _COLOURS: Final = {Tone.GOOD: "32", Tone.WARN: "33", Tone.BAD: "1;31", Tone.QUIE
 
 
 def sections(report: Report, layout: Layout) -> tuple[Section, ...]:
-    """Return the sections of the brief report: the verdict, the chapters that the layout names, and what to do next."""
+    """Return the sections of the brief report that have content: verdict, chapters of the layout, what to do next."""
     parts = (brief.result(report, layout), *(chapter(report) for chapter in layout.brief), layout.next_steps(report))
     return tuple(part for part in parts if part is not None)
 
@@ -41,7 +41,7 @@ def to_brief(
 ) -> str:
     """Return the brief report, without a newline at its end. details: paths of the full reports, shown last.
 
-    columns: width of the terminal. colour: with the escape codes of a terminal.
+    columns: width of the terminal; lines have 80 to 120. colour: add escape codes. It may exceed MOST_LINES.
     """
     width = min(max(columns, LEAST_WIDTH), MOST_WIDTH)
     parts, lines = sections(report, layout), list[str]()

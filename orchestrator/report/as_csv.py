@@ -55,7 +55,7 @@ _NO_BATCH: Final[Row] = {"Batch_Size": None, "Requested_Batch": None}
 
 
 def to_csv(report: Report) -> str:
-    """Return the report as CSV text: commas, newlines, N/A for unknown values."""
+    """Return the report as CSV text: a header, commas, LF line ends, N/A for unknown values."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -65,7 +65,7 @@ def to_csv(report: Report) -> str:
 
 
 def to_rows(report: Report) -> list[Row]:
-    """Return a row for each cell, or for each size of a batch size scan. Every column has a value or None."""
+    """Return a row for each cell, or each size of a batch scan: column (all of COLUMNS) → value, None if unknown."""
     scans = {scan.cell: scan for scan in report.batch_scans}
     seen = {*scans, *(probe.cell for probe in report.probes)}
     rows: list[Row] = []
@@ -129,7 +129,7 @@ def _point(point: BatchPoint) -> Row:
 
 
 def harmless(value: Value) -> Value:
-    """Return `value` for a CSV file: floats to six digits, text quoted if it looks like a formula to a spreadsheet."""
+    """Return a float with six significant digits, text as one line ("'" before a spreadsheet formula), others as is."""
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if not isinstance(value, str):

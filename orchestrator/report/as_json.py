@@ -8,7 +8,7 @@ from orchestrator.figures.report import Report
 
 
 def to_json(report: Report) -> bytes:
-    """Return the report as JSON, indented by two spaces, with keys in the order of the fields of Report."""
+    """Return the report as JSON: indented by two spaces, keys in the order of the fields, a newline at the end."""
     return msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
 
 

@@ -87,7 +87,7 @@ def _model(line: Line) -> Json:
 
 
 def _metrics(line: Line) -> Iterator[Json]:
-    """Yield the `metric` of a record for each figure of a cell. The first one is `measured`.
+    """Yield the `metric` of a record for MEASURED (1, or 0 without figures), then for each known figure of a cell.
 
     The main figure has the values of all launches, any other figure one value.
     """

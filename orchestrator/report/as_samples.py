@@ -32,7 +32,7 @@ Value = str | int | float | bool | None
 
 
 def to_samples(report: Report, samples: Samples) -> Iterator[bytes]:
-    """Yield the CSV table in parts, as UTF-8: commas, newlines, N/A for unknown values, numbers in full precision."""
+    """Yield the CSV table in parts of whole rows, as UTF-8: a header, commas, LF, N/A if unknown, unrounded numbers."""
     yield _row(COLUMNS)
     for line in lines(report):
         measured = False
@@ -58,7 +58,7 @@ def _of_launch(line: Line, launch: LaunchSamples) -> Iterator[bytes]:
 
 
 def _of_series(shared: str, series: Series) -> Iterator[bytes]:
-    """Yield the rows of a series, 1000 at once: a burn-in has millions. shared: text with which each row begins."""
+    """Yield the rows of a series, up to 1000 in each part. shared: text with which each row begins."""
     usual = series.usual_ms
     rows = (
         f"{shared},{sample},{NOT_AVAILABLE if usual is None else not usual[0] <= time_ms <= usual[1]},{time_ms!r}\n"
@@ -69,7 +69,7 @@ def _of_series(shared: str, series: Series) -> Iterator[bytes]:
 
 
 def _cell(line: Line, launch: LaunchSamples | None = None) -> tuple[Value, ...]:
-    """Return the columns that describe the cell. In a scan of batch sizes, each launch has its own size."""
+    """Return the columns on the cell. With `launch`, batch size and other devices are those of the launch."""
     entry, gpu = line.entry, line.gpu
     batch = entry.batch_size if launch is None else launch.batch_size
     requested = batch if entry.batch_size_requested == AUTO else entry.batch_size_requested

@@ -33,7 +33,7 @@ def groups(report: Report) -> tuple[Group, ...]:
 
 
 def label(device: GpuInfo) -> str:
-    """Return the label of a device, in plain characters: "GPU 5"."""
+    """Return the label of a device, in printable characters: "GPU 5", "cpu:1"."""
     return plain(device_label(device.kind, device.gpu_uuid, device.gpu_id, device.slice_index))
 
 
@@ -43,12 +43,12 @@ def by_uuid(report: Report) -> dict[str, str]:
 
 
 def label_of(uuid: str, report: Report) -> str:
-    """Return the label of the device with this UUID."""
+    """Return the label of the device with this UUID. Raises KeyError if the run has no such device."""
     return by_uuid(report)[uuid]
 
 
 def labels(devices: Sequence[GpuInfo]) -> str:
-    """Return the labels of several devices; consecutive ones are shortened: "GPU 0 to GPU 4, GPU 6"."""
+    """Return the labels in the given order; three or more consecutive ones are shortened: "GPU 0 to GPU 4, GPU 6"."""
     ranges: list[list[GpuInfo]] = []
     for device in devices:
         if ranges and _follows(device, ranges[-1][-1]):

@@ -29,7 +29,10 @@ _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EM
 
 
 class Given(TypedDict, total=False):
-    """Inputs that some formats need besides the report (ReportFormat.needs). Missing ones get empty defaults."""
+    """Inputs that some formats need besides the report (ReportFormat.needs).
+
+    If missing: an empty timeline, samples that raise RunFolderError, the layout of a benchmark.
+    """
 
     timeline: Timeline
     samples: Samples
@@ -48,9 +51,9 @@ def write(
     formats: Iterable[ReportFormat],
     **given: Unpack[Given],
 ) -> tuple[Path, ...]:
-    """Write the report into the run's folder in these formats, and return the paths written.
+    """Write the report into the run's folder in these formats, replacing earlier files. Return the paths written.
 
-    given: inputs that some formats need. Raises StorageError if a file cannot be written.
+    Raises StorageError if a file cannot be written, RunFolderError if a format needs samples and `given` has none.
     """
     written = []
     for kind in formats:
@@ -66,10 +69,9 @@ def publish(
     formats: Iterable[ReportFormat],
     **given: Unpack[Given],
 ) -> tuple[Path, ...]:
-    """Write the report in each format to `output_path`, with the format's suffix.
+    """Write the report in each format to `output_path` with the format's suffix. Return the paths written.
 
-    An existing file there is renamed first (keep_old). Returns the paths written. Raises StorageError if a file cannot
-    be written.
+    Missing folders are made. An existing file is renamed first (keep_old). Raises as `write` does.
     """
     written = []
     for kind in formats:
@@ -109,10 +111,7 @@ def keep_old(path: Path) -> Path | None:
 
 
 def beside_the_old(finished: Path, path: Path) -> None:
-    """Move the file `finished` to `path`. An existing file there is renamed first (keep_old).
-
-    Raises OSError if moving or renaming fails.
-    """
+    """Move the file `finished` to `path`, renaming an existing file first (keep_old). Raises OSError if that fails."""
     while True:
         keep_old(path)
         with suppress(FileExistsError):
@@ -150,8 +149,5 @@ def parts(report: Report, kind: ReportFormat, **given: Unpack[Given]) -> Iterabl
 
 
 def render(report: Report, kind: ReportFormat, **given: Unpack[Given]) -> bytes:
-    """Return the report in one format, as bytes.
-
-    Raises RunFolderError if the format needs the raw samples and `given` has none.
-    """
+    """Return the report in one format. Raises RunFolderError if it needs raw samples and `given` has none."""
     return b"".join(parts(report, kind, **given))

@@ -1,7 +1,6 @@
 """Compare the speed of each GPU with the median of identical GPUs, over the cells that can show a difference.
 
-A cell can show one if its result is OK or throttled on all of these GPUs, no GPU waits for the host, and the times vary
-little. A throttled GPU counts, because throttling is a difference, too.
+A cell can show one if its results on all of these GPUs show the GPU's own speed, throttled or not (Quality.judges_gpu).
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,10 +17,11 @@ EQUAL_PERCENT: Final = 1.0
 
 
 class Differences(NamedTuple):
-    """Comparison of the speeds of identical GPUs. percent: UUID → how much faster than their median (negative: slower).
+    """Comparison of the speeds of identical GPUs.
 
-    It is a median over the cells, in percent. `percent` is empty if no cell can show a difference.
-    cells: number of cells that all these GPUs have measured. judging: number of those that can show a difference.
+    percent: UUID → how much faster than the median GPU, in percent (negative: slower), as a median over the cells. It
+    is empty if no cell can show a difference. cells: number of cells that all these GPUs have measured. judging: number
+    of those that can show a difference.
     """
 
     group: Group

@@ -11,7 +11,7 @@ from orchestrator.report.sections import Badge, Chapter
 class Answer(NamedTuple):
     """Verdict on devices in a special kind of run, shown in place of the run's own.
 
-    reach: text on how much of the run supports the verdict. meaning: of the exit code, if it differs from the usual.
+    reach: text on how much of the run supports the verdict. meaning: text on the exit code; "" for the usual text.
     """
 
     badge: Badge
@@ -23,11 +23,10 @@ class Answer(NamedTuple):
 class Layout:
     """The layout of the reports of a kind of run. `default_layout.DEFAULT` is the layout of a benchmark.
 
-    text, brief, markdown, html: chapters of each format, in order. title: name of the kind of run, or "". answer:
-    returns the verdict that replaces that of the run, or None. one_page: the text report has at most a page. checks:
-    the run checks devices, so that tables show no figures. judges_gpus: the verdict of the run on a GPU includes
-    health. next_steps: what to do next, after the other parts of the brief report and on the page. profile: returns
-    the name of the profile.
+    text, brief, markdown, html: chapters of each format, in order. title: name of the kind of run; "" for a benchmark.
+    answer: returns the verdict that replaces that of the run; None keeps it. one_page: shorten the text report to a
+    page. checks: the run checks devices, so that tables show no figures. judges_gpus: the verdict of the run on a GPU
+    includes health. next_steps: what to do next, for brief and HTML. profile: returns the name of the profile.
     """
 
     text: tuple[Chapter, ...]

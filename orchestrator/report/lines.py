@@ -23,7 +23,7 @@ def precision_and_mode(precision: str, compile_mode: str) -> str:
 
 
 class Line(NamedTuple):
-    """A planned cell and its result. metric: its figures, or None. result: entry of its model, None for a probe."""
+    """A planned cell. metric: its figures, or None. result: entry of its model, None for a probe or without figures."""
 
     entry: CellEntry
     gpu: GpuInfo
@@ -54,7 +54,7 @@ class Line(NamedTuple):
 
     @property
     def quality(self) -> Quality:
-        """The quality of the cell's result: ok, or why it is doubtful."""
+        """The quality of the cell's result: ok, why it is doubtful, or why there is none."""
         wrong = self.entry.quality is Quality.WRONG  # of an operator, which has no metric
         return Quality.WRONG if wrong else quality(self.entry.status, self.metric)
 
@@ -65,7 +65,7 @@ class Line(NamedTuple):
 
     @property
     def value(self) -> float | None:
-        """The value of the main figure; None if unknown."""
+        """The value of the main figure, in the unit of `figure`; None if unknown."""
         return None if self.metric is None or self.figure is None else self.figure.number(self.metric)
 
 
@@ -81,10 +81,7 @@ def per_joule(metric: Measured) -> float | None:
 
 
 def percentiles_ms(metric: Measured) -> tuple[float | None, float | None, float | None]:
-    """Return (p50, p95, p99) in ms; each is None if unknown.
-
-    They are of the latency (inference), the step (training) or the time between tokens (generation).
-    """
+    """Return (p50, p95, p99) in ms of latency, training step or time between tokens; each None for other workloads."""
     match metric:
         case PhaseMetrics() if metric.inference_latency_p50_ms is not None:
             return (

@@ -6,7 +6,7 @@ NOT_AVAILABLE: Final = "N/A"
 
 
 def number(value: float | None) -> str:
-    """Format a number with three decimals below 1, two below 10, one from 10 on: "0.123", "8.25", "4500.8"."""
+    """Format a number with three decimals below 1, two below 10, else one: "0.123", "8.25", "4500.8"; None: "N/A"."""
     if value is None:
         return NOT_AVAILABLE
     size = round(abs(value), 2)
@@ -14,14 +14,14 @@ def number(value: float | None) -> str:
 
 
 def unit(value: float | None, name: str, digits: int | None = None) -> str:
-    """Format a number and its unit. digits: decimals; None: as many as `number` chooses."""
+    """Format a number and its unit: "8.25 ms", or "N/A" for None. digits: decimals; None: as many as in `number`."""
     if value is None:
         return NOT_AVAILABLE
     return f"{number(value) if digits is None else f'{value:.{digits}f}'} {name}"
 
 
 def share(percent: float | None) -> str:
-    """Format a percentage: "98.5%"."""
+    """Format a percentage: "98.5%", or "N/A" for None."""
     return NOT_AVAILABLE if percent is None else f"{percent:.1f}%"
 
 
@@ -50,10 +50,10 @@ def duration(seconds: float) -> str:
 
 
 def interval(half_width: float | None) -> str:
-    """Format an interval, given half its width as a fraction of the mean: "+/- 0.25%" for 0.0025."""
+    """Format an interval, given half its width as a fraction of the mean: "+/- 0.25%" for 0.0025, "N/A" for None."""
     return interval_percent(None if half_width is None else half_width * 100)
 
 
 def interval_percent(half_width: float | None) -> str:
-    """Format an interval, given half its width in percent of the mean: "+/- 0.25%" for 0.25."""
+    """Format an interval, given half its width in percent of the mean: "+/- 0.25%" for 0.25, "N/A" for None."""
     return NOT_AVAILABLE if half_width is None else f"+/- {half_width:.2f}%"

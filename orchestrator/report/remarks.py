@@ -48,17 +48,14 @@ def _with_percents(words: str, alike: Sequence[Remark]) -> str:
 
 
 def remark(metric: Measured, *, interval: bool = True) -> str:
-    """Return the caveats about the figures of a cell as text; empty if there are none.
-
-    interval: whether to mention a missing confidence interval.
-    """
+    """Return the caveats about a cell's figures, joined by "; ", or "". interval: mention a missing 95 % interval."""
     return "; ".join(map(str, _remarks(metric, interval=interval)))
 
 
 def summaries(measurements: Iterable[tuple[str, Measured]]) -> Iterator[str]:
     """Yield a line for each kind of caveat: how many results have it. The most frequent one comes first.
 
-    If few results have it, the line names them. measurements: (name, figures) of each result.
+    If at most SHOWN_NAMES results have it, the line names them. measurements: (name, figures) of each result.
     """
     total, kinds = 0, dict[str, list[tuple[str, Remark]]]()
     for name, metric in measurements:
@@ -77,7 +74,7 @@ def mark(metric: Measured) -> str:
 
 
 def legend(figures: Iterable[str]) -> Iterator[str]:
-    """Yield the meaning of each mark that stands behind any of `figures`: "*: host-bound"."""
+    """Yield the meaning of each mark that ends any of `figures` (texts such as "8.25*"): "*: host-bound"."""
     every = "".join(MARKS.values())
     used = {character for figure in figures for character in figure[len(figure.rstrip(every)) :]}
     return (f"{mark}: {of}" for of, mark in MARKS.items() if mark in used)

@@ -85,7 +85,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table. caption: its title. words: note below it. beyond: number of omitted rows.
+    """A table. caption: its title. words: note below it. beyond: number of omitted rows. name: key for charts, layouts.
 
     framed: text draws a frame. continued: columns of a wide table without a frame continue below, else they are
     dropped by priority. more: text on where the omitted rows are, with "{}" for their number. most: largest number of
@@ -112,7 +112,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart of the data in the table named `table`. says: its description. not_shown: what only the table has.
+    """A chart of the data in the table named `table`. says: its description. not_shown: text on what it leaves out.
 
     choice: what distinguishes the plots, such as "Batch"; the reader chooses one.
     """
@@ -261,7 +261,7 @@ def ranked(
     found: Sequence[tuple[int, Callable[[], tuple[Entry, ...]]]],
     constant: Collection[str] = (),
 ) -> Cells:
-    """Return the table of all cells. It has at most MOST_CELLS rows: those of the lowest ranks.
+    """Return the table of all cells, without empty columns and with MOST_CELLS rows at most: those of lowest rank.
 
     whole: the table without rows. narrowed: indices of the columns with a filter. found: (rank, function that makes the
     row). constant: titles of columns to omit if all rows have the same entry.
@@ -281,9 +281,9 @@ def drawn(*found: tuple[Chart, Table] | None) -> tuple[tuple[Chart, ...], tuple[
 
 
 def filled(whole: Table, constant: Collection[str] = (), always: Sequence[int] = ()) -> Table:
-    """Return the table without empty columns. constant: titles of columns to omit if all their entries are equal.
+    """Return the table without columns that have only EMPTY entries; without rows, the table is unchanged.
 
-    always: indices of columns to keep.
+    constant: titles of columns to omit if all their entries are equal. always: indices of columns to keep.
     """
     found = [{str(row[place]) for row in whole.rows} - EMPTY for place in range(len(whole.columns))]
     informative = (place for place, of in enumerate(found) if len(of) > (whole.columns[place].title in constant))
@@ -295,6 +295,6 @@ def filled(whole: Table, constant: Collection[str] = (), always: Sequence[int] =
 
 
 def shortened(whole: Table, most: int) -> Table:
-    """Return the table with only its first `most` rows."""
+    """Return the table with only its first `most` rows; the others are added to `beyond`."""
     hidden = len(whole.rows) - most
     return whole if hidden <= 0 else replace(whole, rows=whole.rows[:most], beyond=whole.beyond + hidden)

@@ -42,9 +42,9 @@ class Paragraph:
 
 
 def wrap(text: str, indent: str = "", hanging: str = "", columns: int = WIDTH) -> Iterator[str]:
-    """Yield `text` as lines of at most `columns` characters that begin with `indent`. Too long words are broken.
+    """Yield `text` as lines of at most `columns` characters that begin with `indent`. Longer words are broken.
 
-    hanging: begins all lines but the first, after `indent`.
+    hanging: begins all lines but the first, after `indent`. An empty text yields no line.
     """
     text = plain(text)
     room = columns - cell_len(indent)
@@ -88,7 +88,7 @@ def lines(section: Section | None) -> Iterator[str]:
 
 
 def paragraphs(section: Section, *, heading: bool = True, limited: bool = True) -> Iterator[Paragraph]:
-    """Yield a section as ranked paragraphs. heading: with title. limited: cut findings to `Finding.most` lines."""
+    """Yield a section as ranked paragraphs, none if it is empty. heading: with title. limited: obey Finding.most."""
     content = list(_content(section, limited=limited))
     while content and content[-1].lines == ("",):
         content.pop()
@@ -204,9 +204,9 @@ def _entries(rows: Sequence[Sequence[str]], place: int) -> Iterator[str]:
 
 
 def fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    """Return the indices of the columns that fit into `room` characters. widths: of the columns, with frame.
+    """Return the indices of the columns to keep within `room` characters. widths: of the columns, with frame.
 
-    The column with the highest priority is dropped first, one of priority 0 never.
+    The column with the highest priority is dropped first, one of priority 0 never, even if there is no room.
     """
     kept = list(range(len(columns)))
     while sum(widths[place] for place in kept) > room:

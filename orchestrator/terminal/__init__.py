@@ -1,6 +1,6 @@
 """Display a run for a person, or for a program that reads logs.
 
-    a terminal                  live.py         one line a device, redrawn once a second; events above it (-q: one line)
+    a terminal                  live.py         one line a device, redrawn once a second; -q: one line in all
     a pipe, a file, TERM=dumb   plain.py        a line for each event, a progress line every half minute
     --log-format json           structured.py   one JSON object a line
 
@@ -19,7 +19,10 @@ SILENT: Final = 2
 
 
 def make(*, quiet: int, verbose: bool, log_format: str, stream: TextIO) -> Display:
-    """Make the display for `stream`. quiet: how often -q is given. verbose: show phases and evidence of failures."""
+    """Make the display for `stream`. quiet: number of -q: 1 shows failures and warnings, SILENT or more nothing.
+
+    verbose: show phases and evidence of failures. log_format: "json", or any other word for the live or plain display.
+    """
     if quiet >= SILENT:
         return Silent()
     outlet = Outlet(stream)

@@ -19,9 +19,9 @@ REFRESH_EVERY_S: Final = 1.0
 
 
 class LiveDisplay:
-    """Draws snapshots of the run in place. now: returns monotonic seconds.
+    """Redraws the state of the run in place. quiet: show only the line of the whole run, failures and warnings.
 
-    quiet: show only the line of the whole run, failures and warnings.
+    verbose: show the evidence of failures. now: returns monotonic seconds.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class LiveDisplay:
         self._fit()
 
     def show(self, snapshot: Snapshot) -> None:
-        """Draw the snapshot, if the last one is a second old and the terminal has received all of it."""
+        """Draw the snapshot, or skip it if the last one is less than a second old or the terminal is behind or gone."""
         if self._now() - self._drawn_at < REFRESH_EVERY_S or self._outlet.gone or self._outlet.congested:
             return
         self._drawn_at = self._now()
@@ -53,7 +53,7 @@ class LiveDisplay:
         self._live.update(self._frame(snapshot), refresh=True)
 
     def tell(self, event: CellEnded | Notice) -> None:
-        """Print the event above the live lines."""
+        """Print the event above the live lines; if quiet, only a failure or warning."""
         if self._outlet.gone or (self._quiet and not is_loud(event)):
             return
         style = ("yellow" if isinstance(event, Notice) else "red") if is_loud(event) else ""
@@ -61,7 +61,7 @@ class LiveDisplay:
             self._console.print(Text(line, style=style))
 
     def close(self) -> None:
-        """Remove the live lines and restore the cursor."""
+        """Remove the live lines, restore the cursor and close the outlet, waiting at most a second for its reader."""
         if self._live is not None:
             self._live.stop()
         self._outlet.close()

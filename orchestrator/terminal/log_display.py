@@ -13,7 +13,7 @@ PROGRESS_EVERY_S: Final = 30.0
 
 
 class LogDisplay(ABC):
-    """Writes a run as lines of a log. now: returns monotonic seconds."""
+    """Writes a run as lines of a log. quiet: only failures and warnings. now: returns monotonic seconds."""
 
     def __init__(
         self, outlet: Outlet, *, quiet: bool, verbose: bool, now: Callable[[], float] = time.monotonic
@@ -27,7 +27,7 @@ class LogDisplay(ABC):
 
     @abstractmethod
     def tell(self, event: CellEnded | Notice) -> None:
-        """Write the event."""
+        """Write the event, unless quiet hides it."""
 
     @abstractmethod
     def _write_phase(self, line: DeviceLine) -> None:
@@ -38,7 +38,7 @@ class LogDisplay(ABC):
         """Write the progress of the run."""
 
     def show(self, snapshot: Snapshot) -> None:
-        """Write the progress every half minute, and with -v each new phase."""
+        """Write the progress if the last one is half a minute old, and if verbose each new phase; nothing if quiet."""
         if self._quiet:
             return
         if self._verbose:
@@ -52,5 +52,5 @@ class LogDisplay(ABC):
             self._write_progress(snapshot)
 
     def close(self) -> None:
-        """Write out text that was not sent yet."""
+        """Write the queued text, waiting at most a second for its reader, and close the outlet."""
         self._outlet.close()

@@ -1,4 +1,4 @@
-"""Write text to a terminal, a pipe or a file, without ever blocking or failing.
+"""Write text to a terminal, a pipe or a file, without failing or waiting for its reader (in `close` up to a second).
 
 A stopped terminal or a stalled ssh connection would block an ordinary write, and every deadline with it. The terminal
 or pipe is opened anew: the shell shares the inherited one, which must not become non-blocking.
@@ -18,7 +18,7 @@ _FALLBACK_SIZE: Final = os.terminal_size((80, 24))
 
 
 class Outlet:
-    """A text stream for rich and structlog that stops writing when its reader is gone."""
+    """A text stream for rich and structlog. gone: the reader hung up or `close` was called; later text is dropped."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -44,18 +44,18 @@ class Outlet:
 
     @property
     def congested(self) -> bool:
-        """Whether text still waits to be read."""
+        """Whether text is still queued after a flush, because the reader is slow."""
         self.flush()
         return bool(self._pending)
 
     def write(self, text: str) -> int:
-        """Queue `text` for the next flush, or drop it if the reader is gone or far behind. Return its length."""
+        """Queue `text` for the next flush, or drop it if `gone` or PENDING_LIMIT bytes wait. Return len(text)."""
         if not self.gone and len(self._pending) < PENDING_LIMIT:
             self._pending += text.encode(self.encoding, "replace")
         return len(text)
 
     def flush(self) -> None:
-        """Write what the reader takes without waiting."""
+        """Write as much queued text as the reader takes without waiting. On an error, drop the text and set `gone`."""
         while self._pending and not self.gone:
             try:
                 sent = self._send()
@@ -69,7 +69,7 @@ class Outlet:
             del self._pending[:sent]
 
     def close(self) -> None:
-        """Write the queued text, waiting at most a second for a slow reader."""
+        """Write the queued text, waiting at most a second, and set `gone`. The inherited stream stays open."""
         deadline = time.monotonic() + CLOSE_TIMEOUT_S
         while self.congested and not self.gone and (left := deadline - time.monotonic()) > 0:
             select.select([], [-1 if self._fd is None else self._fd], [], left)
@@ -79,7 +79,7 @@ class Outlet:
         self.gone = True
 
     def _send(self) -> int:
-        """Write queued text. Return how many bytes the reader took, 0 if it takes none now."""
+        """Write queued text. Return how many bytes the reader took; 0 or BlockingIOError if it takes none now."""
         if self._fd is None:
             self._stream.write(self._pending.decode(self.encoding, "replace"))
             self._stream.flush()
@@ -95,7 +95,7 @@ class Outlet:
 
 
 def _reopened(fd: int) -> int:
-    """Open a terminal or pipe anew, non-blocking. Regular files stay: reopened, they would be overwritten."""
+    """Return a new, non-blocking descriptor of a terminal or pipe; `fd` itself for a file or if opening it fails."""
     mode = os.fstat(fd).st_mode
     if not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
         return fd

@@ -7,10 +7,10 @@ from orchestrator.terminal.wording import duration, event_lines, is_loud, launch
 
 
 class Plain(LogDisplay):
-    """Prints a line for each event, with the time since the start."""
+    """Prints a line for each event, after the time since the display was made: "[1:05] "."""
 
     def tell(self, event: CellEnded | Notice) -> None:
-        """Print the event."""
+        """Print the event; if quiet, only a failure or warning."""
         if is_loud(event) or not self._quiet:
             for line in event_lines(event, verbose=self._verbose):
                 self._print(line)

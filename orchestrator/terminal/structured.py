@@ -22,7 +22,7 @@ _LEVELS: Final = {"debug", "info", "warning", "error", "critical"}
 
 
 class Structured(LogDisplay):
-    """Writes events as JSON. options: those of LogDisplay."""
+    """Writes events as JSON. options: quiet, verbose and now of LogDisplay."""
 
     def __init__(self, outlet: Outlet, **options: Any) -> None:  # noqa: ANN401  # handed on as they came
         super().__init__(outlet, **options)
@@ -36,7 +36,7 @@ class Structured(LogDisplay):
         )
 
     def tell(self, event: CellEnded | Notice) -> None:
-        """Write the event."""
+        """Write the event; if quiet, only a failure, a warning or run_ended. If not verbose, omit the evidence."""
         if self._quiet and not is_loud(event) and not _is_end(event):
             return
         if isinstance(event, Notice):

@@ -14,32 +14,32 @@ _CELL_COLUMNS: Final = range(28, 64)  # from "bert-base inference fp32 b32" to l
 
 
 def duration(seconds: float) -> str:
-    """Format `seconds` as m:ss or h:mm:ss."""
+    """Format whole seconds as "1:05", from an hour on as "2:01:05"; a negative time as "0:00"."""
     minutes, rest = divmod(max(int(seconds), 0), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def bar(fraction: float, width: int, *, ascii_only: bool) -> str:
-    """Draw a bar of `width` characters, filled to `fraction`."""
+    """Draw a bar of `width` characters, filled to `fraction` (limited to 0 to 1)."""
     filled = round(min(max(fraction, 0.0), 1.0) * width)
     full, empty = ("#", "-") if ascii_only else ("━", "╌")
     return full * filled + empty * (width - filled)
 
 
 def fitted(text: str, width: int) -> str:
-    """Pad `text` to exactly `width` columns, or cut its end."""
+    """Pad `text` with blanks to `width` characters, or cut it to `width` with "~" as the last one."""
     return text.ljust(width) if len(text) <= width else text[: max(width - 1, 0)] + "~"[:width]
 
 
 def launch_words(cell: str, batch_size: int | None, attempt: int, *, verbose: bool = False) -> str:
-    """Name an attempt: "resnet50 inference fp32 b8 #2" is the second attempt at the cell, at batch 8."""
+    """Name an attempt: "resnet50 inference fp32 b8 #2", at batch 8. The first is numbered only if `verbose`."""
     batch = "" if batch_size is None else f" b{batch_size}"
     return f"{plain(cell)}{batch}" + (f" #{attempt}" if attempt > 1 or verbose else "")
 
 
 def device_line(line: DeviceLine, width: int, *, ascii_only: bool) -> str:
-    """Describe a device and its work in at most `width` columns. Readings are dropped from the right to fit."""
+    """Describe a device and its work, or why it is idle, in at most `width` columns. Readings without room are cut."""
     label = fitted(plain(line.label), 6)
     if line.cell is None:
         return f"{label}  {plain(line.note) or 'idle'}"[:width]
@@ -67,7 +67,7 @@ def total_line(snapshot: Snapshot, width: int, *, ascii_only: bool) -> str:
 
 
 def progress_line(snapshot: Snapshot) -> str:
-    """Describe the run and the work of each device, for a log."""
+    """Return a line for a log: launches, failures and ETA of the run, then the launch and phase of each busy device."""
     working = (
         f"{plain(line.label)} {_launch(line)} {line.phase or ''}".strip() for line in snapshot.devices if line.cell
     )
@@ -76,10 +76,7 @@ def progress_line(snapshot: Snapshot) -> str:
 
 
 def event_lines(event: CellEnded | Notice, *, verbose: bool) -> list[str]:
-    """Return the line that describes an event. verbose: also show the number of the attempt.
-
-    After a failure, verbose adds lines with its evidence.
-    """
+    """Return one line about an event. verbose: with the number of the attempt, and lines of evidence of a failure."""
     if isinstance(event, Notice):
         level = f"{event.level}: " if event.level in LOUD else ""
         return [f"{level}{plain(event.message)}"]
@@ -98,7 +95,7 @@ def event_lines(event: CellEnded | Notice, *, verbose: bool) -> list[str]:
 
 
 def is_loud(event: CellEnded | Notice) -> bool:
-    """Whether --quiet shows the event. A launch that a person stopped is no failure."""
+    """Whether --quiet shows the event: a warning, an error, or a failed launch that was not stopped on purpose."""
     if isinstance(event, Notice):
         return event.level in LOUD
     return event.failure is not None and event.failure.category is not Category.STOPPED

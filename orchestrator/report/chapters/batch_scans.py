@@ -16,10 +16,7 @@ BAR: Final = 20
 
 
 def batch_scans(report: Report) -> Section | None:
-    """Return a table for each scan; None if the run made no scan.
-
-    The title above a table names the device if the run has several.
-    """
+    """Return a table for each scan, with its device in the title if the run has several; None without a scan."""
     if not report.batch_scans:
         return None
     several = len(report.gpu_info) > 1

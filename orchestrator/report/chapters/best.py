@@ -61,7 +61,6 @@ class _Shape(NamedTuple):
 
     @property
     def format(self) -> str:
-        """Precision for people, with the compile mode if the model is compiled."""
         return precision_and_mode(self.precision, self.compile_mode)
 
 
@@ -111,7 +110,7 @@ def best(report: Report) -> Section | None:
 
 
 def _tested(report: Report, found: Sequence[_Models]) -> str:
-    """Return what was measured: "Batch sizes (bs) tested: 1, 8, 32, in fp32, bf16". A scan has its own text."""
+    """Return what was measured: "Batch sizes (bs) tested: 1, 8, 32, in fp32, bf16", or that -b auto chose the size."""
     phases = [one for models in found for by_phase in models.values() for one in by_phase.items()]
     shapes = {shape for _, by_shape in phases for shape in by_shape}
     if report.batch_scans:
@@ -136,10 +135,9 @@ def _grows(report: Report, phases: Sequence[tuple[Workload, dict[_Shape, list[Me
 
 
 def untested(report: Report) -> Iterator[str]:
-    """Yield options with which a run may show higher rates.
+    """Yield options with which a run may show higher rates; nothing if a GPU is faulty or slow.
 
-    "-b 64,128" if the largest batch was the fastest anywhere, "-p fp32,bf16" if GPUs only ran fp32. Nothing if a GPU is
-    faulty or slow.
+    "-b 64,128" if the largest batch was the fastest of any model, "-p fp32,bf16" if GPUs only ran fp32.
     """
     if concerns_gpus(report):
         return
@@ -189,7 +187,7 @@ def _found(report: Report, uuids: set[str]) -> _Models:
 
 
 def _largest(report: Report, devices: Sequence[GpuInfo]) -> dict[_Scanned, int]:
-    """Return the largest batch that fits on each of these devices, for each scan of `-b auto`."""
+    """Return scan of `-b auto` → largest batch that fits on each of these devices."""
     uuids, sizes = {device.gpu_uuid for device in devices}, dict[_Scanned, int]()
     for scan in report.batch_scans:
         if scan.gpu_uuid in uuids and (size := scan.largest_batch_size) is not None:
@@ -199,7 +197,6 @@ def _largest(report: Report, devices: Sequence[GpuInfo]) -> dict[_Scanned, int]:
 
 
 def _table(models: _Models, largest: Mapping[_Scanned, int]) -> Table:
-    """Return a table of the highest rate of each model and workload. largest: as returned by `_largest`."""
     columns = [*texts("Model"), *(column for phase in _RATES for column in _columns(phase))]
     rows = [
         (model, *(entry for phase in _RATES for entry in _entries(model, phase, phases.get(phase, {}), largest)))

@@ -75,8 +75,8 @@ def conditions(report: Report, layout: Layout) -> str:
 def result(report: Report, layout: Layout) -> Section:
     """Return the verdict, the number of measured cells, and the speed relative to the baseline.
 
-    Causes of the exit code follow, except those that another section shows. With a faulty or slow GPU it is the verdict
-    alone, so that the GPU follows at once.
+    Causes of the exit code follow, except those that another section shows. With a faulty or slow GPU it has only the
+    verdict and the speed, so that the GPU follows at once.
     """
     badge = overview.verdict(report, layout)
     if stragglers.concerns_gpus(report):
@@ -105,10 +105,7 @@ def _counts(report: Report, layout: Layout) -> Iterator[str]:
 
 
 def _causes(report: Report, layout: Layout) -> Iterator[str]:
-    """Yield the causes of the exit code that no other section shows.
-
-    A report of an old version lists no causes. Then its reason for the exit code is used.
-    """
+    """Yield the causes of the exit code that no other section shows, or the reason if an old report has no causes."""
     shown = {CauseKind.BURN_IN, CauseKind.TAINTED} if layout.judges_gpus else {CauseKind.CELLS}
     causes = [cause.text for cause in report.verdict.causes if cause.kind not in shown]
     yield from causes[:SHOWN_CAUSES] if report.verdict.causes else filter(None, (report.verdict.why,))
@@ -126,10 +123,7 @@ def limits(report: Report) -> Section | None:
 
 
 def speed_of_baseline(report: Report) -> Iterator[str]:
-    """Yield "98.1% of the speed of the baseline NAME, over 12 cells", then a text on the slowest models, if any.
-
-    Yields nothing without a comparison with a baseline.
-    """
+    """Yield "98.1% of the speed of the baseline NAME, over 12 cells", then `slowest`; nothing without a score."""
     compared = report.baseline_comparison
     if compared is not None and compared.overall_score is not None:
         over = plural(compared.cells, "cell")
@@ -167,7 +161,7 @@ def _healthy(report: Report, slow: Collection[str]) -> Iterator[Finding]:
 
 
 def each_gpu(report: Report) -> Section | None:
-    """Return a finding for each GPU, faulty and slow ones first; None if no GPU was judged."""
+    """Return findings on each faulty or slow GPU, then on groups of the others; None if no GPU was judged."""
     faulty = {one.gpu_uuid for one in report.health.gpus if one.verdict is HealthVerdict.FAIL}
     found = (*_found(report), *stragglers.without_finding(report, faulty))
     return Section("gpus", "GPUs", findings=found) if found else None
@@ -195,7 +189,10 @@ def _of_health(name: str, judged: DeviceHealth | NodeHealth, board: str = "") ->
 
 
 def describe(against: Differences, report: Report) -> str:
-    """Return how much identical devices differ: "equal within 0.3% in 4 GPU-bound cells"."""
+    """Return how much identical devices differ in speed: "equal within 0.3% in 4 GPU-bound cells".
+
+    Or "in 4 GPU-bound cells: GPU 5 -10.0%, others within 0.3% of the median", or that no cell can compare them.
+    """
     every = len(against.group.devices) == len(report.gpu_info)
     alike = "" if every else f"{labels(against.group.devices)} "
     if not against.percent:
@@ -213,10 +210,7 @@ def describe(against: Differences, report: Report) -> str:
 
 
 def warnings(report: Report) -> Section | None:
-    """Return how many results are missing, and how many are doubtful for each reason, then notices about the run.
-
-    None if there is nothing to warn of.
-    """
+    """Return counts of missing results and of doubtful ones by reason, then notices; None if there is no warning."""
     rows = tuple(doubts(report))
     # Without a GPU nobody expects its telemetry.
     notes = tuple(
@@ -230,7 +224,7 @@ def _on_gpus(report: Report) -> bool:
 
 
 def doubts(report: Report) -> Iterator[str]:
-    """Yield a text on all cells without a result, and one on the doubtful results of each kind, with advice."""
+    """Yield a text on all cells without a result, if any, then one for each kind of doubtful results, with advice."""
     alike: dict[Quality, list[Line]] = {}
     for line in lines(report):
         alike.setdefault(line.quality, []).append(line)
@@ -281,7 +275,7 @@ def _rates(title: str, by_precision: Mapping[str, Sequence[ProbeMetrics]]) -> st
 
 
 def next_steps(report: Report) -> Section:
-    """Return commands to run next, such as `resume` for an unfinished run and `explain` for failed cells."""
+    """Return commands to run next, at least one, such as `resume` for an unfinished run."""
     setup, data, cells = report.test_configuration, report.metadata, report.summary.cells
     steps = []
     if report.verdict.exit_code == ExitCode.HARDWARE:

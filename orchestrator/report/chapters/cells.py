@@ -49,8 +49,7 @@ _CHECKS: Final = (
     *numbers("Launches", "Attempts"),
     *texts("Remarks"),
 )
-"""Columns for a run that checks GPUs (burn-in): no figures. It plans more launches than it has time for, so their
-planned number is not shown."""
+"""Columns for a run that checks GPUs (burn-in): no figures, and no planned number of launches."""
 _FILTERED_CHECKS: Final = (0, 2, 4)
 
 
@@ -179,7 +178,7 @@ def _remark(text: str) -> str:
 
 
 def batch(phase: str, size: int) -> str:
-    """Return the batch size as text; empty for a workload (phase) without one."""
+    """Return the batch size as text; "" for a workload (phase) without one."""
     return "" if phase in WITHOUT_BATCH else str(size)
 
 

@@ -19,7 +19,10 @@ _LIMITED = "torch reached its limit of compiled forms: later sizes ran eager"
 
 
 class ShapeRow(NamedTuple):
-    """Figures of a compiled model with changing input sizes, in one way. name: model and configuration, for people."""
+    """Figures of a model with changing input sizes, compiled in one way (static, dynamic or padded).
+
+    name: model and configuration, for people.
+    """
 
     name: str
     model: str
@@ -72,7 +75,6 @@ def _entries(row: ShapeRow) -> tuple[Entry, ...]:
 
 
 def _remark(row: ShapeRow) -> str:
-    """Return why a row has no figures, or why some calls ran uncompiled (eager); empty if neither."""
     if row.figures.error:
         return f"{row.name}: {row.figures.error}"
     return f"{row.name}, {row.figures.way}: {_LIMITED}" if row.figures.limited else ""

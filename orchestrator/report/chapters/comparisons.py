@@ -31,10 +31,7 @@ class _Names(NamedTuple):
 
 
 def thresholds(report: Report) -> Section | None:
-    """Return a table for each threshold, with a row for each cell; None without a threshold.
-
-    Missed thresholds come first.
-    """
+    """Return a table for each threshold, the missed ones first, with a row for each cell; None without a threshold."""
     if not report.thresholds:
         return None
     called = _names(report)
@@ -76,10 +73,7 @@ def _of_models(found: BaselineComparison) -> dict[str, float]:
 
 
 def slowest(found: BaselineComparison) -> str:
-    """Return the models that are slower than the baseline by LIMIT_PERCENT or more; "" if none is.
-
-    Example: "slowest: lstm -6.2%, resnet50 -5.1%".
-    """
+    """Return "slowest: lstm -6.2%, resnet50 -5.1%": models LIMIT_PERCENT or more below the baseline; "" if none is."""
     slower = sorted((change, name) for name, change in _of_models(found).items() if change <= -LIMIT_PERCENT)
     more = f", and {len(slower) - _SLOWEST} more" if len(slower) > _SLOWEST else ""
     named = ", ".join(f"{name} {difference(change)}" for change, name in slower[:_SLOWEST])
@@ -87,7 +81,7 @@ def slowest(found: BaselineComparison) -> str:
 
 
 def baseline(report: Report) -> Section | None:
-    """Return how the throughput of each model compares with the baseline's; None without a baseline."""
+    """Return the throughput of each model in percent of the baseline's, and the score; None without a baseline."""
     found = report.baseline_comparison
     says = "Throughput of each model, where the baseline is 100. More is faster."
     if found is None:

@@ -62,7 +62,7 @@ def compiled(report: Report) -> Section | None:
 
 
 def briefly(report: Report) -> Section | None:
-    """Return which compile modes to choose on the first device; None if none was compared with eager."""
+    """Return the compile mode to choose for each model on the first device; None if none was compared with eager."""
     found = [*_rows(report)]
     on_first = [row for row in found if row.line.entry.gpu_uuid == found[0].line.entry.gpu_uuid]
     advice = tuple(line for finding in _advice(on_first) for line in finding.lines)
@@ -177,11 +177,9 @@ def _advice(found: list[_Row]) -> Iterator[Finding]:
 
 
 def _best(rows: list[_Row], reference: str) -> str:
-    """Return a text on which compile mode to choose, with the evidence.
+    """Return which mode to choose, with the evidence: the fastest with right outputs and a certain gain.
 
-    It is the fastest mode with right outputs and a certain gain, else `reference`. It is "undecided" if the gain of a
-    mode is too uncertain. reference: words for uncompiled: "eager", or "by its own code" for a model that compiles
-    itself.
+    Else it is `reference`, the words for uncompiled, or "undecided" if the gain of a mode is too uncertain.
     """
     right = [row for row in rows if not row.metric.wrong]
     clear = [row for row in right if not _is_vague(row.figures)]

@@ -25,10 +25,7 @@ def not_measured(report: Report) -> Section | None:
 
 
 def exclusions(report: Report) -> Iterator[str]:
-    """Yield the models and devices for each reason for an exclusion: "h2d, d2h: not applicable: … (cpu:0)".
-
-    The reason applies to the devices in parentheses, or to all devices if there are no parentheses.
-    """
+    """Yield "h2d, d2h: REASON (cpu:0)" for each reason to exclude models; without devices if it holds for all."""
     rows = ((one.reason, one.model_name, one.gpu_uuid) for one in report.excluded)
     for reason, models, uuids in by_reason(rows):
         concerned = [device for device in report.gpu_info if device.gpu_uuid in uuids]

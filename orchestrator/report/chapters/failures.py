@@ -42,10 +42,7 @@ FILES: Final = {"stderr": ("End of stderr", True), "stacks": ("Stacks", False)}
 
 
 def failures(report: Report) -> Section | None:
-    """Return a finding for each kind of failure, at most MOST_FAILURES; None without a failure.
-
-    The gravest failure comes first, then the others by time.
-    """
+    """Return a finding for each kind of failure, MOST_FAILURES at most: the gravest, then by time; None without one."""
     if not report.failures:
         return None
     first = root(report.failures)
@@ -125,7 +122,7 @@ def _gib(count: str) -> str:
 
 
 def what(failure: FailureReport, report: Report) -> str:
-    """Return the name of a failed launch: "GPU 5: resnet50 training fp32 at batch size 8"."""
+    """Name a failed launch: "GPU 5: resnet50 training fp32 at batch size 8"."""
     device = label_of(failure.gpu_uuid, report)
     cell = next(cell for cell in report.cells if cell.cell == failure.cell)
     name = sized(cell.model_name, cell.input_size, input_sizes(report)[cell.model_name, cell.workload])

@@ -16,9 +16,9 @@ SHOWN: Final = 3
 def findings(report: Report, layout: Layout) -> Sequence[Finding]:
     """Return up to three findings: on faulty GPUs, then slow GPUs, then GPUs in doubt.
 
-    If no GPU is faulty or slow, the first reason for the exit code comes first. A run whose verdict is on its GPUs
-    omits that reason. If there is any such finding, a finding on the healthy GPUs follows. The last finding is the
-    speed relative to the baseline, if the run has a baseline.
+    If no GPU is faulty or slow and the run did not pass, the first reason for the exit code comes first, except if the
+    run's verdict is on its GPUs. After these, a finding on healthy GPUs follows. The last is the speed relative to a
+    baseline, if any, also without other findings.
     """
     of_gpus = [finding for chapter in layout.brief if (section := chapter(report)) for finding in section.findings]
     faulty = [one for one in of_gpus if one.badge and one.badge.tone is Tone.BAD]

@@ -61,10 +61,7 @@ def verdict_text(judged: DeviceHealth | NodeHealth) -> str:
 
 
 def findings(signals: Sequence[SignalReport]) -> Iterator[str]:
-    """Yield a line for each signal that explains a verdict.
-
-    It failed or has a warning, it was required but not read, or it has a message.
-    """
+    """Yield a line for each signal that failed, warned, passed with a message, or was required but not read."""
     for signal in signals:
         if signal.state in {State.WARN, State.FAIL}:
             yield f"{signal.state.upper()}: {signal.words}"
@@ -119,5 +116,5 @@ def _signals(judged: DeviceHealth | NodeHealth) -> str:
 
 
 def badge(verdict: HealthVerdict) -> Badge:
-    """Return the badge of a health verdict."""
+    """Return a health verdict as a badge in its colour."""
     return Badge(verdict, TONES[verdict])

@@ -30,7 +30,7 @@ Figures = Mapping[str, Mapping[str, Mapping[int, float]]]
 class Measurement(NamedTuple):
     """Figures of a cell of a model on one device. model: name as in the module's table.
 
-    where: mode and kind of device, as text; each only if the run has several.
+    where: mode and kind of device, as text; each only if the run has several, so it may be "".
     """
 
     where: str
@@ -46,8 +46,6 @@ class Measurement(NamedTuple):
 
 
 class _Shape(NamedTuple):
-    """Sizes, layout, workload and compile mode of a model: what its name in a chart has to tell apart."""
-
     model: str
     phase: Workload
     size: int | None
@@ -68,7 +66,7 @@ def measurements(report: Report) -> Iterator[Measurement]:
 
 
 def figures(report: Report, read: Callable[[Measured], float | None], *phases: Workload) -> Figures:
-    """Return choice ("inference, fp32") → model → batch size → median figure. read: returns the figure, or None."""
+    """Return choice ("inference, fp32") → model → batch size → median. read: returns a cell's figure; None skips it."""
     found = medians(report, read, phases, lambda one: one.choice, lambda one: one.metric.batch_size or 0)
     return {
         choice: {model: dict(sorted(batches.items())) for model, batches in models.items()}
@@ -85,7 +83,7 @@ def medians(
 ) -> Mapping[Choice, Mapping[str, Mapping[Column, float]]]:
     """Return choice → model → column → median of a figure over identical devices.
 
-    read: returns the figure of a measurement, or None. choice, column: return these keys for a measurement.
+    read: returns the figure of a cell; None skips it. choice, column: return these keys for a measurement.
     """
     values: dict[Choice, dict[str, dict[Column, list[float]]]] = {}
     for one in measurements(report):
@@ -122,7 +120,7 @@ def scans(report: Report) -> Figures:
 
 
 def caveats(report: Report) -> str:
-    """Return a note to print below charts, if needed: on medians over devices, and on reduced batch sizes."""
+    """Return a note for below charts: on medians over devices, and on reduced batch sizes; "" if neither applies."""
     words = []
     alike = [group for group in groups(report) if len(group.devices) > 1]
     if alike:

@@ -36,10 +36,7 @@ _FORMATS: Final[Mapping[str, Callable[[float | None], str]]] = {
 
 
 def models(report: Report) -> Section | None:
-    """Return the probes, an overview and the results of each model, on one device of each kind.
-
-    None if the run has neither models nor probes.
-    """
+    """Return probes, overview and results of each model, on one device of each kind; None without models and probes."""
     if not report.results and not report.probes:
         return None
     parts = [part for group in groups(report) for part in _group(report, group)]
@@ -137,10 +134,7 @@ def _phase(phase: Workload, result: ModelResult, metrics: Mapping[str, Measured]
 
 
 def _shape(result: ModelResult) -> str:
-    """Return the precision, compile mode and sizes of a result: "bf16, compiled: default, input 224".
-
-    The memory format follows unless it is contiguous.
-    """
+    """Return precision, compile mode, sizes and memory format: "bf16, compiled: default, input 224, channels_last"."""
     words = [result.precision]
     if result.compile_mode != CompileMode.EAGER:
         words.append(f"compiled: {result.compile_mode}")

@@ -48,7 +48,7 @@ def ticket(report: Report, layout: Layout) -> Section:
 
 
 def facts(report: Report, layout: Layout) -> Iterator[tuple[str, str]]:
-    """Yield (name, text) of each main fact about the run and its software."""
+    """Yield (name, text) of each main fact about the run and its software: ("Duration", "42 minutes")."""
     data = report.metadata
     yield "Test Date", f"{_date(data):%Y-%m-%d %H:%M:%S} UTC"
     yield "Duration", duration(data.test_duration_seconds)
@@ -70,7 +70,7 @@ def facts(report: Report, layout: Layout) -> Iterator[tuple[str, str]]:
 
 
 def more_facts(report: Report) -> Iterator[tuple[str, str]]:
-    """Yield (name, text) of further software versions, and of the run's command line."""
+    """Yield (name, text) of further known software versions, then of the run's command line."""
     data = report.metadata
     versions = {"Driver": data.driver_version, "cuDNN": data.cudnn_version, "transformers": data.transformers_version}
     yield from ((name, version) for name, version in versions.items() if version)
@@ -185,10 +185,7 @@ def verdict(report: Report, layout: Layout) -> Badge:
 
 
 def _against_gpus(report: Report) -> Iterator[Badge]:
-    """Yield badges for faulty, slow and doubtful GPUs.
-
-    If no GPU is slow or doubtful, a badge for a health warning follows.
-    """
+    """Yield badges for faulty, slow and doubtful GPUs, and if none is slow or doubtful, for a health warning."""
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     if faulty := [devices[one.gpu_uuid] for one in report.health.gpus if one.verdict is HealthVerdict.FAIL]:
         yield Badge(f"{labels(faulty)} faulty", Tone.BAD)

@@ -26,7 +26,10 @@ def probes(found: Sequence[ProbeMetrics], where: str = "", *, with_mode: bool = 
 
 
 def rates(probe: ProbeMetrics) -> Iterator[tuple[str, str, str]]:
-    """Yield (name, sustained rate, best rate) as text for each rate of a probe; its status if it has no result."""
+    """Yield (name, sustained rate, rate of the best burst) as texts with units; "" for a rate without bursts.
+
+    A probe has one rate, or two of memory (copy, triad). Without a result it yields (name, status, "N/A").
+    """
     if probe.sustained_tflops is not None:
         yield _name(probe), unit(probe.sustained_tflops, "TFLOP/s"), unit(probe.best_tflops, "TFLOP/s")
     found = {", copy": probe.copy_gb_per_sec, ", triad": probe.triad_gb_per_sec, "": probe.transfer_gb_per_sec}

@@ -61,10 +61,7 @@ def stragglers(report: Report) -> Section | None:
 
 
 def answer(report: Report) -> Section | None:
-    """Return how each device compares with its siblings, or for a single device, why there is no comparison.
-
-    None if the report has no standings.
-    """
+    """Return how each device compares with its siblings, or why it cannot; None if the report has no standings."""
     if not report.stragglers:
         return None
     devices = {device.gpu_uuid: device for device in report.gpu_info}
@@ -94,7 +91,7 @@ def answer(report: Report) -> Section | None:
 
 
 def badge(standing: Standing) -> Badge:
-    """Return the badge of a GPU's verdict."""
+    """Return a GPU's verdict as a badge in its colour."""
     return Badge(standing.word, Tone.WARN if standing.slowed else TONES[standing.verdict])
 
 
@@ -147,7 +144,7 @@ def brief_findings(report: Report) -> Iterator[Finding]:
 
 
 def brief_cause(reason: str | None) -> str:
-    """Return the probable cause of a slow GPU in a few words: "probably heat"; "" if none was sought."""
+    """Return the cause of slowness: "probably heat"; "cause unknown" if none was found, "" if none was sought."""
     if reason is None:
         return ""
     return _BRIEF_CAUSES.get(reason, f"probably {reason}")
@@ -168,7 +165,7 @@ def _rate(one: Standing) -> str:
 
 
 def without_finding(report: Report, elsewhere: Collection[str]) -> Iterator[Finding]:
-    """Yield a finding for all GPUs with the same harmless verdict. elsewhere: UUIDs of GPUs to skip."""
+    """Yield a finding for each verdict that is not `is_found`, with its GPUs. elsewhere: UUIDs of GPUs to skip."""
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     standings = [one for one in report.stragglers if not is_found(one) and one.gpu_uuid not in elsewhere]
     alike: dict[tuple[SiblingVerdict, str], list[Standing]] = {}
@@ -180,7 +177,7 @@ def without_finding(report: Report, elsewhere: Collection[str]) -> Iterator[Find
 
 
 def rates(standings: Sequence[Standing]) -> str:
-    """Return the rates of GPUs relative to their siblings, as a range: "99.7% to 100.2% of siblings' rate"."""
+    """Return the range of the GPUs' rates, of which one must be known: "99.7% to 100.2% of siblings' rate"."""
     percents = sorted(standing.percent for standing in standings if standing.percent is not None)
     between = " to ".join(dict.fromkeys(map(share, (percents[0], percents[-1]))))
     return f"{between} of siblings' rate"
@@ -279,10 +276,7 @@ def _by_cell(compared: Sequence[FullNode]) -> Mapping[tuple[str, str], list[Full
 
 
 def _mean_row(cell: str, several: Sequence[FullNode], names: Mapping[str, str]) -> tuple[float, tuple[str, ...]]:
-    """Return (mean loss of speed in percent, row of the table). The row ends with the device that loses most.
-
-    The means are over the devices.
-    """
+    """Return (mean loss of speed over the devices, in percent, and the row, which ends with the largest loss)."""
     lost = {one.gpu_uuid: one.lost_percent or 0.0 for one in several}
     most = max(lost, key=lost.__getitem__)
     alone, together = (_mean(side) for side in zip(*((one.solo, one.loaded) for one in several), strict=True))

@@ -89,7 +89,7 @@ def spread(report: Report) -> Section | None:
 
 
 def slow_devices(report: Report) -> dict[str, str]:
-    """Return UUID → verdict of each device that is slow or faulty."""
+    """Return UUID → verdict, such as "STRAGGLER" or "FAIL" (health), of each device that is slow or faulty."""
     found = {standing.gpu_uuid: standing.verdict.value for standing in report.stragglers if standing.verdict.is_finding}
     faulty = [gpu.gpu_uuid for gpu in report.health.gpus if gpu.verdict is HealthVerdict.FAIL]
     return dict.fromkeys(faulty, HealthVerdict.FAIL.value) | found
@@ -159,7 +159,7 @@ def _row(spread: Spread, names: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def speed_percent(spread: Spread, value: SpreadValue) -> float | None:
-    """Return a device's speed in percent of the median speed; None if unknown."""
+    """Return a device's speed in percent of the median speed (above 100: faster, also in loading); None if unknown."""
     percent = value.percent_of_median
     if not percent:
         return None

@@ -16,7 +16,7 @@ Ledgers = Mapping[str, Sequence[LaunchLedger]]
 
 
 def time(report: Report) -> Section | None:
-    """Return the median times of the parts of a launch, for each workload; None if nothing was measured."""
+    """Return the median times (ms) of the parts of a launch, by workload; None if no launch has recorded them."""
     found = _ledgers_of(report)
     if not found:
         return None

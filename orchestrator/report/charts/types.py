@@ -21,7 +21,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Series:
-    """A named series of numbers; None stands for a missing number."""
+    """A named series of numbers, one for each category of its chart; None: the number is missing."""
 
     name: str
     values: tuple[float | None, ...]
@@ -155,10 +155,10 @@ class Ratios:
 
 @dataclass(frozen=True)
 class OfRun:
-    """A figure in one of several runs. name, began: of the run. counted: false if excluded, such as a throttled run.
+    """A figure in one of several runs. name: id and date of the run. began: its date, with the time if needed.
 
-    stack: whether the software differs from the run before. change: text about a lasting change of the figure, or "".
-    says: lines of the tooltip.
+    counted: False if excluded, such as a throttled run. stack: whether the software differs from the run before.
+    change: text about a lasting change of the figure, or "". says: lines of the tooltip.
     """
 
     name: str
@@ -189,10 +189,7 @@ class Roof:
 
 @dataclass(frozen=True)
 class RoofPoint:
-    """A cell in a roofline chart. roof: name of its Roof. intensity: operations per byte. open: drawn hollow.
-
-    says: tooltip.
-    """
+    """A cell in a roofline chart. roof: name of its Roof. intensity: operations per byte. open: hollow (host-bound)."""
 
     name: str
     roof: str

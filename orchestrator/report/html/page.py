@@ -25,7 +25,7 @@ FOOTER: Final = (
 
 
 def to_html(report: Report, timeline: Timeline, layout: Layout = DEFAULT) -> bytes:
-    """Return the report as the bytes of an HTML file."""
+    """Return the report as an HTML file, shortened to MOST_BYTES (size_limit.py) if possible."""
     return fitted(page(report, timeline, layout))
 
 

@@ -35,8 +35,8 @@ SCRIPTS: Final = (
 class Page:
     """The contents of a page: from top to bottom verdict, findings, cards, glance, sections, cells and footer.
 
-    meaning: of the exit code. elsewhere: name of the file with what did not fit. facts: (name, text). glance: tables
-    and charts of the first screen. steps: what to do next. file_name: of the table of cells if the reader saves it.
+    meaning: text on the exit code. notices: warnings about doubtful results. elsewhere: file with what did not fit.
+    facts: (name, text). glance: tables and charts of the first screen. file_name: for saving the table of cells.
     """
 
     title: str

@@ -21,12 +21,12 @@ _ESCAPES: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\
 
 
 def text(value: object) -> object:
-    """Return `value` for the templates: text as one line of printable characters, other types unchanged."""
+    """Return text as one line of at most LONGEST printable characters; Markup and other types unchanged."""
     return value if isinstance(value, Markup) or not isinstance(value, str) else cut(plain(value))
 
 
 def log(line: str) -> Markup:
-    """Return a line of a log, escaped for HTML, with its indentation."""
+    """Return a line of a log, cut to LONGEST characters and escaped for HTML, with its indentation."""
     return escape(cut(aligned(line)))
 
 
@@ -36,7 +36,7 @@ def cut(words: str) -> str:
 
 
 def data(value: object) -> Markup:
-    """Return `value` as JSON that is safe within an HTML script element (type application/json)."""
+    """Return `value` as JSON that is safe within an HTML script element; texts are cut and floats rounded."""
     found = msgspec.json.encode(_plain(msgspec.to_builtins(value))).decode()
     for character, written in _ESCAPES.items():
         found = found.replace(character, written)
@@ -44,7 +44,7 @@ def data(value: object) -> Markup:
 
 
 def policy(scripts: Iterable[str]) -> str:
-    """Return the Content-Security-Policy: only these scripts, inline styles (for ECharts), nothing from a network."""
+    """Return the Content-Security-Policy that allows only scripts of this source text, inline styles and no network."""
     hashes = " ".join(
         f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts
     )
@@ -52,7 +52,7 @@ def policy(scripts: Iterable[str]) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return `value` with printable text, and floats rounded to six digits, or to two decimals from 1000 on."""
+    """Return `value` with printable text, and floats to six significant digits, or to two decimals from 1000 on."""
     match value:
         case str():
             return cut(plain(value))

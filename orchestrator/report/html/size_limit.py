@@ -48,10 +48,7 @@ def fitted(page: Page, rows: int = MOST_ROWS) -> bytes:
 
 
 def _with_fewer_cells(page: Page, size: int, least: int) -> bytes | None:
-    """Return the page as a file with as many rows of the table of cells as fit into MOST_BYTES; None if below `least`.
-
-    size: bytes of the file with all rows.
-    """
+    """Return the file with as many rows of the table of cells as fit; None if below `least`. size: bytes with all."""
     count = len(page.cells.table.rows)
     bare = bound(replace(page, cells=_few(page.cells, 0)))
     if len(bare) > MOST_BYTES:
