@@ -37,7 +37,7 @@ def store(stored: StoredRun, paths: RunPaths) -> None:
 
 
 def load(paths: RunPaths) -> StoredRun:
-    """Read run.yaml and plan.json. Raises RunFolderError if one is missing, damaged, too large or of a wrong version."""
+    """Read run.yaml and plan.json. Raises RunFolderError if one is missing, damaged or not readable by this version."""
     try:
         contents: object = yaml_file.parse(_config(paths), str(paths.config)).value
     except ConfigError as error:
