@@ -79,7 +79,7 @@ def configured_terms(configuration: Configuration, device: Device, slot: Slot, c
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command prints after a run. text: without the files of the report; empty: print the report instead."""
+    """What a command prints after a run. text: the answer; empty: print the report instead."""
 
     text: str
 

@@ -102,7 +102,7 @@ class Fleet:
         return tuple(token for token, live in self.live.items() if live.pid is None)
 
     def hear(self, message: FromWorker, now: float) -> Iterator[Happening]:
-        """Handle a message of a worker. If it belongs to no current launch, answer Hello with Dismiss, else ignore it."""
+        """Handle a message of a worker. If its launch is not current, answer a Hello with Dismiss; ignore the rest."""
         live = self.live.get(message.token)
         if live is None or message.launch != live.spec.launch:
             if isinstance(message, Hello):
@@ -142,7 +142,7 @@ class Fleet:
         yield from self._apply(live, lifecycle.Stop(failure, immediately), now)
 
     def stop(self, failure: Failure, now: float, *, immediately: bool, grace_s: float) -> Iterator[Happening]:
-        """End all processes because of `failure`: SIGTERM, SIGKILL `grace_s` seconds later; SIGKILL if `immediately`."""
+        """End all processes because of `failure`: SIGTERM, then SIGKILL `grace_s` s later; at once if `immediately`."""
         for live in tuple(self.live.values()):
             if (
                 immediately or not live.because_of_another

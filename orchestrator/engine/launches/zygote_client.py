@@ -51,7 +51,7 @@ class ZygoteClient:
         return -1 if self._zygote is None else self._zygote.fileno()
 
     def start(self, now: float) -> None:
-        """Start a zygote. Do not wait for its imports. Raises ZygoteError after _STARTS starts. now: loop's clock (s)."""
+        """Start a zygote; do not wait for its imports. Raises ZygoteError after five starts. now: loop's clock (s)."""
         if self._starts >= _STARTS:
             raise ZygoteError(f"the zygote ended {self._starts} times; see {self._log}")
         self._starts += 1
@@ -76,7 +76,7 @@ class ZygoteClient:
     def kill_if_stuck(self, now: float, oldest_request: float) -> None:
         """Kill a zygote that imports for longer than patience_s, or does not answer a fork within FORK_S.
 
-        oldest_request: time of the oldest unanswered request to fork, or infinity. Both are seconds of the loop's clock.
+        oldest_request: time of the oldest unanswered request to fork, or infinity. Times: seconds of the loop's clock.
         """
         imports_too_long = not self.ready and now > self._asked + self._patience_s
         if self._zygote is None or not (imports_too_long or now > oldest_request + FORK_S):
