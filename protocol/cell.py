@@ -14,7 +14,10 @@ Scalar = bool | int | float | str
 
 
 class Workload(enum.StrEnum):
-    """Kind of work that a cell measures. Each member has a module of the same name in worker/workloads/."""
+    """Kind of work that a cell measures. Each member has a module of the same name in worker/workloads/.
+
+    PROBE: the device itself, without a model. SOAK to REPLAY: tests of a burn-in. FAULT: faults on request, for tests.
+    """
 
     LOAD = "load"
     INFERENCE = "inference"

@@ -128,7 +128,7 @@ STEP: Final = struct.Struct("=q")
 
 
 class LoadSteps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Repeated load: on_s seconds of work, off_s of rest. offset_s: a monotonic time at which work starts."""
+    """Endlessly repeated load: on_s seconds of work, off_s of rest. offset_s: a monotonic time at which work starts."""
 
     on_s: float
     off_s: float
@@ -354,7 +354,7 @@ class GpuBroken(_Message, frozen=True, kw_only=True):
 
 
 class TooHot(_Message, frozen=True, kw_only=True):
-    """A GPU that is too hot to continue. Sent once. reason: text for the report. at_ns: monotonic."""
+    """A GPU that is too hot to continue. Sent once for each. reason: text for the report. at_ns: monotonic."""
 
     uuid: str
     reason: str

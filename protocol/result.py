@@ -112,7 +112,7 @@ class ShapeWay(enum.StrEnum):
 
 
 class ShapeCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One call of a model. size: input size before padding. compiled: a graph was compiled during the call."""
+    """One call of a model. size: input size before padding. compiled: `ms` includes the compilation of a graph."""
 
     size: int
     ms: float
@@ -197,7 +197,8 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Software and settings of the worker's process that change what is measured.
 
-    threads: number that torch uses. collector_enabled: Python's garbage collector is on. isolation: "fork" or "exec".
+    Versions are None if not installed. threads: number that torch uses. collector_enabled: Python's garbage collector
+    is on. flags: setting of torch, Python or the environment → value. isolation: "fork" or "exec".
     """
 
     python: str

@@ -16,7 +16,7 @@ from orchestrator.state.slots import RunState, SlotStatus, with_device
 
 
 def first(state: RunState, uuid: str) -> Slot | None:
-    """Return the first slot in a device's queue of whose other devices none is quarantined; None if there is none."""
+    """Return the first slot in a device's queue that needs no other, quarantined device; None if there is none."""
     return next((slot for slot in state.devices[uuid].queue if not _is_short(state, slot, uuid)), None)
 
 

@@ -130,7 +130,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def most(self) -> int:
-        """Maximum number of concurrent launches."""
+        """Maximum number of concurrent launches: 1 in a run that measures only in mode solo, else by `at_once`."""
         return 1 if self.modes == (Mode.SOLO,) else self.at_once or len(self.devices)
 
     @property

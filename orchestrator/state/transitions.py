@@ -107,7 +107,10 @@ def next_launches(state: RunState) -> tuple[RunState, tuple[NextLaunch, ...]]:
 
 
 def step(state: RunState, event: Event) -> RunState:
-    """Return the state after `event`. An impossible event (such as the end of an unknown launch) changes nothing."""
+    """Return the state after `event`, for slots and devices of `state`; unknown ones raise KeyError.
+
+    The end of a launch that is not running changes nothing, nor does the drop of a slot that is not waiting.
+    """
     match event:
         case Started(launch, slot, _, batch_size):
             return _started(state, launch, slot, batch_size)

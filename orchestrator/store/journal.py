@@ -34,7 +34,7 @@ class Journal:
     """The only writer of a journal. recovered: the records found on opening, without an incomplete last one."""
 
     def __init__(self, path: Path) -> None:
-        """Open the journal at `path`, or make it.
+        """Open the journal at `path`, or make it, in an existing folder. Cut off an incomplete last record.
 
         Raises RunFolderError if the file is damaged or no journal, StorageError if it cannot be opened or written.
         """

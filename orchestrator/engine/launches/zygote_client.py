@@ -104,6 +104,6 @@ class ZygoteClient:
         log_files.hold_below_cap(self._log)
 
     def close(self) -> Exit | None:
-        """End the zygote and return its exit; None if there is no zygote."""
+        """Kill the zygote, wait for its end and return that; None if there is no zygote."""
         zygote, self._zygote = self._zygote, None
         return None if zygote is None else zygote.close()
