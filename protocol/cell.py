@@ -14,7 +14,10 @@ Scalar = bool | int | float | str
 
 
 class Workload(enum.StrEnum):
-    """Kind of work that a cell measures. Each member has a module of the same name in worker/workloads/."""
+    """Kind of work that a cell measures. Each member has a module of the same name in worker/workloads/.
+
+    PROBE: the device itself, without a model. SOAK to REPLAY: tests of a burn-in. FAULT: faults on request, for tests.
+    """
 
     LOAD = "load"
     INFERENCE = "inference"
@@ -78,9 +81,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """One thing to measure: a model, a workload and their settings, on one or several devices.
 
     devices: UUIDs (or "cpu:N"), the leader first. Each has its own process. input_size: side in pixels or length in
-    tokens (for generation, of the prompt). In a burn-in also the side of matrices, or MiB to test or send. new_tokens:
-    for generation only. dynamic_shapes: True if compiled for any input size. Defaults are not encoded, so that a new
-    field does not change the ids of existing cells.
+    tokens (for generation, of the prompt). In a burn-in also the side of matrices, or MiB to test or send. None: the
+    model has one fixed size. new_tokens: for generation only. dynamic_shapes: True if compiled for any input size.
     """
 
     devices: tuple[str, ...]
@@ -119,7 +121,7 @@ _SLUG_LENGTH: Final = 64
 
 
 def slug(text: str) -> str:
-    """Return `text` as a file name of lower-case letters, digits, dots and dashes. It never starts with a dot."""
+    """Return `text` as a file name: at most 64 characters of a-z, 0-9, "." and "-", or "unnamed" if none remains."""
     return _SLUG_CHARACTERS.sub("-", text.lower()).strip("-.")[:_SLUG_LENGTH] or "unnamed"
 
 
@@ -144,7 +146,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     CUDA_VISIBLE_DEVICES if that is set. slice_of: UUID of a MIG slice's GPU. slice_index: None for a slice with its own
     gpu_id. shared_gpu: another slice of that GPU is in the run. cpus: cores near the device, to which its workers are
     bound. Empty: unknown. shared_cores: another CPU device of the run has the same cores. busy_with: text that names
-    another program's process on the device at the start of the run (--allow-busy).
+    another program's process on the device at the start of the run (--allow-busy); None if there was none.
     """
 
     uuid: str
@@ -185,7 +187,7 @@ class InputSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     shape: whole numbers, or the words "batch" and "size", which stand for the cell's batch size and input size. dtype:
     "float" (the cell's precision), "float32", "int64", "int32", "uint8" or "bool". low, high: range of the values,
-    without `high` itself. Floats without a range are normally distributed.
+    without `high` itself; not used for bool. Floats are normally distributed if low equals high.
     """
 
     name: str
@@ -196,9 +198,9 @@ class InputSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Input sizes that a model takes: multiples of `step` from `smallest` to `largest`.
+    """Input sizes that a model takes: multiples of `step` from `smallest` to `largest` (None: no limit).
 
-    largest: None for no limit. only: if it is not empty, the model takes these sizes instead of the multiples.
+    only: if it is not empty, the model takes these sizes instead of the multiples.
     """
 
     unit: SizeUnit
@@ -236,10 +238,10 @@ JAX: Final = "jax"
 class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An operator, as described in configs/operators.yaml, with its sizes resolved.
 
-    shapes: to measure, by kind of device. tolerance: largest allowed deviation (worker/operators/verification.py), by
+    shapes: to measure, by kind of device. tolerance: largest allowed ShapeResult.deviation (protocol/result.py), by
     precision. backward: the gradient is verified and timed too. implementation: label in a study that compares
-    implementations. variant: used instead of the eager function: one of worker/operators/variants.py, or JAX.
-    profiled: calls are also profiled.
+    implementations, else empty. variant: name of the implementation in worker/operators/variants.py, or JAX; empty for
+    PyTorch's eager function. profiled: calls are also profiled.
     """
 
     name: str
@@ -257,10 +259,10 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     family: key of MODULES in worker/models/registry.py. config: arguments of the family's `build`. preload: modules
     that the zygote (protocol/messages.py) imports. sizes: None for a fixed size. generation: None for a model that
-    cannot generate text. inference_gflops: 1e9 operations of one forward pass of one item. memory_mb: memory of
-    training at the default batch size. item: plural name of a sample in reports, such as "images". on_request: True if
-    "all" does not select it. own: code of a user's own model. operator: set if an operator is measured instead of a
-    model.
+    cannot generate text. inference_gflops: 1e9 operations of one forward pass of one item of default size. memory_mb:
+    memory of a training step of batch 32 in fp32. Both are only used for estimates. item: plural name of a sample in
+    reports, such as "images". on_request: True if "all" does not select it. own: code of a user's own model; None for
+    a model of gpubench. operator: set if an operator is measured instead of a model.
     """
 
     name: str

@@ -2,4 +2,4 @@
 
 
 class ProtocolError(Exception):
-    """Data received or to be sent is no valid message, or its content is impossible."""
+    """A message, received or to be sent, is invalid or has impossible content."""

@@ -30,9 +30,9 @@ MEANING: Final = {
 class WorkerExit(enum.IntEnum):
     """Exit status of a worker.
 
-    DONE: the orchestrator has acknowledged the outcome. NOT_ADOPTED: the orchestrator did not become the parent.
-    WRONG_ROOMS: the project's packages come from another folder than the orchestrator's. NO_ASSIGNMENT: no work was
-    received. DISMISSED: the launch was no longer needed.
+    DONE: the orchestrator has acknowledged the outcome, be it a result or a failure. NOT_ADOPTED: the orchestrator did
+    not become the parent. WRONG_ROOMS: gpubench was imported from another folder than the orchestrator's.
+    NO_ASSIGNMENT, NO_ACKNOWLEDGEMENT: the orchestrator did not answer in time. DISMISSED: the launch was not needed.
     """
 
     DONE = 0

@@ -52,7 +52,7 @@ def _batch_means(values: Sequence[float], batches: int) -> list[float]:
 
 @functools.cache
 def student_t_975(degrees: int) -> float:
-    """Return the 97.5 % quantile of Student's t by Hill's expansion. Right to 0.3 % from 4 degrees of freedom on."""
+    """Return the 97.5 % quantile of Student's t. Right to 0.3 % from 4 degrees of freedom on, worse below."""
     z3, z5, z7 = _Z**3, _Z**5, _Z**7
     return (
         _Z

@@ -34,10 +34,11 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Data that a new worker needs to connect to the orchestrator. Each process of a launch has its own.
 
-    token: secret text that identifies the process. endpoint: ZeroMQ address of the orchestrator. folder: for the log
-    files. environment: variables to set after the fork. cpus: cores to run on, empty for no change. isolation: "fork"
-    (of the zygote) or "exec" (a new interpreter). requested_ns: monotonic time of the request. root: folder from which
-    to import the project's packages. preload: modules that a new interpreter imports. Empty for a fork.
+    launch: its number in the run. token: secret text that identifies the process. endpoint: ZeroMQ address of the
+    orchestrator. parent_pid: of the orchestrator. folder: for the files of LaunchPaths. environment: variables to set
+    after the fork. cpus: cores to run on, empty for no change. isolation: "fork" (of the zygote) or "exec" (a new
+    interpreter). requested_ns: monotonic time of the request. root: folder from which to import the project's packages.
+    preload: modules that a new interpreter imports. Empty for a fork.
     """
 
     launch: int
@@ -65,10 +66,9 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     finish: float
 
     def allowance(self, phase: Phase, measurement: "Measurement") -> float:
-        """Return the seconds that `phase` may take.
+        """Return the seconds that `phase` may take, counted from its start.
 
-        They count from the start of the phase. If the phase runs a fixed number of iterations, they count from its last
-        Progress message.
+        If it runs a fixed number of iterations, they count from its last Progress message.
         """
         return {
             Phase.START: self.start,
@@ -128,7 +128,7 @@ STEP: Final = struct.Struct("=q")
 
 
 class LoadSteps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Repeated load: on_s seconds of work, off_s of rest. offset_s: a monotonic time at which work starts."""
+    """Endlessly repeated load: on_s seconds of work, off_s of rest. offset_s: a monotonic time at which work starts."""
 
     on_s: float
     off_s: float
@@ -145,11 +145,11 @@ class ChangingShapes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class Assign(_Message, frozen=True, kw_only=True):
     """The work of one process of a launch.
 
-    cell.batch_size: already halved if memory was too small. round: number of the round (one launch of every cell) in
-    the plan, from 0. device: of this process. cache_folder: for files that launches share, such as the weights of load
-    cells. compiler_caches: folder of caches for a compiled cell, and for the user's own code, which may compile itself.
-    Else empty. shapes: None if input sizes do not change. steps: None without repeated load. injection: fault
-    that a burn-in cell must cause. gang: None for a cell on one device.
+    cell.batch_size: already halved if memory was too small. round: in the plan, from 0. device: of this process.
+    cache_folder: for files that launches share, such as the weights of load cells. compiler_caches: folder of caches
+    for a compiled cell, and for the user's own code, which may compile itself. Else empty. shapes: None if input sizes
+    do not change. steps: None for continuous load. injection: fault that a burn-in cell must cause, usually None.
+    gang: None for a cell on one device.
     """
 
     launch: int
@@ -183,7 +183,10 @@ class Dismiss(_Message, frozen=True, kw_only=True):
 
 
 class Hello(_Message, frozen=True, kw_only=True):
-    """First message of a worker. root: folder of the packages that it imported, which must be the orchestrator's."""
+    """First message of a worker. version: its protocol.VERSION. root: folder from which it imported gpubench.
+
+    The orchestrator refuses a worker whose version or root differs from its own.
+    """
 
     launch: int
     token: str
@@ -193,7 +196,7 @@ class Hello(_Message, frozen=True, kw_only=True):
 
 
 class PhaseEntered(_Message, frozen=True, kw_only=True):
-    """The worker has entered a phase, whose deadline counts from now."""
+    """The worker has entered a phase. at_ns: monotonic. The phase's deadline counts from receipt of this message."""
 
     launch: int
     token: str
@@ -202,7 +205,7 @@ class PhaseEntered(_Message, frozen=True, kw_only=True):
 
 
 class Progress(_Message, frozen=True, kw_only=True):
-    """Progress of the worker's phase, 0 to 1."""
+    """Progress of the worker. fraction: share of `phase` that is done, 0 to 1."""
 
     launch: int
     token: str
@@ -236,9 +239,9 @@ class Fork(_Message, frozen=True, kw_only=True):
 
 
 class Ready(_Message, frozen=True, kw_only=True):
-    """The zygote has imported its modules. import_ms: how long that took. failed: module → error.
+    """The zygote has imported its modules, except for those in `failed`: module → error.
 
-    threads: number of its threads now; with more than one, its forks may hang.
+    import_ms: duration of the imports. threads: number of its threads now; with more than one, its forks may hang.
     """
 
     pid: int
@@ -292,7 +295,7 @@ class Digest(_Message, frozen=True, kw_only=True):
 
 
 class AwaitFree(_Message, frozen=True, kw_only=True):
-    """Request to report when a GPU uses at most `limit_bytes` of memory, or after `timeout_s`."""
+    """Request to answer with DeviceFree once a GPU uses at most `limit_bytes`, or after `timeout_s` seconds."""
 
     uuid: str
     limit_bytes: int
@@ -300,7 +303,7 @@ class AwaitFree(_Message, frozen=True, kw_only=True):
 
 
 class DeviceFree(_Message, frozen=True, kw_only=True):
-    """Answer to AwaitFree. free: False if the time ran out first. used_bytes: None where NVML could not read it."""
+    """Answer to AwaitFree. free: False if the time ran out first. used_bytes: None if unreadable. at_ns: monotonic."""
 
     uuid: str
     free: bool
@@ -339,7 +342,10 @@ class XidSeen(_Message, frozen=True, kw_only=True):
 
 
 class GpuBroken(_Message, frozen=True, kw_only=True):
-    """A GPU that NVML reports as unusable. Sent once. lost: it is absent or needs a reset. Else it is faulty."""
+    """A GPU that NVML reports as unusable. Sent once. at_ns: monotonic.
+
+    lost: True if it is absent or needs a reset, False if its hardware is faulty. reason: text for the report.
+    """
 
     uuid: str
     reason: str
@@ -348,7 +354,7 @@ class GpuBroken(_Message, frozen=True, kw_only=True):
 
 
 class TooHot(_Message, frozen=True, kw_only=True):
-    """A GPU that is too hot to continue. Sent once. reason: text for the report. at_ns: monotonic."""
+    """A GPU that is too hot to continue. Sent once for each. reason: text for the report. at_ns: monotonic."""
 
     uuid: str
     reason: str

@@ -6,10 +6,10 @@ import msgspec
 class OwnModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The user's code that makes a torch.nn.Module.
 
-    target: "/folder/file.py:Name", "package.module:Name" or "package.module.Name". arguments, config: JSON texts of its
-    positional and keyword arguments. pythonpath: folders searched first for imports. allowed: --allow-code was given.
-    If False, the target must be installed, and be a Module class or a function annotated to return a Module. by_name:
-    forward gets its inputs as keyword arguments.
+    target: "/folder/file.py:Name", "package.module:Name" or "package.module.Name". arguments, config: JSON array and
+    object of its positional and keyword arguments. pythonpath: folders searched first for imports. allowed:
+    --allow-code was given. If False, the target must be installed, and be a Module class or a function annotated to
+    return a Module. by_name: forward gets its inputs as keyword arguments.
     """
 
     target: str

@@ -22,7 +22,7 @@ _COMPILER_CACHES: Final = "compiler_caches"
 
 
 class _Inside:
-    """Attribute of LaunchPaths or RunPaths (a descriptor): the path of the entry `name` in its folder."""
+    """Descriptor of LaunchPaths or RunPaths: the path of the entry `name` in its folder, whether it exists or not."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -70,7 +70,7 @@ class LaunchPaths:
         return self.shape.read_text(encoding="utf-8") if died else ""
 
     def fatal_shapes(self) -> set[str]:
-        """Return names of operator shapes to skip: the previous attempt at the cell died there, or two earlier ones."""
+        """Return names of operator shapes to skip: the last other attempt at the cell died there, or any two did."""
         folders = (folder for folder in self.folder.parent.glob("[0-9]*") if folder != self.folder)
         shapes = [LaunchPaths(one).fatal_shape for one in sorted(folders, key=lambda folder: int(folder.name))]
         return {shape for shape in shapes if shape and (shape == shapes[-1] or shapes.count(shape) > 1)}
@@ -109,7 +109,7 @@ class RunPaths:
         return LaunchPaths(self.folder / attempt_name(cell_id, attempt))
 
     def results(self) -> Iterator[str]:
-        """Yield the folders in `launches` that hold a result, as "<cell>/<n>". Three times as fast as a glob."""
+        """Yield the folders in `launches` that hold a result, as "<cell>/<n>", in no order. Skip unreadable ones."""
         for cell in _folders(self.launches):
             for attempt in _folders(cell):
                 if os.access(f"{attempt.path}/result.msgpack", os.F_OK):
@@ -125,7 +125,7 @@ class RunPaths:
         yield from self.launches.glob(f"*/*/rank*/{pattern}")
 
     def report(self, suffix: str) -> Path:
-        """Return the path of the report with this suffix, such as "json"."""
+        """Return the path of the report with this suffix, given without a dot: "json"."""
         return self.folder / f"report.{suffix}"
 
 

@@ -12,7 +12,7 @@ from protocol.errors import ProtocolError
 from protocol.verification import Verification
 
 COUNTED_WITHIN_MS: Final = 2_000.0
-"""Longest iteration whose operations are counted. Counting takes one more iteration, slowed by Python."""
+"""Longest iteration whose floating-point operations are counted, because counting slows an extra iteration down."""
 
 
 HOST_BOUND_FROM: Final = 0.8
@@ -20,7 +20,7 @@ HOST_BOUND_FROM: Final = 0.8
 
 
 class SteadyState(enum.StrEnum):
-    """Whether times became steady during warm-up. NONE: they did not. NOT_SOUGHT: no warm-up (loading, operators)."""
+    """Whether times became steady during warm-up. NONE: they did not. FIXED: not tested. NOT_SOUGHT: no warm-up."""
 
     REACHED = "reached"
     NONE = "none"
@@ -29,7 +29,7 @@ class SteadyState(enum.StrEnum):
 
 
 class StopReason(enum.StrEnum):
-    """Reason why the measurement ended."""
+    """Reason why the measurement ended. The members refer to the rules in messages.Measurement."""
 
     TARGET = "interval target reached"
     TIME_CAP = "time cap"
@@ -42,7 +42,8 @@ class SeriesName(enum.StrEnum):
 
     ITERATION: always. FORWARD, BACKWARD, OPTIMIZER: training. FORWARD, LATENCY (end to end, with its own number of
     values): inference. INSTANTIATE, WEIGHTS, TO_DEVICE: loading. FIRST_TOKEN, once an iteration, and INTER_TOKEN,
-    new_tokens - 1 times: generation. BEST, COPY, TRIAD: probes. COPIES, TO_HOST, TO_DEVICE, ALL_REDUCE: links.
+    new_tokens - 1 times: generation. BEST, COPY, TRIAD: probes (worker/probes/). COPIES (between devices), TO_HOST,
+    TO_DEVICE, ALL_REDUCE: links of a burn-in.
     """
 
     ITERATION = "iteration"
@@ -64,9 +65,9 @@ class SeriesName(enum.StrEnum):
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Iterations between two synchronisations with the device. Times in nanoseconds of the host's monotonic clock.
+    """Iterations between two synchronisations with the device. enqueued_ns: when the host had enqueued all of them.
 
-    enqueued_ns: when the host had enqueued all iterations.
+    Times are nanoseconds of the host's monotonic clock.
     """
 
     start_ns: int
@@ -88,10 +89,10 @@ class LoadWindow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class WarmUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Facts of the warm-up, times in milliseconds.
+    """Facts of the warm-up, times in milliseconds. second_iteration_ms: None if there was only one iteration.
 
-    course: median time of an iteration in each block until times were steady (protocol.floats); empty if warm-up did
-    not wait for steady times. settled_blocks: number of the last blocks that had settled (protocol.settling).
+    course: median time of an iteration in each block until times were steady, packed by protocol.floats; empty if
+    warm-up did not wait for that. settled_blocks: number of blocks at its end that had settled (protocol.settling).
     """
 
     steady_state: SteadyState
@@ -111,7 +112,7 @@ class ShapeWay(enum.StrEnum):
 
 
 class ShapeCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One call of a model. size: input size before padding. compiled: a graph was compiled during the call."""
+    """One call of a model. size: input size before padding. compiled: `ms` includes the compilation of a graph."""
 
     size: int
     ms: float
@@ -196,7 +197,8 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Software and settings of the worker's process that change what is measured.
 
-    threads: number that torch uses. collector_enabled: Python's garbage collector is on. isolation: "fork" or "exec".
+    Versions are None if not installed. threads: number that torch uses. collector_enabled: Python's garbage collector
+    is on. flags: setting of torch, Python or the environment → value. isolation: "fork" or "exec".
     """
 
     python: str
@@ -240,10 +242,10 @@ class ShapeResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     shape: its name. error: why it was not measured. wrong: how the output differs from the reference. unsupported: why
     the implementation cannot compute it at all. These three are empty if all is well. deviation: largest deviation,
     relative to the reference; None if it is not finite or unknown. compared: False if shape or type was wrong.
-    series: name → float32 milliseconds of a call (protocol.floats), empty if the output is wrong. "host" lasts until
-    the call returns. "real", and "pure" (mean of a round): see worker/operators/times.py. Names in "_backward": forward
-    and backward pass together. graphed: the pure calls ran as a CUDA graph. no_gradient: no gradient was verified.
-    profile: set for profiled operators.
+    series: name → milliseconds of a call (protocol.floats), empty if the output is wrong. "host": until the call
+    returns to the host. "real": until an idle device has finished it. "pure": mean of calls back to back, for each
+    round of such calls. Names in "_backward": forward and backward pass together. graphed: the calls of "pure" ran as
+    a CUDA graph. no_gradient: no gradient was verified. profile: set for profiled operators.
     """
 
     shape: str
@@ -259,13 +261,12 @@ class ShapeResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class MeasuredIterations(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Result of the measuring loop.
+    """Result of the measuring loop. group: each value of a series is the mean of so many iterations.
 
-    series: SeriesName → float32 milliseconds of an iteration, in measured order (protocol.floats). group: each value is
-    the mean of so many iterations. launch_bound: True if the device waited for the host. host_share: the host's time to
-    enqueue an iteration, divided by the iteration's time. launch_bound and host_share are None on CPU devices and where
-    an iteration itself waits for the device. host_cpu: mean number of CPU cores that the process kept busy while it
-    measured.
+    series: SeriesName → milliseconds of an iteration, in measured order, packed by protocol.floats. launch_bound: True
+    if the device waited for the host. host_share: the host's time to enqueue an iteration, divided by the iteration's
+    time. launch_bound and host_share are None on CPU devices and where an iteration itself waits for the device.
+    host_cpu: mean number of CPU cores that the process kept busy while it measured.
     """
 
     blocks: tuple[Block, ...]
@@ -280,10 +281,11 @@ class MeasuredIterations(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """Everything that one launch measured.
 
-    flops_per_iteration: floating-point operations by torch's counter. None if the counter misses some.
-    bytes_per_iteration: series → bytes moved, for probes. generated_tokens: number over all sequences and measured
-    iterations. others: UUID → verification by the other processes of the cell. load: None without a load window.
-    compilation: None for an eager model. shapes: results of an operator's shapes, in measured order.
+    flops_per_iteration: floating-point operations by torch's counter. None if not counted, or if the counter misses
+    some. bytes_per_iteration: series → bytes moved, for probes. generated_tokens: number over all sequences and
+    measured iterations. loss: sum over the losses of one training step. verification: burn-in only. others: UUID
+    → verification by the other processes of the cell. load: None without a load window. compilation: None for an eager
+    model. shapes: results of an operator's shapes, in measured order.
     """
 
     cell: Cell
@@ -323,7 +325,7 @@ class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_field
     def times_ms(self, name: str) -> list[float]:
         """Return the series `name`: milliseconds of an iteration, in measured order. Empty if it was not measured.
 
-        Do not modify the list.
+        Do not modify the list. Raises ProtocolError if any series is damaged, which `flaw` would report.
         """
         return self._times_ms.get(name, [])
 
@@ -368,7 +370,7 @@ class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def mismatches(self) -> int:
-        """Number of wrong outputs (see Mismatch) that all processes of the launch found."""
+        """Number of wrong outputs (see Mismatch) that all processes of the launch found; 0 without verification."""
         found = (self.verification, *self.others.values())
         return sum(verification.mismatches for verification in found if verification is not None)
 

@@ -42,10 +42,9 @@ class Trend:
 
 
 def trend(medians_ms: Sequence[float]) -> Trend:
-    """Return the trend of block medians. They must be LEAST_BLOCKS or more, and above zero.
+    """Return the trend of block medians. There must be at least LEAST_BLOCKS of them, all above zero.
 
-    The interval allows for lag-1 autocorrelation. Noise is the difference from a parabola, so that an exponential fall
-    does not count as noise.
+    The interval allows for lag-1 autocorrelation. Noise is the difference from a parabola.
     """
     return _trend([math.log(value) for value in medians_ms])
 
@@ -72,7 +71,8 @@ def _trend(of: Sequence[float]) -> Trend:
 def settled_blocks(medians_ms: Sequence[float], block_s: float, cap_s: float) -> int:
     """Return how many of the last warm-up blocks are steady enough to rule out a slow fall of the clock.
 
-    0: the times have not settled. medians_ms: of all blocks so far. block_s: duration of a block. cap_s: longest
+    0: the times have not settled, or there are fewer than LEAST_BLOCKS. medians_ms: of all blocks so far, at least one.
+    If one is 0 (too short for the clock), all blocks count as settled. block_s: duration of a block. cap_s: longest
     duration of the warm-up.
     """
     if min(medians_ms) <= 0:
@@ -87,10 +87,10 @@ def settled_blocks(medians_ms: Sequence[float], block_s: float, cap_s: float) ->
 
 
 def lasting_change(warm_up_ms: Sequence[float], settled: int, measured_ms: Sequence[float]) -> float | None:
-    """Return the relative change of times from the end of warm-up to the last measured block.
+    """Return the relative change of times over the end of warm-up and the measurement: 0.02 means 2 % longer.
 
-    0.02 means 2 % longer. None if the change is not clear, or there are fewer than LEAST_BLOCKS. Both lists hold
-    medians of blocks. settled: number of the last warm-up blocks to use. 0: all but the first quarter.
+    None if the change is not clear, or there are fewer than LEAST_BLOCKS. Both lists hold medians of blocks. settled:
+    number of warm-up blocks to use, from its end. 0: all but the first quarter.
     """
     kept = settled or len(warm_up_ms) - len(warm_up_ms) // 4
     medians_ms = [*warm_up_ms[len(warm_up_ms) - kept :], *measured_ms]
@@ -108,13 +108,12 @@ class _Shape(NamedTuple):
     squares: float
 
     def along(self, values: Sequence[float]) -> float:
-        """Return the factor by which this curve fits `values` best."""
         return math.fsum(map(operator.mul, self.values, values)) / self.squares
 
 
 @functools.cache
 def _shapes(count: int) -> tuple[_Shape, _Shape]:
-    """Return a line and a parabola over `count` blocks. Cached, because warm-up needs the same few counts often."""
+    """Return (line, parabola) over `count` blocks."""
     centre = (count - 1) / 2
     places = tuple(place - centre for place in range(count))
     squares = math.fsum(map(operator.mul, places, places))
@@ -123,7 +122,7 @@ def _shapes(count: int) -> tuple[_Shape, _Shape]:
 
 
 def _clipped(values: Sequence[float]) -> Sequence[float]:
-    """Return `values` with outliers moved to the edge of the accepted range. Single blocks may be disturbed."""
+    """Return `values` with outliers moved to the edge of the accepted range."""
     low, _, high = quantiles(values, n=4)
     reach = _OUTLIER * (high - low)
     if low - reach <= min(values) and max(values) <= high + reach:

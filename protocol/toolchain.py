@@ -13,10 +13,7 @@ from protocol.cell import DeviceKind
 
 
 def missing(kind: DeviceKind) -> str:
-    """Return which compiler torch.compile lacks for this device, and how to install that compiler; "" if none.
-
-    Example: "there is no C++ compiler (g++). Install one: apt install g++".
-    """
+    """Return what torch.compile lacks here, and the remedy: "Triton is not installed. Install …". "" if nothing."""
     if kind is DeviceKind.CPU:
         return _without_compiler("C++", "CXX", "g++")
     if importlib.util.find_spec("triton") is None:

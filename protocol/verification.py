@@ -22,8 +22,8 @@ LEAST_REPLAYS: Final = 2  # the second can be compared with the first
 class Injection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Fault that a launch must cause in its own work, to prove that verification finds it.
 
-    flip_bits: number of random bits to flip in one output. stuck: flip them in every later output too. slow_percent:
-    added to each block, in percent of its time.
+    flip_bits: number of random bits to flip in one output; 0: none. stuck: flip the same bits in every later output
+    too. slow_percent: delay added to each block, in percent of its time.
     """
 
     flip_bits: int = 0
@@ -43,11 +43,11 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """One wrong output, and the findings of its examination.
 
     what: name of the check that failed. at_ns: monotonic. iteration: of the measurement, from 0. elements, bits: number
-    that differ. first: the first elements that differ. same_when_read_again: False if another reading gave other bits.
+    that differ. first: up to KEPT_ELEMENTS that differ. same_when_read_again: False if another reading gave other bits.
     repeated: number of repetitions. wrong_again: number of repetitions that were wrong too. Both are 0 if the process
     ended earlier. beyond_rounding: True if elements differ by more than rounding from an fp64 computation on the CPU.
-    None for memory and copies. sender: UUID of the device that sent the copy. of_all: the output is a sum over all
-    devices of the cell.
+    None for memory and copies. sender: UUID of the device that sent the copy; None if nothing was copied. of_all: the
+    output is a sum over all devices of the cell.
     """
 
     what: str
@@ -65,14 +65,14 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Line of a launch's file `mismatches`. at: index of the mismatch; a later line replaces an earlier one."""
+    """Line of a launch's file `mismatches`. at: index of the mismatch; a later line with it replaces an earlier one."""
 
     at: int
     mismatch: Mismatch
 
 
 class MemoryShare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Bytes of a memory test. covered: tested. taken: allocated. whole: free before (on a CPU device: planned)."""
+    """Bytes of a memory test. covered: tested. taken: allocated. whole: free before it; on a CPU device, planned."""
 
     covered: int
     taken: int
@@ -84,9 +84,10 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     key: device, architecture, driver, libraries, MIG; digests are compared only between launches with equal keys.
     digests: of the outputs that every launch must reproduce, in order. losses: of training steps, as hexadecimal
-    floats. patterns: pattern of a memory test → number of complete passes. method: how outputs were compared. checks:
-    number of comparisons. operations: number of verified floating-point operations. verified_bytes: bytes of memory or
-    transfers. mismatches: number of all mismatches; kept: details of the first. not_tested: check → reason.
+    floats. patterns: pattern of a memory test → number of complete passes. share: memory tests only. method: how
+    outputs were compared, in words. checks: number of comparisons. operations: number of verified floating-point
+    operations. verified_bytes: bytes of memory or transfers. mismatches: number of all mismatches; kept: details of the
+    first KEPT_MISMATCHES. not_tested: check that was omitted → reason.
     """
 
     key: tuple[str, ...]

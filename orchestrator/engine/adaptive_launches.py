@@ -18,7 +18,7 @@ from protocol.paths import RunPaths
 
 
 class More(NamedTuple):
-    """Launches to add, as (cell id, round); may be empty. suspects: UUIDs of the GPUs in doubt."""
+    """Launches to add, as (cell id, round); may be empty. suspects: UUIDs of the GPUs for which they are added."""
 
     slots: tuple[Slot, ...]
     suspects: tuple[str, ...]
@@ -42,15 +42,15 @@ class AdaptiveLaunches:
         self._applies = around.kind.adds_launches(around.stored.configuration, around.stored.devices)
 
     def look(self, state: RunState) -> Look:
-        """Return which GPUs the results leave in doubt; an empty Look if no launch may be added. Reads all results.
-
-        Raises RunFolderError if a file of the run is damaged.
-        """
+        """Return what `look` of this module returns, or an empty Look if no launch may be added in `state`."""
         around = self._around
         return look(around.paths, around.stored, around.kind) if self._may_add(state) else Look()
 
     def decide(self, state: RunState, look: Look) -> More:
-        """Choose launches to add for the doubts in `look`. Doubts about quarantined GPUs are ignored."""
+        """Choose launches to add for the doubts in `look`; none if no time or launch is left for them.
+
+        Doubts about quarantined GPUs are ignored.
+        """
         on_gpus = [doubt for doubt in look.doubts if not state.devices[doubt.gpu].quarantined]
         if not on_gpus or not self._may_add(state):
             return More((), ())

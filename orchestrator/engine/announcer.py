@@ -55,7 +55,7 @@ class Announcer:
         self._display.tell(Notice(level=level, message=message, event=event, fields=fields))
 
     def ended(self, state: RunState, live: Live, outcome: Result | Failure, lasted_s: float) -> None:
-        """Show that a launch has ended. lasted_s: seconds that it took. state: the run's state after its end."""
+        """Show that a launch has ended. state: of the run, after that. lasted_s: seconds since it was requested."""
         for uuid in live.next.cell.devices:
             number, total_s = self._durations.get(uuid, (0, 0.0))
             self._durations[uuid] = number + 1, total_s + lasted_s
@@ -77,10 +77,7 @@ class Announcer:
             self.tell("warning", ": ".join(filter(None, news)))
 
     def added(self, slots: Collection[Slot], suspects: Collection[str], look: Look) -> None:
-        """Show that launches were added because of doubts about GPUs.
-
-        slots: the launches. suspects: UUIDs of the GPUs. look: the doubts.
-        """
+        """Show that the launches `slots` were added because of doubts about the GPUs `suspects` (UUIDs)."""
         labels = ", ".join(self._devices[uuid].label for uuid in suspects)
         number, cells = len(slots), len({cell for cell, _ in slots})
         more = f"{plural(number, 'launch', 'launches')} of {plural(cells, 'cell')}"
@@ -96,7 +93,6 @@ class Announcer:
         )
 
     def _wrong(self, event: CellEnded, live: Live, mismatches: int) -> None:
-        """Report wrong results of a launch at once, because a burn-in may end hours later."""
         more = f"More: `gpubench-orchestrate explain {self._stored.run_id}`"
         text = f"{event.label}, {event.cell}: {plural(mismatches, 'wrong result')}. {more}"
         self.tell("error", text, "wrong_results", device=live.device.uuid, cell=event.cell_id, wrong=mismatches)
@@ -117,10 +113,7 @@ class Announcer:
         stops_s: float | None,
         note: str,
     ) -> None:
-        """Show a snapshot of the run. live: process by token. samples: newest reading by UUID.
-
-        Other parameters: as in progress.snapshot.
-        """
+        """Show a snapshot of the run. Parameters: as in progress.snapshot."""
         now = time.monotonic()
         if now >= self._counted + COUNT_EVERY_S or not live:
             self._counted, self._cells = now, progress.cells(state)

@@ -53,7 +53,10 @@ from protocol.result import Result
 
 
 class Conductor:
-    """Starts launches, and keeps the state of the run. Methods raise StorageError if the journal cannot be written."""
+    """Starts launches, and keeps the state of the run. begun: its state now.
+
+    Methods raise StorageError if the journal, a result or the folder of a launch cannot be written.
+    """
 
     def __init__(self, around: RunContext, begun: RunState, poller: zmq.Poller, clock: LoopClock) -> None:
         stored = around.stored
@@ -87,12 +90,18 @@ class Conductor:
 
     @property
     def busy(self) -> bool:
-        """Whether the loop must wait for a running launch, or for a device that is not free yet."""
+        """Whether the loop must wait for a running launch, or for a device that is not free yet.
+
+        False once the time limit has ended all launches and time_budget.PATIENCE_S is over.
+        """
         in_time = self._budget is None or not self._budget.awaits_nothing(time.monotonic())
         return in_time and any((self.fleet.live, self.gates, self._waiting))
 
     def launch_what_is_due(self) -> bool:
-        """Start every launch that is due and whose devices are free. Return True if any was started."""
+        """Start every launch that is due and whose devices are free. Return True if any was started.
+
+        First end or drop launches that do not fit into the time limit. If none is due, add a round of a burn-in.
+        """
         self._end_what_takes_too_long()
         self._keep_to_the_budget()
         self.state, following = transitions.next_launches(self.state)
@@ -103,7 +112,7 @@ class Conductor:
         return bool(following)
 
     def begin_rounds(self) -> bool:
-        """Add another round of launches if devices are idle and time is left. Return True if any was added."""
+        """Add another round of launches if the kind of run adds any and time is left. Return True if any was added."""
         if self._next_rounds is None or self._budget is None or self.state.stopping:
             return False
         budget, left_s = self._budget, self._budget.ends - time.monotonic()
@@ -129,7 +138,7 @@ class Conductor:
         return True
 
     def carry_out(self, happenings: Iterable[Happening]) -> None:
-        """Act on what happened to processes, and record it. Watch each new process by its pidfd, to notice its end."""
+        """Act on what happened to processes, and record it. Register the pidfd of each new process with the poller."""
         for happening in happenings:
             match happening:
                 case Concluded(live, outcome):
@@ -147,9 +156,10 @@ class Conductor:
                 self.recorder.spawned(live)
 
     def let_pass(self, passed: Passed | None) -> None:
-        """Free or quarantine the device of a process that is gone. None: do nothing.
+        """Free the device of a process that is gone, or quarantine it, or let it wait. None: do nothing.
 
-        The launch is recorded as gone after the last of its devices.
+        A result is withdrawn here if the device was throttled or used by others. The launch is recorded as gone after
+        the last of its devices.
         """
         if passed is None:
             return
@@ -171,7 +181,10 @@ class Conductor:
             self._step(Freed(uuid))
 
     def beware(self, message: XidSeen | GpuBroken | TooHot) -> None:
-        """Handle an error or overheating of a GPU: warn, or quarantine the GPU and end the launches on it."""
+        """Handle an error or overheating of a GPU: quarantine it and end the launches on it, or warn of a new Xid.
+
+        Do nothing more if it is already quarantined.
+        """
         hazards = self.failure_context.hazards
         device, news = self._devices[message.uuid], hazards.is_news(message)
         failure = hazards.heard(message)
@@ -220,10 +233,7 @@ class Conductor:
                 self._keep_to_the_budget()
 
     def show(self, note: str, over_by: float = math.inf) -> None:
-        """Show the state of the run. note: what idle devices wait for, or "".
-
-        over_by: monotonic time (s) at which a stop or the time limit has ended all launches; infinity without either.
-        """
+        """Show the state of the run. note: what idle devices wait for, or "". over_by: as in Stopping."""
         now = time.monotonic()
         limited = None if self._budget is None else self._budget.time(now)
         stops_s = None if over_by == math.inf else over_by - now
@@ -272,7 +282,6 @@ class Conductor:
         return end
 
     def _halted(self, live: Live, result: Result) -> Failure | None:
-        """Return a failure if the launch was paused while it measured, so that its times are wrong; else None."""
         if self._works_around_pauses:
             return None
         stopped = [
@@ -289,8 +298,7 @@ class Conductor:
     def _doubt(self, live: Live, device: Device, *, last: bool) -> None:
         """Withdraw the result of a launch if `device` was throttled or other processes used it.
 
-        With --allow-busy, other processes are only recorded. last: whether `device` is the last of the launch to
-        become free.
+        With --allow-busy, other processes are only recorded. last: `device` is the last of the launch to become free.
         """
         result = self._results.get(live.spec.launch)
         if result is None:

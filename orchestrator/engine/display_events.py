@@ -13,9 +13,10 @@ from protocol.messages import Sample
 class DeviceLine(msgspec.Struct, frozen=True, kw_only=True):
     """Current state of one device.
 
-    label: "GPU 0". name: of the product. cell: what is measured, for people; None while the device is idle. cell_id: id
-    of the planned cell. fraction: progress of the phase, 0 to 1. sample and the readings in it: None without telemetry.
-    note: reason of the quarantine, else what an idle device waits for; may be "".
+    label: "GPU 0". name: of the product. cell: what is measured, for people. cell_id: id of the planned cell. cell,
+    cell_id, batch_size and phase are None while the device is idle. attempt: its number, from 1. fraction: progress of
+    the phase, 0 to 1. sample and the readings in it: None without telemetry. note: reason of the quarantine, else what
+    an idle device waits for; may be "".
     """
 
     uuid: str
@@ -38,9 +39,10 @@ class DeviceLine(msgspec.Struct, frozen=True, kw_only=True):
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Current state of the whole run.
 
-    done, total, failed: numbers of launches (measurements). total: None if rounds are added until the time is up.
-    share: part of the run that is over, 0 to 1. eta_s: seconds until the last measurement ends, None if unknown. cells:
-    status → number of cells (things to measure), counted some seconds ago.
+    done, total, failed: numbers of launches. failed: skipped ones included; part of done. total: None if rounds are
+    added until the time is up. share: part of the run that is over, 0 to 1. elapsed_s: since the process began. eta_s:
+    seconds until the last measurement ends, None if unknown. cells: status → number of cells, counted up to
+    COUNT_EVERY_S (announcer.py) ago.
     """
 
     devices: tuple[DeviceLine, ...]
@@ -54,10 +56,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CellEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a launch (one measurement of a cell). summary: figures or the failure, in words.
+    """The end of a launch (one measurement of a cell). summary: figures or the failure, in words. label: of the device.
 
-    cell: what was measured, for people. cell_id: id of the planned cell. again: the launch failed and is retried.
-    next_step: what gpubench does after a failure, may be "". repeated: an earlier launch failed with the same message.
+    cell: what was measured, for people. cell_id: id of the planned cell. iteration_ms: mean; None without times.
+    items_per_second: None also if the cell has no items. again: the launch failed and is retried. next_step: what
+    gpubench does after a failure; "" for a result. repeated: an earlier launch failed with the same message.
     """
 
     label: str
@@ -75,9 +78,9 @@ class CellEnded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """A message about the run. level: "info", "warning" or "error".
+    """A message about the run. level: "info", "warning" or "error". message: sentences for people.
 
-    event, fields: name and JSON values of the message, for programs that read logs.
+    event, fields: kind of the message, such as "launches_added", and its JSON values, for programs that read logs.
     """
 
     level: str
@@ -87,7 +90,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Display(Protocol):
-    """Shows a run. The loop calls it, so every method returns at once."""
+    """Shows a run. The loop calls it, so every method must return at once, even if nobody reads the output."""
 
     def show(self, snapshot: Snapshot) -> None:
         """Show the current state of the run. Called at least once a second."""
@@ -96,4 +99,4 @@ class Display(Protocol):
         """Show the end of a launch, or a notice."""
 
     def close(self) -> None:
-        """Restore the terminal after the run."""
+        """Restore the terminal after the run. Nothing is shown afterwards."""

@@ -17,9 +17,9 @@ from protocol.messages import Sample
 
 
 class FailureContext:
-    """Collects events that may explain failures on each GPU.
+    """Collects events that may explain failures on each GPU. The loop feeds `samples` (by UUID), `foreign`, `hazards`.
 
-    shares: whether other processes may use the GPUs (--allow-busy).
+    shares: whether other processes may use the GPUs (--allow-busy), and so explain no failure.
     """
 
     def __init__(self, devices: Iterable[Device], *, shares: bool) -> None:
@@ -30,9 +30,9 @@ class FailureContext:
         self.shares = shares
 
     def as_read(self, failure: Failure, live: Live) -> Failure:
-        """Return the failure of a launch with clues added.
+        """Return the failure of a launch with clues as evidence, and with the category of an outside cause, if any.
 
-        If the cause is outside the launch, the failure gets the category of that cause.
+        If it shows faulty hardware, it is noted in `hazards`.
         """
         devices, own = live.next.cell.devices, live.device.uuid
         others = "" if self.shares else self.foreign.beside(devices, live.spec.requested_ns)

@@ -25,17 +25,11 @@ class Hazards:
         self._grave: dict[str, Failure] = {}
 
     def is_news(self, message: XidSeen | GpuBroken | TooHot) -> bool:
-        """Whether a message is new.
-
-        False for an Xid that the GPU has reported before: it may repeat it a thousand times.
-        """
+        """Whether a message is new: False for an Xid that was passed to `heard` for this GPU before, else True."""
         return not isinstance(message, XidSeen) or message.xid not in self._last_ns.get(message.uuid, {})
 
     def heard(self, message: XidSeen | GpuBroken | TooHot) -> Failure | None:
-        """Note a message about a GPU.
-
-        If it makes the GPU unusable, return the failure of launches on it. Otherwise return None.
-        """
+        """Note a message about a GPU. Return the failure of launches on it if it must be quarantined, else None."""
         if isinstance(message, TooHot):  # heat does not cause failures of other GPUs
             hot = Failure(category=Category.TOO_HOT, message=message.reason, phase=Phase.MEASURE)
             return self._grave.setdefault(message.uuid, hot)
@@ -53,9 +47,9 @@ class Hazards:
         return failure
 
     def grave(self, uuids: Collection[str]) -> Failure | None:
-        """Return the failure that made the first of these GPUs unusable; None if all are usable.
+        """Return the failure of the first of these GPUs that became unusable; None if all are usable.
 
-        If there are several GPUs, the failure names that GPU (Failure.device).
+        If several GPUs are given, the failure names that GPU (Failure.device).
         """
         for uuid, failure in self._grave.items():
             if uuid in uuids:

@@ -39,8 +39,8 @@ Advise = Callable[[StoredRun, Mapping[str, Sequence[float]]], str]
 class LaunchTerms:
     """Settings of a launch (one measurement in fresh processes) on one device.
 
-    injection: fault to simulate. steps: alternating load and pauses of a burn-in. python: path of the interpreter;
-    empty: the one that runs gpubench.
+    injection: fault to simulate. steps: alternating load and pauses of a burn-in; None: continuous load. python: path
+    of the interpreter; empty: the one that runs gpubench.
     """
 
     measurement: Measurement
@@ -52,7 +52,7 @@ class LaunchTerms:
 
 @dataclass(frozen=True)
 class TelemetryTerms:
-    """Settings of telemetry. stop: when a GPU is too hot; None: never. hot: GPU → simulated temperature in °C."""
+    """Settings of telemetry. stop: when a GPU is too hot; None: never. hot: UUID → simulated temperature in °C."""
 
     stop: TemperatureStop | None = None
     hot: Mapping[str, int] = field(default_factory=dict)
@@ -62,8 +62,8 @@ class Remaining(NamedTuple):
     """Time of a run with a duration (burn-in).
 
     served_s: seconds at work of the device that has worked least. left_s: seconds that a resume has for launches, until
-    this device has worked for the whole duration. short: some device has worked too little, and another launch on it
-    fits into left_s. Quarantined devices are ignored.
+    this device has worked for the whole duration less the time for reports; may be negative. short: some device has
+    worked too little, and another launch on it fits into left_s. Quarantined devices are ignored.
     """
 
     served_s: float
@@ -72,14 +72,14 @@ class Remaining(NamedTuple):
 
 
 def configured_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return the settings of a launch as the configuration has them. Some launches have a load window."""
+    """Return the settings of a launch as the configuration has them, with a load window if this launch has one."""
     load_s = load_windows.window_s(cell, configuration, device, slot[1])
     return LaunchTerms(replace(configuration.measurement, load_s=load_s), configuration.deadlines)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command prints after a run. text: empty if the command prints the report instead."""
+    """What a command prints after a run. text: the answer; empty: print the report instead."""
 
     text: str
 
@@ -94,11 +94,11 @@ class Kind:
     """The decisions of a kind of run. Its functions are pure.
 
     worker_environment: variables of processes that import torch, unless the user sets them. next_rounds: takes the
-    state, the seed and a function that says whether there is time for a cell; returns launches to add once devices are
-    idle. None: no rounds are added. adds_launches: whether launches may be added after the plan. look: returns which
-    GPUs are in doubt, so that launches are added for them. advise: see Advise. remaining: see Remaining; None: the run
-    ends with its plan. works_around_pauses: whether figures exclude pauses of a worker (stats/stalls.py). outcome:
-    returns the printed answer; None: the report is printed.
+    state, the seed and a function that says whether there is time for a cell; returns launches to add when a device is
+    idle, may be (). None: no rounds are added. adds_launches: whether launches may be added for doubts about GPUs.
+    look: returns these doubts. advise: None: no advice. remaining: None: the run ends with its plan.
+    works_around_pauses: whether figures exclude pauses of a worker (stats/stalls.py), so that results during pauses
+    count. outcome: returns the printed answer; None: the report is printed.
     """
 
     name: str

@@ -40,7 +40,7 @@ IMPORTING: Final = Notice(
 
 
 class Loop:
-    """Works on a run until all launches (measurements) are done or given up, or a stop is requested."""
+    """Works on a run from the state `begun` on, until all launches are settled, or a stop or time limit ended them."""
 
     def __init__(self, around: RunContext, begun: RunState) -> None:
         self._around = around
@@ -61,7 +61,7 @@ class Loop:
         return self._conductor.state
 
     def run(self) -> None:
-        """Work until nothing is left to do.
+        """Work until nothing is left to do. Call it once. `state` then says whether launches remain.
 
         Raises StorageError if a file cannot be written; ZygoteError or LinkError if no worker can be started any more.
         """
@@ -108,7 +108,7 @@ class Loop:
         return frozenset(ready for ready, _ in self._poller.poll(timeout_ms))
 
     def _handle(self, ready: frozenset[object]) -> None:
-        """Handle ready sockets and descriptors. Messages come before deaths, because a worker's last message counts."""
+        """Handle ready sockets and descriptors: messages before deaths, because a worker's last message counts."""
         if self._around.link.socket in ready:
             self._read_link()
         if self._nursery.fileno() in ready:
@@ -209,7 +209,6 @@ class Loop:
         return may_begin and self._conductor.launch_what_is_due()
 
     def _look_after_the_link(self) -> None:
-        """Make a deleted socket again. End processes that cannot connect to it."""
         if self._hopeless is not None:
             return
         link = self._around.link
@@ -247,10 +246,7 @@ class Loop:
             self._conductor.tell("warning", f"{module} cannot be imported, so its models will fail: {error}")
 
     def _replace_zygote(self) -> None:
-        """Start another zygote after one died.
-
-        Running workers continue. Launches whose fork was not answered are tried again.
-        """
+        """Start another zygote after one died. Launches whose fork was not answered fail with ZYGOTE_DIED."""
         try:
             end = self._nursery.bury()
         except ZygoteError as error:

@@ -31,9 +31,10 @@ def _asleep() -> float:
 
 
 class LoopClock:
-    """Counts the seconds in which the loop was at work. read: returns monotonic seconds.
+    """Clock of the loop's deadlines, which stands still in pauses. read: returns monotonic seconds.
 
-    asleep: returns the seconds for which the machine was suspended since it booted. pauses: all of SHORT_S or more.
+    asleep: returns the seconds for which the machine was suspended since it booted. pauses: all gaps between two
+    readings of SHORT_S or more, oldest first, found by `now`.
     """
 
     def __init__(self, read: Callable[[], float] = time.monotonic, asleep: Callable[[], float] = _asleep) -> None:
@@ -46,7 +47,7 @@ class LoopClock:
         self._unreported_s = 0.0
 
     def now(self) -> float:
-        """Return the monotonic time minus all pauses of STILL_S or more."""
+        """Return the monotonic seconds minus all pauses of STILL_S or more. Note a pause since the last reading."""
         at, slept = self._read(), self._asleep()
         if (gap := at - self._looked) >= STILL_S:
             self._paused_s += gap

@@ -24,8 +24,8 @@ _PATIENCE_S: Final = 5.0
 class Passed:
     """A device whose process is gone, and which no longer waits for its memory to become free.
 
-    obstacle: why no launch may use the device now; empty if it is usable. teardown_ms: time since the outcome was on
-    disk.
+    obstacle: why no launch may use the device now; empty if it is usable. teardown_ms: from the outcome on disk until
+    now; 0 if there was no outcome on disk.
     """
 
     gone: Gone
@@ -54,7 +54,7 @@ class Gates:
     def admit(self, gone: Gone, telemetry: Telemetry | None, now: float) -> Passed | None:
         """Return a Passed for the device of a process that is gone; None if it must wait for its memory.
 
-        now: seconds of the loop's clock.
+        Only GPUs wait, and only with telemetry. An unkillable process is an obstacle. now: seconds of the loop's clock.
         """
         device = gone.live.device
         if gone.unkillable:
@@ -71,7 +71,10 @@ class Gates:
         return None
 
     def answered(self, answer: DeviceFree) -> Passed | None:
-        """Return a Passed for the device that the sampler's answer is about; None if that device does not wait."""
+        """Return a Passed for the device of the sampler's answer, with an obstacle if its memory is not free.
+
+        None if that device does not wait. Unreadable memory counts as free.
+        """
         gone = self._waiting.pop(answer.uuid, None)
         if gone is None:
             return None
@@ -81,16 +84,16 @@ class Gates:
         return self._pass(gone, f"its memory was not freed within {TIMEOUT_S:.0f} s ({used} in use)")
 
     def overdue(self, now: float) -> list[Passed]:
-        """Return a Passed for each device that waited too long for an answer. A hanging NVML must not stop the run.
+        """Return a Passed without obstacle for each device that waited too long for an answer. Later ones do not wait.
 
-        now: seconds of the loop's clock.
+        A hanging NVML must not stop the run. now: seconds of the loop's clock.
         """
         silent = [uuid for uuid in self._waiting if now > self._since[uuid] + TIMEOUT_S + _PATIENCE_S]
         self._deaf = self._deaf or bool(silent)  # do not ask again: every cell would wait as long
         return [self._pass(self._waiting.pop(uuid), "") for uuid in silent]
 
     def open_all(self) -> list[Passed]:
-        """Return a Passed for each waiting device: the sampler has ended, or a stop must not take longer."""
+        """Return a Passed without obstacle for each waiting device. None waits afterwards."""
         waiting, self._waiting = self._waiting, {}
         return [self._pass(gone, "") for gone in waiting.values()]
 

@@ -30,16 +30,16 @@ _STANDS: Final = (
 
 
 class Alike(msgspec.Struct, frozen=True):
-    """Names cells (things to measure) of a plan by the properties in which they differ.
-
-    sizes: (model, workload) → input sizes. modes: all modes in the plan.
-    """
+    """Names cells of a plan by the properties in which they differ. sizes: (model, workload) → input sizes in it."""
 
     sizes: Mapping[tuple[str, Workload], Collection[int | None]]
     modes: Collection[Mode]
 
     def describe(self, cell: Cell) -> str:
-        """Describe a cell without its batch size: "resnet50@512 training fp32 solo"."""
+        """Describe a cell without its batch size: "resnet50@512 training fp32 solo".
+
+        The size is only named if the plan has several for this model and workload, the mode if it has both.
+        """
         mode = f" {cell.mode}" if len(self.modes) > 1 else ""
         name = sized(cell.model, cell.input_size, self.sizes[cell.model, cell.workload])
         compiled = f" {cell.compile_name}" if cell.compiles else ""
@@ -78,9 +78,8 @@ def snapshot(
     live: process by token. samples: newest reading by UUID. named: describes cells. elapsed_s: since the process began.
     launch_s: device → mean seconds of its ended launches. expected_s: cell → estimated seconds of a launch. limited:
     time of the run, None without a time limit. stops_s: as in eta. rounds: launches are added until the time is up;
-    dropped launches then do not count. open_ended: any number of launches may be added. stands: number of cells by
-    status, as last counted by `cells`. note: what idle devices wait for. If it is not "", the remaining time is
-    unknown.
+    dropped launches then do not count as done. open_ended: any number of launches may be added. stands: from `cells`.
+    note: what idle devices wait for. If it is not "", the remaining time is unknown.
     """
     by_device = {launch.device.uuid: launch for launch in live.values()}
     in_vain = sum(state.in_vain.values())
@@ -106,8 +105,8 @@ def snapshot(
 def through(launches_s: float | None, total: int | None, limited: Time | None) -> float | None:
     """Return the seconds until the last measurement of a run ends if nobody stops it; None if unknown.
 
-    launches_s: seconds of the remaining launches, None if unknown. total: number of launches, None if rounds are added
-    until the time is up. limited: time of the run, None without a time limit.
+    launches_s: as `launches_s` returns it. total: number of launches, None if rounds are added until the time is up.
+    limited: time of the run, None without a time limit.
     """
     left_s = None if limited is None else max(limited.left_s, 0.0)
     if total is None or launches_s is None:
@@ -129,8 +128,8 @@ def eta(through_s: float | None, stops_s: float | None) -> float | None:
 def share(done: int, total: int | None, limited: Time | None, through_s: float | None) -> float:
     """Return the share of a run that is over, 0 to 1: of its time if that is limited, else of its launches.
 
-    done, total: numbers of launches; total is None if launches are added to the plan. limited: time of the run, None
-    without a time limit. through_s: from `through`.
+    done, total: numbers of launches. total: None if any number may be added; without a limit, the share is then 1.
+    limited: time of the run, None without a time limit. through_s: from `through`.
     """
     if limited is None or done == total:
         return done / total if total else 1.0
@@ -140,9 +139,10 @@ def share(done: int, total: int | None, limited: Time | None, through_s: float |
 
 
 def cells(state: RunState) -> dict[SlotStatus, int]:
-    """Return status → number of planned cells. Slow: looks at every slot.
+    """Return status → number of planned cells, for every status. Slow: looks at every slot.
 
-    If launches of a cell differ, the cell counts as running, else waiting, else measured, and so on (_STANDS).
+    If launches of a cell differ, it counts by the first of: running, waiting, measured, referred, failed, does not fit,
+    unsupported, skipped, dropped.
     """
     places: dict[str, int] = {}
     for (cell_id, _), slot in state.slots.items():
@@ -154,7 +154,7 @@ def cells(state: RunState) -> dict[SlotStatus, int]:
 
 
 def ended(state: RunState, live: Live, device: Device, outcome: Result | Failure, named: Alike) -> CellEnded:
-    """Describe a launch that has ended. state: of the run, after that end. named: describes the cell."""
+    """Describe a launch that has ended, without CellEnded.repeated. state: of the run, after that end."""
     event = CellEnded(
         label=device.label,
         cell=named.describe(live.next.cell),
@@ -193,10 +193,7 @@ def _device_rate(result: Result, mean_ms: float) -> str:
 
 
 def _again(state: RunState, live: Live, failure: Failure) -> bool:
-    """Whether a failed launch is repeated in this run.
-
-    False if a search for the batch size only goes on with another size.
-    """
+    """Whether a failed launch is repeated in this run. False if a batch size scan only goes on with another size."""
     if failure.category is Category.STOPPED or (live.next.scans and not POLICY[failure.category].retries):
         return False
     return state.slots[live.next.slot].status is SlotStatus.WAITING
@@ -262,10 +259,10 @@ def _line(
 def launches_s(
     state: RunState, launch_s: Mapping[str, float], expected_s: Mapping[str, float] | None = None
 ) -> float | None:
-    """Return the seconds until all devices have finished their launches, None if unknown.
+    """Return the seconds until all devices have finished their launches; 0 if none is left.
 
-    launch_s: device → mean seconds of its ended launches. expected_s: cell → estimated seconds of a launch, for devices
-    without an ended launch.
+    None if a device with launches left has neither an ended launch (launch_s: device → their mean seconds) nor
+    estimates (expected_s: cell → seconds of a launch).
     """
     times: dict[str, float] = {}
     for uuid, device in state.devices.items():
@@ -290,7 +287,6 @@ def _alone(state: RunState, uuid: str) -> float:
 def _left_s(
     state: RunState, uuid: str, device: DeviceState, launch_s: float | None, expected_s: Mapping[str, float] | None
 ) -> float | None:
-    """Return the seconds until a device's queue is done, None if unknown. launch_s, expected_s: as in launches_s."""
     now = None if device.running is None else state.launches[device.running]
     runs = now is not None and state.slots[now].status is SlotStatus.RUNNING
     number = len(device.queue) - state.in_vain.get(uuid, 0) + runs

@@ -13,11 +13,11 @@ from protocol.messages import GpuBroken
 
 
 def check(stored: StoredRun, display: Display, planned: Look | None) -> tuple[str | None, tuple[GpuBroken, ...]]:
-    """Return the driver version and the GPUs that are gone. The version is None if NVML is missing or broken.
+    """Return (driver version, GPUs that are gone). The version is None without GPUs, or if NVML is missing or broken.
 
     planned: NVML's view when the run was planned, if CUDA was tested then; None: read NVML and test CUDA now. Raises
-    DeviceError if the driver hangs, no device is left, foreign processes compute on the devices, or CUDA does not work.
-    display: shows warnings.
+    DeviceError if the driver hangs, all devices or a slice of a present GPU are gone, foreign processes compute on the
+    devices without --allow-busy, or CUDA does not work. display: shows warnings.
     """
     gpus = [device for device in stored.devices if device.kind is DeviceKind.CUDA]
     if not gpus:
@@ -46,10 +46,7 @@ def check(stored: StoredRun, display: Display, planned: Look | None) -> tuple[st
 
 
 def _missing(devices: Sequence[Device], gpus: Sequence[Device], seen: Inventory) -> list[Device]:
-    """Return the GPUs that are gone.
-
-    Raises DeviceError if no device is left, or if a slice of a GPU is gone while the GPU is there.
-    """
+    """Return the GPUs that are gone. Raises DeviceError if all are, or if a slice is gone while its GPU is there."""
     present = {gpu.uuid for gpu in (*seen.gpus, *seen.slices)}
     missing = [gpu for gpu in gpus if gpu.uuid not in present]
     recut = [gpu for gpu in missing if gpu.slice_of in present]

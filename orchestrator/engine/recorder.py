@@ -35,7 +35,7 @@ class Recorder:
         self._append(records.ZygoteStarted(start_ms=start_ms, failed=failed))
 
     def started(self, following: NextLaunch) -> None:
-        """Record the start of a launch (measurement), before its process exists."""
+        """Record the start of a launch. Call it before its process is made."""
         self._append(
             records.Start(
                 launch=following.launch,
@@ -49,14 +49,11 @@ class Recorder:
         )
 
     def added(self, slots: tuple[Slot, ...], suspects: tuple[str, ...] = ()) -> None:
-        """Record that launches of planned cells were added.
-
-        suspects: UUIDs of the GPUs in doubt, if they are the reason.
-        """
+        """Record that launches of planned cells were added. suspects: UUIDs of the GPUs in doubt, if they are why."""
         self._append(records.Added(slots=slots, suspects=suspects, at_ns=time.monotonic_ns()))
 
     def dropped(self, slot: Slot, reason: str) -> None:
-        """Record that a launch will not be made."""
+        """Record that a launch will not be made, for lack of time. reason: text for the report."""
         self._append(records.Dropped(cell=slot[0], round=slot[1], at_ns=time.monotonic_ns(), reason=reason))
 
     def spawned(self, live: Live) -> None:
@@ -68,7 +65,7 @@ class Recorder:
     def ended(self, live: Live, outcome: Result | Failure) -> records.End:
         """Record the outcome of a launch, and return the record. A result is written to its file before.
 
-        A failure after a result withdraws the result.
+        A failure after a result withdraws the result. The file of the result stays.
         """
         if isinstance(outcome, Result):
             data = codec.encode(outcome)
@@ -85,11 +82,11 @@ class Recorder:
         return end
 
     def require_room(self) -> None:
-        """Raise StorageError if the disk is full, which may be the reason why a launch failed."""
+        """Raise StorageError if the disk is full. Call it after a failure, which may be a consequence."""
         self._journal.require_room()
 
     def beside(self, live: Live, by: str) -> None:
-        """Record that the result of a launch counts although another process used its GPU. by: that process."""
+        """Record that the result of a launch counts although another process used its GPU. by: as in records.Beside."""
         self._append(records.Beside(launch=live.spec.launch, at_ns=time.monotonic_ns(), by=by))
 
     def foreign_seen(self, message: ForeignSeen) -> None:
@@ -98,7 +95,7 @@ class Recorder:
         self._append(records.Foreign(device=message.uuid, at_ns=message.at_ns, by=by))
 
     def left(self, passed: Passed) -> None:
-        """Record that the process of a launch is gone, and that its device is free or quarantined."""
+        """Record that the processes of a launch are gone. passed: the last of its devices to become free."""
         exit_ = passed.gone.exit
         self._append(
             records.Left(

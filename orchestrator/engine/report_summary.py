@@ -10,10 +10,9 @@ from orchestrator.system import safe_read
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What the report of a run says, in short.
+    """What the report of a run says, in short. verdict: in a word. gpus: label of a GPU → its verdict.
 
-    verdict: in a word. why: reason for a non-zero exit code. report: path of the report. gpus: label of a GPU → its
-    verdict.
+    why: reason for a non-zero exit code; else "". report: path of report.json.
     """
 
     verdict: str
@@ -25,7 +24,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def outcome(run: Archive) -> Outcome | str:
-    """Read verdict and counts from the report in the run's folder. Return a text with the reason if that fails."""
+    """Read verdict and counts from report.json in the run's folder.
+
+    Return a text instead if that is missing, unreadable, or older than the last resume: "the report … is missing".
+    """
     path = run.paths.report(ReportFormat.JSON)
     try:
         report = msgspec.json.decode(safe_read.read(path), type=ReportOutline)

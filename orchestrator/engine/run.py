@@ -56,11 +56,11 @@ def execute(
     kind: Kind,
     write_report: Callable[[StoredRun, RunPaths], Report],
 ) -> Report:
-    """Work on a run until it is done, write its report and return it.
+    """Work on a run until it is done or stopped, write its report and return it.
 
     look: NVML's view when the run was planned, if CUDA was tested then; None: read NVML and test CUDA now.
     stop_signals: those that the command already catches; None: catch them here. write_report: called while the lock is
-    held.
+    held. If no worker can be started any more, the report is made of the results so far.
 
     Raises UserError if the run cannot be worked on here, StorageError if files cannot be written, and the errors of
     `write_report`.
@@ -101,9 +101,9 @@ def execute(
 
 
 def clear_up(stored: StoredRun, paths: RunPaths) -> None:
-    """Remove files left by a process that was killed after the run had ended.
+    """Remove the journal's reserve and unfinished temporary files that a killed process left.
 
-    Raises RunFolderError if a process works on the run, or if the journal is damaged.
+    Raises RunFolderError if a process works on the run, or if the journal is missing or damaged.
     """
     with lock.held(paths):
         reserve.remove(reserve_of(paths.journal))
@@ -112,10 +112,10 @@ def clear_up(stored: StoredRun, paths: RunPaths) -> None:
 
 
 def left_to_do(stored: StoredRun, paths: RunPaths, kind: Kind) -> tuple[int, int]:
-    """Return (remaining launches, all launches) of a run. A launch whose result file is lost remains.
+    """Return (remaining launches, all launches) of a run, added ones included. A launch with a lost result remains.
 
     In a run with a duration (burn-in), 0 remain once it has measured that long. If its plan is done before that, one
-    more launch of each cell remains.
+    more launch of each cell remains. Raises RunFolderError if a file of the run is damaged.
     """
     records = read(paths.journal) if paths.journal.exists() else ()
     if not any(isinstance(record, Segment) for record in records):
@@ -134,7 +134,7 @@ def left_to_do(stored: StoredRun, paths: RunPaths, kind: Kind) -> tuple[int, int
 def remaining(stored: StoredRun, paths: RunPaths, kind: Kind) -> Remaining | None:
     """Return the measured and the remaining time of a run with a duration (burn-in). None for other runs.
 
-    Raises RunFolderError if a file of the run is damaged.
+    Raises RunFolderError if a file of the run is missing or damaged. Result files are read, which may take seconds.
     """
     if kind.remaining is None:
         return None
@@ -143,12 +143,15 @@ def remaining(stored: StoredRun, paths: RunPaths, kind: Kind) -> Remaining | Non
 
 
 def came_to_its_end(records: Sequence[Record]) -> bool:
-    """Whether the last process that worked on the run finished it: it was neither stopped nor aborted."""
+    """Whether the last process that worked on the run finished it. False if it was stopped, aborted or killed."""
     return any(isinstance(record, Finished) and not record.interrupted and not record.broken for record in records[-1:])
 
 
 def is_over(paths: RunPaths) -> bool:
-    """Whether the run has ended and nobody has resumed it since. A stopped or aborted run has ended, too."""
+    """Whether the last process that worked on the run recorded its end. True also for a stopped or aborted run.
+
+    False without a journal, and for a killed process. Raises RunFolderError if the journal is damaged.
+    """
     records = read(paths.journal) if paths.journal.exists() else ()
     return any(isinstance(record, Finished) for record in records[-1:])
 
@@ -226,10 +229,7 @@ def _take_over(
     *,
     kind: Kind,
 ) -> None:
-    """Record that this process works on the run. End attempts of a dead process. Withdraw results whose file is lost.
-
-    driver: version of the driver. settings: environment variables that affect results, as (name, value).
-    """
+    """Record that this process works on the run. End attempts of a dead process, and withdraw lost results."""
     records = journal.recovered
     so_far = remaining(stored, paths, kind) if records else None
     if not records:
@@ -277,7 +277,7 @@ def _newest(records: tuple[Record, ...]) -> Segment:
 
 
 def _lost(stored: StoredRun, paths: RunPaths) -> list[tuple[int, Failure]]:
-    """Return (number of the launch, failure) of each result whose file does not match the journal."""
+    """Return (number of the launch, failure) for each result whose file is missing or does not match the journal."""
     run = archive.load(paths, stored)
     lost = []
     for attempt in run.attempts:

@@ -19,7 +19,7 @@ from protocol.paths import RunPaths
 class RunContext:
     """Resources of a run, closed by run.py. nursery: starts the zygote. budget: the time limit, None without one.
 
-    gone: GPUs that were lost before the start.
+    telemetry: None without GPUs, or if it is switched off. gone: GPUs that were lost before the start.
     """
 
     stored: StoredRun

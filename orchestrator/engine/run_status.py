@@ -36,7 +36,7 @@ _ENDED: Final = frozenset({Standing.OVER, Standing.INTERRUPTED, Standing.BROKEN}
 
 
 def look(stored: StoredRun, paths: RunPaths) -> tuple[Status, tuple[Attempt, ...]]:
-    """Return the status of the run, and all attempts at its cells. Raises RunFolderError if the run cannot be read."""
+    """Return (status, all attempts at cells, oldest first) of the run. Raises RunFolderError if it cannot be read."""
     holder = lock.holder(paths)
     alive = None if holder is None else lock.life(holder)
     results = tuple(paths.results())
@@ -138,10 +138,7 @@ def _spent_s(stored: StoredRun, holder: lock.Holder, records: Sequence[Record]) 
 
 
 def stop_requests_ns(records: Sequence[Record]) -> tuple[int, ...]:
-    """Return the times of the stop requests in the current session, oldest first.
-
-    They are monotonic nanoseconds of this boot.
-    """
+    """Return the times of the stop requests in the newest session, oldest first, in monotonic nanoseconds."""
     asked_ns: list[int] = []
     for record in reversed(records):
         match record:
@@ -204,8 +201,8 @@ def _is_running(attempt: Attempt, state: RunState) -> bool:
 def _is_failure(attempt: Attempt, state: RunState) -> bool:
     """Whether to show an attempt as a failure.
 
-    False if its launch was measured later, if it only told a search which batch size does not fit, or if it failed only
-    because the run ended.
+    False if its launch was measured later, if it only showed which batch size does not fit, or if the run's end ended
+    it.
     """
     slot = state.slots[attempt.slot]
     if attempt.failure is None or slot.status is SlotStatus.MEASURED:

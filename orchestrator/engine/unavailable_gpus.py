@@ -30,12 +30,15 @@ class Rest:
 
 
 def begin_rest(hottest_c: int | None, now: float, now_ns: int) -> Rest:
-    """Begin the pause of a hot GPU. hottest_c: its highest temperature during the launch that was slowed down."""
+    """Return the pause of a hot GPU. hottest_c: its highest temperature in the slowed launch; None: no sensor.
+
+    now: seconds of the loop's clock. now_ns: monotonic.
+    """
     return Rest(until=now + AT_MOST_S, since_ns=now_ns, limit_c=None if hottest_c is None else hottest_c - COOLER_BY)
 
 
 def is_rested(resting: Rest, newest: Sample | None, now: float) -> bool:
-    """Whether the GPU may be used again: it is cool enough, or the pause has lasted long enough.
+    """Whether the GPU may be used again: it is cool enough and not slowed down, or the pause has lasted long enough.
 
     newest: newest sample of the GPU; without one, only the time decides. now: seconds of the loop's clock.
     """
@@ -63,7 +66,7 @@ class Waiting:
         return uuid in self._resting or uuid in self._blocked
 
     def rest(self, uuid: str, hottest_c: int | None, now: float, now_ns: int) -> None:
-        """Let a hot device cool down. hottest_c: its highest temperature. now: seconds of the loop's clock."""
+        """Let a hot device wait until it is cooler. Parameters: as in begin_rest."""
         self._resting[uuid] = begin_rest(hottest_c, now, now_ns)
 
     def block(self, uuid: str, limit_bytes: int | None, now: float) -> None:
@@ -75,8 +78,8 @@ class Waiting:
     ) -> Iterator[tuple[str, str]]:
         """Yield (UUID, reason to quarantine it) for each device that no longer waits. The reason is "" if it is usable.
 
-        samples: newest sample of each device. foreign: returns the other process that computes on a device, or "".
-        stopping: the run stops, so no device has to wait. now: seconds of the loop's clock.
+        Such devices are removed. samples: newest sample of each device. foreign: returns the other process that
+        computes on a device, or "". stopping: the run stops, so no device waits. now: seconds of the loop's clock.
         """
         for uuid in {*self._resting, *self._blocked}:
             sample, given_up = samples.get(uuid), ""

@@ -36,8 +36,8 @@ class Doubt:
 class Look:
     """Doubts about GPUs that the results so far leave. word: verdict of these GPUs, for messages.
 
-    most: maximum number of launches of a cell. warning: text about doubts that more launches will not settle, or "".
-    advice: what to do about those doubts, or "".
+    most: maximum number of launches of a cell, planned ones included. warning: text about doubts that more launches
+    will not settle, or "". advice: what to do about those doubts, or "".
     """
 
     doubts: tuple[Doubt, ...] = ()
@@ -56,9 +56,9 @@ def applies(configuration: Configuration, devices: Iterable[Device]) -> bool:
 
 
 def judged(devices: Iterable[Device]) -> tuple[Device, ...]:
-    """Return the GPUs that can become SUSPECT: whole GPUs with enough identical ones in the run.
+    """Return the GPUs that can become SUSPECT: whole GPUs (no MIG slices) of which the run has LEAST_GPUS or more.
 
-    Enough is LEAST_GPUS, the GPU itself included. A slice of a GPU (MIG) cannot become SUSPECT.
+    Identical GPUs have the same name and amount of memory.
     """
     whole = [device for device in devices if device.kind is DeviceKind.CUDA and device.slice_of is None]
     kinds = Counter((device.name, device.memory_total_bytes) for device in whole)
@@ -66,7 +66,7 @@ def judged(devices: Iterable[Device]) -> tuple[Device, ...]:
 
 
 def at_most(cells: Iterable[Cell], launches: int, devices: Sequence[Device]) -> int:
-    """Return the largest number of launches that a run may add for `cells`. launches: planned launches of each cell."""
+    """Return how many launches a run may add at most for all `cells` together. launches: planned ones of each cell."""
     among = {device.uuid for device in judged(devices)}
     several = [cell for cell in cells if cell.devices[0] in among and WORKLOADS[cell.workload].sibling_verdict]
     return sum(cell.batch_size != AUTO for cell in several) * max(MOST_LAUNCHES - launches, 0)
@@ -81,10 +81,11 @@ def decide(
     left_s: float = math.inf,
     expected_s: Callable[[Cell], float] = lambda _: 0.0,
 ) -> tuple[Slot, ...]:
-    """Return the launches to add for `doubts`, as (cell id, round), in the order of each device.
+    """Return one more round of the cells in `doubts`, as (cell id, round), in the order of each device.
 
-    Empty if every cell has `most` launches or the time is too short. seed: of the run; decides the order. left_s:
-    seconds that are left for launches. expected_s: returns the estimated seconds of one launch of a cell.
+    most: maximum number of launches of a cell, planned ones included; cells that have them are omitted. seed: of the
+    run; decides the order. left_s: seconds that are left for launches; all launches of a mode (solo, loaded) that do
+    not fit together are omitted. expected_s: returns the estimated seconds of one launch of a cell.
     """
     several = sorted({doubt.cells for doubt in doubts})
     chosen: list[Slot] = []
@@ -99,7 +100,7 @@ def decide(
 
 
 def added(state: RunState, slots: Iterable[Slot]) -> RunState:
-    """Return the state with these launches of planned cells at the end of the queues of their devices."""
+    """Return the state with these launches at the end of the queues of their devices. Known slots are ignored."""
     for slot in slots:
         if slot in state.slots:
             continue

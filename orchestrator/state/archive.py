@@ -48,8 +48,9 @@ class Archive:
 
     segments, durations_s, suspended: one element for each session, in order. durations_s: seconds from the start of the
     session to its last launch or its end. zygotes: each start of a zygote. too_hot: GPU → (reason, seconds since the
-    epoch). dropped_ns: session → launch, as (cell id, round) → monotonic time at which it was dropped. foreign: session
-    → records of other processes that came to a GPU or left it. telemetry_ended: session → monotonic time.
+    epoch) of the first time. dropped_ns: session → (cell id, round) of a launch → monotonic time at which it was
+    dropped. foreign: session → records of other processes that came to a GPU or left it. telemetry_ended: session →
+    monotonic time (ns) at which telemetry ended early; other sessions are absent.
     """
 
     paths: RunPaths
@@ -68,7 +69,7 @@ class Archive:
 
     @property
     def quarantined(self) -> Mapping[str, str]:
-        """The devices in quarantine, UUID → reason."""
+        """The devices that are in quarantine now: UUID → reason."""
         return self.replay.quarantined
 
     @property
@@ -78,7 +79,7 @@ class Archive:
 
     @property
     def added(self) -> tuple[tuple[str, int], ...]:
-        """The launches (measurements) added to the plan, as (cell id, round)."""
+        """The launches added to the plan so far, as (cell id, round), whether they were made or not."""
         return self.replay.added
 
     @property
@@ -103,7 +104,7 @@ class Archive:
 
     @functools.cached_property
     def tries(self) -> Mapping[str, Sequence[Attempt]]:
-        """The attempts by cell id; a cell without attempts has no entry."""
+        """The attempts by cell id, oldest first; a cell without attempts has no entry."""
         attempts: dict[str, list[Attempt]] = {}
         for attempt in self.attempts:
             attempts.setdefault(attempt.start.cell, []).append(attempt)
@@ -118,7 +119,7 @@ class Archive:
         )
 
     def folder(self, attempt: Attempt) -> LaunchPaths:
-        """Return the folder of an attempt's files."""
+        """Return the paths of an attempt's files, whether they exist or not."""
         return self.paths.launch(attempt.start.cell, attempt.start.attempt)
 
     def result(self, attempt: Attempt) -> Result:
@@ -129,7 +130,7 @@ class Archive:
         return self._read(attempt, attempt.promised)
 
     def withdrawn_result(self, attempt: Attempt) -> Result:
-        """Read the result that an attempt had before it was withdrawn. Raises the same errors as `result`."""
+        """Read the result that an attempt had before it was withdrawn. Raises as `result` does, also if it had none."""
         return self._read(attempt, attempt.withdrawn)
 
     def _read(self, attempt: Attempt, promised: str | None) -> Result:
@@ -139,10 +140,10 @@ class Archive:
 
 
 def read_result(folder: LaunchPaths, promised: str, devices: Collection[str]) -> Result:
-    """Read and check the result file in `folder`.
+    """Read and check the result file in `folder`. promised: its SHA-256 in hex, from the journal.
 
-    promised: SHA-256 of the file, from the journal. devices: UUIDs of the run's devices. Raises ResultFileError if the
-    file is missing, has another hash, is no measurement, or was measured on another device.
+    devices: UUIDs of the run's devices. Raises ResultFileError if the file is missing, has another hash, has a flaw
+    (Result.flaw), or was measured on another device.
     """
     path = folder.result
     try:
@@ -166,9 +167,10 @@ def read_result(folder: LaunchPaths, promised: str, devices: Collection[str]) ->
 
 
 def load(paths: RunPaths, stored: StoredRun | None = None, *, alive: bool = False) -> Archive:
-    """Read the run in a folder. alive: whether a process works on it. Raises RunFolderError if it cannot be read.
+    """Read the run in a folder. Raises RunFolderError if a file of it is missing, damaged or of another run.
 
-    stored: its configuration and plan, if they are already known.
+    stored: its configuration and plan; None: read them. alive: a process works on the run, so attempts without an end
+    are running, not interrupted. Result files are not read.
     """
     stored = stored or run_files.load(paths)
     results = tuple(paths.results())
@@ -180,7 +182,7 @@ def load(paths: RunPaths, stored: StoredRun | None = None, *, alive: bool = Fals
 
 
 def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...], *, alive: bool = False) -> Archive:
-    """Build the archive from the stored run and the records of its journal. alive: whether a process works on the run.
+    """Build the archive from the stored run and the records of its journal. alive: as in `load`.
 
     Raises RunFolderError as `require_coherent` does.
     """
@@ -250,9 +252,9 @@ def require_coherent(stored: StoredRun, paths: RunPaths, records: tuple[Record, 
 
 
 def require_own_journal(stored: StoredRun, paths: RunPaths) -> None:
-    """Check that a run may be resumed from its folder, before anything is written. Raises RunFolderError if not.
+    """Check that the journal has no foreign records and, as `require_known` does, no lost ones. Write nothing.
 
-    It may not if the journal lacks the start of a launch that has a result: `resume` would overwrite the result.
+    Raises RunFolderError if not. A missing or empty journal is accepted as long as there are no results.
     """
     results = tuple(paths.results())
     records = journal.read(paths.journal) if paths.journal.exists() else ()

@@ -9,9 +9,9 @@ from protocol.failure import Failure
 class Attempt(msgspec.Struct, frozen=True):
     """One attempt at a cell. segment: the session that began it.
 
-    end: None while it runs or if it was interrupted. left: None if nobody saw its process exit. lasted_ms: from start
-    to end; None if another session recorded the end. beside: another process on its GPU, such as "PID 4711 python", if
-    the result counts nevertheless. withdrawn: SHA-256 of its withdrawn result, if it had one.
+    end: None while it runs, or if it was interrupted and the run not yet resumed. left: None if nobody saw its process
+    exit. lasted_ms: from start to end; None without an end in the same session. beside: another process on its GPU,
+    such as "PID 4711 python", if the result counts nevertheless; else "". withdrawn: SHA-256 of its withdrawn result.
     """
 
     segment: Segment
@@ -29,12 +29,12 @@ class Attempt(msgspec.Struct, frozen=True):
 
     @property
     def promised(self) -> str | None:
-        """The expected SHA-256 of the result file; None without a result."""
+        """The expected SHA-256 (hex) of the result file; None without a result, and after its withdrawal."""
         return self.end.result_sha256 if self.end else None
 
     @property
     def failure(self) -> Failure | None:
-        """The reason why there is no result; None if there is one, or if no end was recorded."""
+        """The reason why there is no result, or why it was withdrawn; None with a result, or without a recorded end."""
         return self.end.failure if self.end else None
 
     @property

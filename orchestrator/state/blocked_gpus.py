@@ -29,7 +29,7 @@ class BlockOutcome(enum.Enum):
 
 
 def block(limit_bytes: int | None, now: float) -> Block:
-    """Begin to wait for a busy GPU. now: seconds of the loop's clock. limit_bytes: as in Block."""
+    """Return a wait for a busy GPU of PATIENCE_S seconds from `now` (loop's clock) on. limit_bytes: as in Block."""
     return Block(until=now + PATIENCE_S, limit_bytes=limit_bytes)
 
 
@@ -40,10 +40,9 @@ def given_up(foreign: str) -> str:
 
 
 def judge(waits: Block, foreign: str, newest: Sample | None, now: float) -> BlockOutcome:
-    """Decide about a busy GPU. foreign: the other process on it, or "". newest: newest sample of it, or None.
+    """Decide about a busy GPU. foreign: the other process on it, or "". now: seconds of the loop's clock.
 
-    It is free if no other process is on it and its memory is free, as far as that is known. now: seconds, as in
-    `block`.
+    FREE if no other process is on it and its memory is free; unknown memory counts as free. newest: its newest sample.
     """
     used = None if newest is None else newest.memory_used_bytes
     taken = waits.limit_bytes is not None and used is not None and used > waits.limit_bytes

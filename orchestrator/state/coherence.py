@@ -32,10 +32,7 @@ _LATEST_S: Final = 1e11
 
 
 def wrong(stored: StoredRun, records: Iterable[Record]) -> str | None:
-    """Describe the first record that cannot belong to this run: "record 3: launch 7 never started".
-
-    None if all records can belong to it.
-    """
+    """Describe the first record that cannot belong to the run: "record 3: launch 7 never started". None if all can."""
     judge = _Judge(stored)
     for number, record in enumerate(records):
         if problem := judge.wrong(record, first=number == 0):

@@ -44,9 +44,9 @@ class Reach(enum.IntEnum):
 class Hardware(enum.Enum):
     """What a failure says about the hardware of its device.
 
-    VERDICT: the hardware is faulty. POINTS: the hardware may be faulty; if two models in a row fail like this, a GPU
-    that cannot be compared with another one is quarantined. MAY, POINTS: if the driver reports a GPU fault at the same
-    time, that fault is the cause. NO: the hardware is not the cause.
+    VERDICT: the hardware is faulty. POINTS: it may be; if two models in a row fail like this, a GPU that cannot be
+    compared with another one is quarantined. MAY: it may be, but that alone quarantines no GPU. NO: it is not the
+    cause. If the driver reported a GPU fault before a failure of POINTS or MAY, that fault is the cause.
     """
 
     VERDICT = enum.auto()
@@ -59,7 +59,7 @@ class Sign(enum.IntEnum):
     """How surely a process's failure shows why its launch on several devices failed, surest first.
 
     LOST: the GPU is gone. DEVICE: its hardware or its temperature. CUDA: an error of CUDA. EXCEPTION: a Python
-    exception. CONSEQUENCE: the failure follows from that of another process.
+    exception. OTHER: among others, a signal. CONSEQUENCE: the failure may follow from that of another process.
     """
 
     LOST = enum.auto()
@@ -92,8 +92,8 @@ class Trait(enum.Flag):
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is known about a category of failure.
 
-    retries: attempts in fresh processes on the same device before the failure is final. why: reason for the reaction.
-    seen: how the failure is recognised. skips: how much of the model is skipped if the model is at fault.
+    retries: further attempts on the same device, in fresh processes, before the failure is final. why: reason for the
+    reaction. seen: how the failure is recognised. skips: how much of the model is skipped if the model is at fault.
     beside_others: what the launch did, such as "ran out of memory", if another process on its GPU may be the cause;
     else empty.
     """
@@ -476,7 +476,7 @@ POINTS_AT_DEVICE: Final = frozenset(category for category, rule in POLICY.items(
 
 
 def has_trait(category: str | None, trait: Trait) -> bool:
-    """Whether a category of failure, given as its text, has any of these traits. False for None."""
+    """Whether a category of failure (value of Category) has any of these traits. False for None."""
     return category is not None and bool(POLICY[Category(category)].traits & trait)
 
 

@@ -37,7 +37,7 @@ class Blame(enum.StrEnum):
 
 
 class Elsewhere(NamedTuple):
-    """Outcome of a failed cell on one other device. measured: True if it has a result there.
+    """Outcome of a failed cell on one other device, for one round. measured: True if it has a result there.
 
     failures: categories of its failed attempts there. pending: True if it runs there or will be tried there.
     """
@@ -75,9 +75,10 @@ def twins(cell: Cell, kinds: Mapping[str, str]) -> Iterator[Cell]:
 
 
 def try_elsewhere(state: RunState, slot: Slot) -> RunState:
-    """Return the state in which the cell of a finally failed slot is next on another device.
+    """Return the state in which the cell of a finally failed slot is next on another device, an idle one if possible.
 
-    An idle device is preferred. The slot stays in `unattributed` until its failure can be attributed.
+    The slot stays in `unattributed` until its failure can be attributed. If no other device can run the cell, another
+    model is next on the failed GPU instead.
     """
     if state.slots[slot].stopped or is_skipped(state, state.cells[slot[0]]):
         return state
@@ -96,12 +97,12 @@ def try_elsewhere(state: RunState, slot: Slot) -> RunState:
 
 
 def judge(state: RunState, slot: Slot) -> Blame:
-    """Attribute the last failure of a slot by the outcomes of its cell on other devices so far."""
+    """Attribute the last failure of a failed slot by the outcomes of its cell on other devices so far."""
     return blame(state.slots[slot].failures[-1], (_elsewhere(state, twin) for twin in _slots(state, slot)))
 
 
 def conclude(state: RunState) -> RunState:
-    """Act on each failure that can be attributed now: skip the model, or count a strike against the device."""
+    """Return the state in which each failure that can be attributed now skips its model, or is a device's strike."""
     for slot in state.unattributed:
         if slot not in state.unattributed:
             continue  # the model was skipped because of another slot
@@ -116,9 +117,9 @@ def conclude(state: RunState) -> RunState:
 
 
 def skip_model(state: RunState, slot: Slot) -> RunState:
-    """Return the state in which the model of `slot`, or the part that the failure concerns, is skipped.
+    """Return the state in which the model of a failed slot, or the part that the failure concerns, is skipped.
 
-    Failures of what is skipped no longer count as strikes against devices.
+    Failures of what is skipped no longer count as strikes against devices. If `state.skips` is False, skip nothing.
     """
     if not state.skips:
         return _without(state, slot)
@@ -164,10 +165,6 @@ def _strike(state: RunState, slot: Slot) -> RunState:
 
 
 def _doubt(state: RunState, slot: Slot) -> RunState:
-    """Act on a failure on a GPU that cannot be compared with another: run another model on it next.
-
-    If two models in a row failed there, quarantine the GPU.
-    """
     uuid, failed = _device(state, slot), state.slots[slot]
     if uuid not in state.gpus or failed.failures[-1] not in POINTS_AT_DEVICE or failed.failed_in in BEFORE_DEVICE:
         return state

@@ -16,14 +16,14 @@ from orchestrator.state.slots import RunState, SlotStatus, with_device
 
 
 def first(state: RunState, uuid: str) -> Slot | None:
-    """Return the first slot in a device's queue whose other devices are not quarantined; None if there is none."""
+    """Return the first slot in a device's queue that needs no other, quarantined device; None if there is none."""
     return next((slot for slot in state.devices[uuid].queue if not _is_short(state, slot, uuid)), None)
 
 
 def assembled(state: RunState, slot: Slot, taken: Collection[str]) -> bool:
-    """Whether a gang may start: all its devices are free and have it as their next slot.
+    """Whether all devices of a gang are free and have it as their next slot. Always True for a slot on one device.
 
-    Always True for a slot on one device. taken: devices that launches about to start will use.
+    taken: devices that launches about to start will use.
     """
     devices = state.cells[slot[0]].devices
     if len(devices) == 1:
@@ -45,7 +45,7 @@ def left(state: RunState, uuid: str) -> RunState:
 
 
 def let_go(state: RunState, slot: Slot) -> RunState:
-    """Free the devices whose process was already gone when the launch of `slot` ended."""
+    """Return the state in which the devices whose process was gone before the launch of `slot` ended are free."""
     for uuid in state.cells[slot[0]].devices:
         if state.devices[uuid].clean:
             state = with_device(state, uuid, running=None, clean=False)
@@ -53,7 +53,7 @@ def let_go(state: RunState, slot: Slot) -> RunState:
 
 
 def without(state: RunState, slot: Slot) -> RunState:
-    """Remove a slot from the queues of its devices."""
+    """Return the state without a slot in the queues of its devices. It need not be there."""
     for uuid in state.cells[slot[0]].devices:
         if slot in (queue := state.devices[uuid].queue):
             state = with_device(state, uuid, queue=queues.without(queue, slot))
@@ -61,7 +61,7 @@ def without(state: RunState, slot: Slot) -> RunState:
 
 
 def into(state: RunState, slot: Slot, places: Mapping[str, int]) -> RunState:
-    """Insert a slot into queues. places: device → index in the queue."""
+    """Return the state with a slot inserted into queues. places: device → index in its queue."""
     for uuid, at in places.items():
         queue = state.devices[uuid].queue
         state = with_device(state, uuid, queue=(*queue[:at], slot, *queue[at:]))

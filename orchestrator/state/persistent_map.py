@@ -33,7 +33,7 @@ class Layered(Mapping[K, V]):
         return Layered(self._base, changes, added)
 
     def thawed(self) -> "Layered[K, V]":
-        """Return a copy whose `but` changes it in place. For a caller that needs no earlier version."""
+        """Return a copy whose `but` changes and returns the copy itself. For a caller that needs no earlier version."""
         return _Thawed(dict(self))
 
     def frozen(self) -> "Layered[K, V]":

@@ -41,7 +41,10 @@ class Rest(Sequence[T]):  # noqa: PLW1641  # no hash: it equals tuples and lists
 
 
 def without(queue: Sequence[T], item: T) -> Sequence[T]:
-    """Return the queue without `item`. If that is the first, the usual case, this is a view, else a copy."""
+    """Return the queue without the first `item` in it: a view if that is at its start, else a copy.
+
+    Raises ValueError if the queue lacks `item`, IndexError if it is empty.
+    """
     if queue[0] == item:
         return Rest(queue._items, queue._begin + 1) if isinstance(queue, Rest) else Rest(tuple(queue), 1)
     at = queue.index(item)

@@ -44,8 +44,8 @@ class ReplayRules(msgspec.Struct, frozen=True, kw_only=True):
     """How a kind of run reads its journal.
 
     products: device → product name; empty if all are alike. accusable: GPUs that are quarantined if two models in a row
-    fail there. skips: whether faulty models are skipped. repeats: whether each resume repeats launches that were
-    dropped or did not fit. keeps_quarantines: whether a resume keeps devices in quarantine, unless all devices are.
+    fail there. skips: whether faulty models are skipped. repeats: whether each resume makes launches again that were
+    dropped or did not fit. keeps_quarantines: whether a resume keeps devices in quarantine, unless all are in it.
     """
 
     products: Mapping[str, str] = {}
@@ -76,9 +76,9 @@ def rules_of(stored: StoredRun) -> ReplayRules:
 class Replay:
     """What a journal says about a run. attempts: in the order of their starts. Values of mappings are reasons.
 
-    quarantined: devices in quarantine now. quarantines: devices that ever were. skipped: by name (slots.scopes). added:
-    launches beyond the plan. lost: numbers of launches whose result file is missing or damaged. finished: the end of
-    the last session, None if it has none.
+    quarantined: devices in quarantine now. quarantines: devices that ever were, with the newest reason. skipped: by
+    name (slots.scopes). added: launches beyond the plan. lost: numbers of launches whose result file is missing or
+    damaged, as far as they were passed in. finished: the end of the last session, None if it has none.
     """
 
     plan: Plan
@@ -93,7 +93,7 @@ class Replay:
     finished: Finished | None = None
 
     def without(self, lost: Collection[int]) -> "Replay":
-        """Return the run as `resume` sees it: the launches `lost` (their numbers) have no result."""
+        """Return a copy in which the launches with the numbers `lost` have no result, as `resume` sees the run."""
         if not lost:
             return self
         state = self.state
@@ -123,17 +123,14 @@ def replay(
 
 
 def staying_out(devices: Collection[str], out: Mapping[str, str]) -> dict[str, str]:
-    """Return the quarantines that a resume keeps, as device → reason: `out`, but none if all `devices` are in it.
-
-    out: quarantined device → reason.
-    """
+    """Return the quarantines (device → reason) that a resume keeps: `out`, but none if all `devices` are in it."""
     return {} if out.keys() >= {*devices} else dict(out)
 
 
 def another_chance(state: RunState, kept: Mapping[str, str]) -> RunState:
-    """Forget the failures counted against devices, and end all quarantines but those in `kept`.
+    """Return the state at a resume: no failures count against devices, and a launch per device may run again.
 
-    kept: device → reason.
+    Quarantines end, except for those in `kept`: device → reason.
     """
     devices = {
         uuid: msgspec.structs.replace(device, quarantined=kept.get(uuid, ""), strikes=(), doubts=())
@@ -143,7 +140,7 @@ def another_chance(state: RunState, kept: Mapping[str, str]) -> RunState:
 
 
 def interrupted(phase: Phase = Phase.START) -> Failure:
-    """Build the failure of an attempt whose orchestrator died while the attempt was in `phase`."""
+    """Return the failure of an attempt whose orchestrator died while the attempt was in `phase`."""
     return Failure(
         category=Category.INTERRUPTED,
         message="the orchestrator ended while this attempt was running",
@@ -157,7 +154,7 @@ _RESULT_LOST: Final = Failure(
 
 
 def _thawed(state: RunState) -> RunState:
-    """Return a state whose large mappings change in place. Copying them would take half the time of a replay."""
+    """Return a state whose large mappings change in place. To copy them would take half the time of a replay."""
     slots, launches, attempts = state.slots.thawed(), state.launches.thawed(), state.attempts.thawed()
     return msgspec.structs.replace(state, slots=slots, launches=launches, attempts=attempts)
 

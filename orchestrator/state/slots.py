@@ -21,17 +21,14 @@ from protocol.cell import Cell, Mode
 from protocol.failure import Category, Failure, Phase
 
 Family = tuple[Cell, int | None]
-"""Key of cells that differ only in batch size: (the cell with batch size 0, round).
-
-The round is None if all rounds share one key.
-"""
+"""Key of cells that differ only in batch size: (the cell with batch size 0, round). Round None: one key for all."""
 
 
 class SlotStatus(enum.StrEnum):
     """Status of a planned launch.
 
-    REFERRED: its batch size does not fit, and a planned cell with a smaller one has the result. SKIPPED: its model is
-    faulty. DROPPED: there was no time for it.
+    REFERRED: its batch size does not fit, and a planned cell with a smaller one stands in for it. DOES_NOT_FIT: no
+    batch size fits. SKIPPED: its model is faulty. DROPPED: there was no time for it.
     """
 
     WAITING = "waiting"
@@ -51,9 +48,10 @@ SETTLED: Final = frozenset(SlotStatus) - {SlotStatus.WAITING, SlotStatus.RUNNING
 class SlotState(msgspec.Struct, frozen=True, kw_only=True):
     """State of one planned launch, or of a search for the batch size (scan), which takes many launches.
 
-    launch, batch_size: of the last attempt. failures: of each failed attempt. failed_in: phase of the last one.
-    stopped: in the last failure, a signal had stopped the process (state T) when its deadline passed. refers_to: id of
-    the planned cell with a smaller batch that replaces this one, or None. tried: batch sizes that a scan has tried.
+    launch: number of the last attempt. batch_size: of the last attempt, before the first the planned one. failures: of
+    each failed attempt. failed_in: phase of the last one. stopped: in the last failure, a signal had stopped the
+    process (state T) when its deadline passed. refers_to: id of the planned cell with a smaller batch that replaces
+    this one. tried: batch sizes that a scan has tried.
     """
 
     status: SlotStatus = SlotStatus.WAITING
@@ -132,7 +130,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def most(self) -> int:
-        """Maximum number of concurrent launches."""
+        """Maximum number of concurrent launches: 1 in a run that measures only in mode solo, else by `at_once`."""
         return 1 if self.modes == (Mode.SOLO,) else self.at_once or len(self.devices)
 
     @property
@@ -176,7 +174,7 @@ class Started(msgspec.Struct, frozen=True):
 class Ended(msgspec.Struct, frozen=True):
     """Event: a launch gave a result (failure is None) or failed. Its devices are not free yet.
 
-    figures: memory and throughput, in a search for the batch size.
+    figures: memory and throughput of a result in a search for the batch size; else None.
     """
 
     launch: int
@@ -210,10 +208,7 @@ class Postponed(msgspec.Struct, frozen=True):
 
 
 class Withdrawn(msgspec.Struct, frozen=True):
-    """Event: a recorded result no longer counts, because its file is lost or it is not credible.
-
-    failure: the reason.
-    """
+    """Event: a recorded result no longer counts. failure: the reason, such as a lost file or a throttled GPU."""
 
     launch: int
     failure: Failure
@@ -224,7 +219,7 @@ class StopRequested(msgspec.Struct, frozen=True):
 
 
 class Added(msgspec.Struct, frozen=True):
-    """Event: launches of planned cells were added, in the order of each device."""
+    """Event: launches of planned cells were added to the ends of the queues, in this order."""
 
     slots: tuple[Slot, ...]
 
@@ -252,12 +247,12 @@ def skipped_as(state: RunState, cell: Cell) -> str:
 
 
 def is_skipped(state: RunState, cell: Cell) -> bool:
-    """Whether a planned cell is skipped because its model is faulty."""
+    """Whether a planned cell is skipped, under any of its names (see `scopes`)."""
     return bool(skipped_as(state, cell))
 
 
 def wait_in_vain(state: RunState) -> dict[str, int]:
-    """Return device → number of waiting slots whose cell is skipped. Slow: looks at every slot."""
+    """Return device → number of waiting slots whose cell is skipped, a gang counted at its first device. Slow."""
     in_vain = dict.fromkeys(state.devices, 0)
     for (cell_id, _), slot in state.slots.items():
         cell = state.cells[cell_id]
@@ -267,7 +262,7 @@ def wait_in_vain(state: RunState) -> dict[str, int]:
 
 
 def rounds(state: RunState, cell: str) -> int:
-    """Return the number of rounds in which a cell is planned or was added. Rounds that its GPU missed count, too."""
+    """Return the number of rounds up to the last one with a slot of the cell. Rounds that its GPU missed count, too."""
     number = 0
     while (cell, number) in state.slots:
         number += 1
@@ -275,7 +270,10 @@ def rounds(state: RunState, cell: str) -> int:
 
 
 def settled(state: RunState, slot: Slot, status: SlotStatus, *, refers_to: str | None = None) -> RunState:
-    """Return the state in which a slot has this status. refers_to: id of the cell that has its result, if REFERRED."""
+    """Return the state in which a slot has this status. refers_to: id of the cell that stands in for it, if REFERRED.
+
+    Queues do not change.
+    """
     return with_slot(state, slot, status=status, refers_to=refers_to)
 
 

@@ -10,9 +10,9 @@ from orchestrator.state.archive import Archive, ResultFileError
 
 
 def warnings(run: Archive, driver: str | None) -> Iterator[str]:
-    """Yield one warning if versions of software differ from those of the first result.
+    """Yield one warning if versions of software differ from those of the first readable result; else nothing.
 
-    driver: current version of the driver, None if unknown.
+    driver: current version of the driver. Versions that are unknown (None) are not compared.
     """
     before, now = _first(run), _installed(driver)
     changed = {name: (was, new) for name, was in before.items() if was and (new := now[name]) and new != was}

@@ -42,14 +42,14 @@ class Stopping:
         self._ends = ends
         self._gentle_until = math.inf
         self.over_by = math.inf
-        """Monotonic time (s) at which a stop or the time limit has ended all launches; infinity without either."""
+        """Monotonic time (s) by which a stop or the time limit has ended all launches; infinity until then."""
 
     def put_off(self, by_s: float) -> None:
-        """Make the end of the time for measuring `by_s` seconds later."""
+        """Move the time limit (`ends`) `by_s` seconds later."""
         self._ends += by_s
 
     def heed(self, requests: int, now: float) -> tuple[Order, ...]:
-        """Return the new orders that follow from `requests`, the number of stop requests so far.
+        """Return the orders that are new for `requests`, the number of stop requests so far: BEGIN_NOTHING, KILL.
 
         now: monotonic seconds.
         """
@@ -81,19 +81,16 @@ class Stopping:
 
 
 def how_it_ended(category: str, message: str) -> str:
-    """Return how a launch failed: "ended by the time limit" if that ended it, else the category.
-
-    category, message: of its failure.
-    """
+    """Return "ended by the time limit" for a failure with that category and message, else the category."""
     limited = category == Category.STOPPED and message == OUT_OF_TIME
     return "ended by the time limit" if limited else str(category)
 
 
 def stop_requested() -> Failure:
-    """Build the failure of a launch that a stop request ended."""
+    """Return the failure of a launch that a stop request ends. Its phase is a placeholder until it applies."""
     return Failure(category=Category.STOPPED, message="a stop was requested", phase=Phase.START)
 
 
 def out_of_time() -> Failure:
-    """Build the failure of a launch that the time limit ended."""
+    """Return the failure of a launch that the time limit ends. Its phase is a placeholder until it applies."""
     return Failure(category=Category.STOPPED, message=OUT_OF_TIME, phase=Phase.START)

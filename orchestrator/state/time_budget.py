@@ -37,25 +37,22 @@ _MOST: Final = 50.0
 
 
 def closing_s(duration_s: float) -> float:
-    """Return the seconds kept for reports at the end of a run that measures until its time is up.
-
-    duration_s: of the run.
-    """
+    """Return the seconds kept for reports at the end of a run that measures until its time of `duration_s` is up."""
     return CLOSING_S + _OF_THE_LIMIT * duration_s
 
 
 class Time(NamedTuple):
-    """The time of a run with a limit: seconds since the limit began to count, and seconds left for measuring."""
+    """The time of a run with a limit: seconds since the limit began to count, and seconds left for launches.
+
+    left_s: without the seconds kept for reports; may be negative.
+    """
 
     spent_s: float
     left_s: float
 
 
 def time_after(configuration: Configuration, limit_s: float, spent_s: float) -> Time:
-    """Return the run's time after `spent_s` of its `limit_s` seconds.
-
-    left_s excludes the seconds kept for reports. It may be negative.
-    """
+    """Return the run's time after `spent_s` of its `limit_s` seconds."""
     return Time(spent_s, limit_s - _kept_s(configuration) - spent_s)
 
 
@@ -96,9 +93,9 @@ class Budget:
         return self._starts is not None
 
     def first_launch_can_begin(self, now: float) -> float:
-        """Record that the modules are imported. Return the seconds by which that puts off the end of the limit.
+        """Record that the modules are imported. Return the seconds by which the end of the limit was moved for that.
 
-        0 after the first call, and in a run whose limit counts the import.
+        0 after the first call, and in a run whose limit counts the import. now: monotonic seconds.
         """
         by_s = 0.0 if self._starts is None else max(now - self._starts, 0.0)
         self._starts = None
@@ -114,12 +111,12 @@ class Budget:
         return overhead * estimate.launch_s(cell, self._configuration, device, self._scale(cell))
 
     def time(self, now: float) -> Time:
-        """Return the spent and the remaining time at `now`, in monotonic seconds."""
+        """Return the spent and the remaining time at `now` (monotonic seconds)."""
         counted = now if self._starts is None else min(self._starts, now)
         return time_after(self._configuration, self.limit_s, counted - self._began)
 
     def measured(self, result: Result) -> None:
-        """Learn from a result how long iterations really take."""
+        """Correct later estimates by the iteration times of a result. A result without them is ignored."""
         cell, times = result.cell, result.times_ms("iteration")
         if not times:
             return
@@ -130,18 +127,16 @@ class Budget:
             self._speeds[key].append(speed)
 
     def finished(self, cell: Cell, lasted_s: float) -> None:
-        """Learn from a launch with a result how long launches really take.
-
-        lasted_s: seconds from its start to its end.
-        """
+        """Correct later estimates by a launch with a result. lasted_s: from its request until its devices were free."""
         device = self._devices[cell.devices[0]]
         explained_s = estimate.launch_s(cell, self._configuration, device, self._scale(cell))
         self._costs[device.uuid].append(_believable(lasted_s / explained_s))
 
     def decide(self, state: RunState, now: float) -> Iterator[tuple[Slot, str]]:
-        """Yield (launch, reason to drop it) for each waiting launch that does not fit into the limit.
+        """Yield (launch, reason to drop it) for each launch that does not fit, at the head of an idle device's queue.
 
-        The reason is "" if the launch is only to be postponed. now: monotonic seconds.
+        The reason is "" if the launch is only to be postponed. Once no time is left, all waiting launches are yielded;
+        while the run is stopping, none. Those of quarantined devices are ignored. now: monotonic seconds.
         """
         if state.stopping:
             return
@@ -167,9 +162,9 @@ class Budget:
                     break
 
     def takes_too_long(self, state: RunState, slot: Slot, began: float, now: float) -> bool:
-        """Whether to end a running launch and not repeat it, in favour of shorter ones that wait.
+        """Whether to end a running launch in favour of shorter ones that wait. If True, `decide` will drop its slot.
 
-        True once it has used a quarter of the limit. began, now: monotonic seconds.
+        True once it has run for a quarter of the limit. began, now: monotonic seconds.
         """
         uuid = state.cells[slot[0]].devices[0]
         queue = state.devices[uuid].queue
@@ -181,10 +176,7 @@ class Budget:
         return True
 
     def ran_out(self, now: float) -> None:
-        """Record that running launches are ended at `now`.
-
-        The run waits PATIENCE_S for their processes, even beyond the limit.
-        """
+        """Record that running launches are ended at `now`. The run then waits PATIENCE_S for their processes."""
         self.latest = max(self.latest, now + PATIENCE_S)
         self._ran_out = True
 
@@ -193,10 +185,7 @@ class Budget:
         return self._ran_out and now >= self.latest
 
     def forecast(self, plan: Plan, device: Device) -> tuple[Slot, ...]:
-        """Return a device's planned launches that will fit into the limit, as (cell id, round).
-
-        A launch in mode solo takes the time of all devices.
-        """
+        """Return a device's planned launches that are expected to fit into the limit, in order, as (cell id, round)."""
         cells = {cell.id: cell for cell in plan.cells}
         left_s = self.for_launches_s(device)
         fitting: list[Slot] = []

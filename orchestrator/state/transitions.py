@@ -69,7 +69,7 @@ def begin(
 
 
 def worth_repeating(state: RunState, launch: int, category: Category) -> bool:
-    """Whether to measure again after a launch whose result is doubtful for the reason `category`.
+    """Whether to withdraw and repeat the measured launch with this number, doubtful for the reason `category`.
 
     True if retries for this reason are left and its cell is not skipped. A search for the batch size is never repeated.
     """
@@ -81,7 +81,10 @@ def worth_repeating(state: RunState, launch: int, category: Category) -> bool:
 
 
 def next_launches(state: RunState) -> tuple[RunState, tuple[NextLaunch, ...]]:
-    """Return the state and the launches to start, at most one per device. Pass Started to `step` for each of them."""
+    """Return the state and the launches to start, at most one per device. Pass Started to `step` for each of them.
+
+    In the state, slots that need no launch any more are settled. No launches if the run is stopping.
+    """
     if state.stopping:
         return state, ()
     launches: list[NextLaunch] = []
@@ -104,7 +107,10 @@ def next_launches(state: RunState) -> tuple[RunState, tuple[NextLaunch, ...]]:
 
 
 def step(state: RunState, event: Event) -> RunState:
-    """Return the state after `event`. An impossible event (such as the end of an unknown launch) changes nothing."""
+    """Return the state after `event`, for slots and devices of `state`; unknown ones raise KeyError.
+
+    The end of a launch that is not running changes nothing, nor does the drop of a slot that is not waiting.
+    """
     match event:
         case Started(launch, slot, _, batch_size):
             return _started(state, launch, slot, batch_size)
@@ -178,10 +184,7 @@ def _without_launch(state: RunState, slot: Slot) -> RunState | None:
 
 
 def fitting(state: RunState, slot: Slot) -> int:
-    """Return the batch size to run: the planned one, halved until it is not known to be too large.
-
-    0 if none is left.
-    """
+    """Return the batch size to run: the planned one, halved until it is not known to be too large; 0 if none is."""
     limit = state.too_large.get(_family(state, slot))
     batch_size = state.cells[slot[0]].batch_size
     while limit is not None and batch_size >= limit:
@@ -319,10 +322,7 @@ def _unsupported(state: RunState, slot: Slot) -> RunState:
 
 
 def _again(state: RunState, slot: Slot, *, first: bool = False) -> RunState:
-    """Put a slot back into the queues of its devices, at the end of its turn.
-
-    first: at the start of the queues instead.
-    """
+    """Put a slot back into the queues of its devices, at the end of its turn, or at the start of the queues."""
     state = gangs.without(settled(state, slot, SlotStatus.WAITING), slot)
     places = dict.fromkeys(state.cells[slot[0]].devices, 0) if first else turns.ends(state, slot)
     return gangs.into(state, slot, places)

@@ -7,7 +7,7 @@ from protocol.paths import RunPaths
 
 
 def advice(file: Path) -> str:
-    """Return advice about the damaged `file` of a run: how to go on, and where results can still be read."""
+    """Return advice, in sentences, about the damaged `file` in a run's folder: how to go on, and where results are."""
     paths = RunPaths(file.parent)
     made = [str(path) for path in (paths.report(kind) for kind in ReportFormat) if path.is_file()]
     words = (

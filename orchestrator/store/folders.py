@@ -27,9 +27,9 @@ _SECOND: Final = len("20260401-213000")
 
 
 def default_cache(environment: Mapping[str, str], uid: int) -> Path:
-    """Return the folder for model weights: below XDG_CACHE_HOME, else HOME, else the temporary folder.
+    """Return the folder for model weights: below XDG_CACHE_HOME, else HOME, else the temporary folder. Make nothing.
 
-    environment: environment variables. uid: of the user. It makes the name unique in the temporary folder.
+    uid: of the user. It makes the name unique in the temporary folder.
     """
     cache_home = Path(environment.get("XDG_CACHE_HOME", ""))
     if cache_home.is_absolute():
@@ -41,10 +41,10 @@ def default_cache(environment: Mapping[str, str], uid: int) -> Path:
 
 
 def require_writable(configuration: Configuration, settings: LayeredSettings, *, make: bool) -> None:
-    """Check that the folders of reports, runs, weights and temporary files can be written.
+    """Check that the folders of reports, runs, weights and temporary files can be written. Raises ConfigError if not.
 
-    Raises ConfigError for the first one that cannot. The message names the option that set it, which `settings` know.
-    make: make missing folders.
+    The message names the option that set the folder, which `settings` know. make: make missing folders. Otherwise the
+    nearest existing folder above a missing one must be writable.
     """
     temporary_files.require()
     origin = settings.origin("output.path", "-o/--output")
@@ -61,7 +61,7 @@ def require_writable(configuration: Configuration, settings: LayeredSettings, *,
 def require_place(output: Path, formats: Iterable[ReportFormat], origin: str, *, make: bool) -> None:
     """Check that the report can be written to `output` in each of the `formats`. Raises ConfigError if not.
 
-    origin: option that set the path, such as "-o/--output", for the message. make: make the folder if it is missing.
+    Existing files are accepted. origin: option that set the path, for the message. make: as in `require_writable`.
     """
     for place in (output, *(target(output, kind) for kind in formats)):
         require_name(place, origin)
@@ -71,7 +71,7 @@ def require_place(output: Path, formats: Iterable[ReportFormat], origin: str, *,
 
 
 def require_file(path: Path, origin: str) -> None:
-    """Check that a file can be made at `path`, in an existing folder. Raises ConfigError if not.
+    """Check that a file can be made or replaced at `path`, in an existing folder. Raises ConfigError if not.
 
     origin: option that set the path, such as "--junit", for the message.
     """
@@ -82,10 +82,9 @@ def require_file(path: Path, origin: str) -> None:
 
 
 def require_name(path: Path, origin: str) -> None:
-    """Check that `path` may be the name of a file. Raises ConfigError if not.
+    """Check that `path` may be the name of a file: it is UTF-8, not too long, and no device, pipe or socket.
 
-    origin: option that set the path, for the message. The longer name of the temporary file must be valid, too. Devices
-    are refused, because as root a report would replace /dev/null.
+    Folders are accepted. Raises ConfigError if not. origin: option that set the path, for the message.
     """
     if not plain_text.is_text(path):
         raise ConfigError(f"{origin}: {plain_text.escaped(path)}: {plain_text.NO_TEXT}")
@@ -103,7 +102,7 @@ def require_name(path: Path, origin: str) -> None:
 
 
 def require_room_for_reports(paths: RunPaths) -> None:
-    """Check that a file can be made in the run's folder, for its reports. Raises RunFolderError if not."""
+    """Check that a file can be made in the run's folder. Raises RunFolderError if not, which advises to use -o."""
     try:
         with tempfile.TemporaryFile(dir=paths.folder):
             pass
@@ -115,11 +114,10 @@ def require_room_for_reports(paths: RunPaths) -> None:
 
 
 def _try_writing(folder: Path, origin: str, what: str, *, make: bool) -> None:
-    """Check that a file can be made in `folder`. Raises ConfigError if not.
+    """Check that a file can be made in `folder`. Raises ConfigError if not. origin, make: as in `require_writable`.
 
-    It makes a temporary file there, because permissions do not show every disk that is full or read-only. make: make
-    the folder if it is missing. Otherwise the nearest existing folder above it is checked. origin: option that set the
-    folder, such as "--runs-folder". what: what the folder is needed for, such as "weights". The message has both.
+    It makes a temporary file there, because permissions do not show every disk that is full or read-only. what: what
+    the folder is needed for, such as "weights".
     """
     try:
         standing = next(place for place in (folder, *folder.parents) if place.exists())
@@ -151,8 +149,9 @@ def current() -> Path:
 def new_run(runs: Path, origin: str, now: datetime) -> Iterator[RunPaths]:
     """Make a folder for a run and yield its paths. The body of the `with` statement writes the first files.
 
-    If a file cannot be written, or the disk has no room for more, remove the folder and raise ConfigError. runs: folder
-    of all runs. origin: option that set it, for the message.
+    If the body raises OSError or StorageError, or the disk has no room for more, the folder is removed and ConfigError
+    raised. After other errors it stays. runs: existing folder of all runs. origin: option that set it, for the message.
+    now: local time, for the name of the folder.
     """
     begun: list[RunPaths] = []
     try:
@@ -169,7 +168,7 @@ def new_run(runs: Path, origin: str, now: datetime) -> Iterator[RunPaths]:
 
 
 def make_run(runs: Path, now: datetime) -> RunPaths:
-    """Make a folder for a run in `runs`. Its name has the time and random digits: 20260401-213000-1f2e3d."""
+    """Make a folder for a run in `runs`, which must exist. Name: `now` and random digits, 20260401-213000-1f2e3d."""
     while True:
         folder = runs / f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
         try:
@@ -180,9 +179,9 @@ def make_run(runs: Path, now: datetime) -> RunPaths:
 
 
 def existing_run(name: str | None, runs: str) -> RunPaths:
-    """Return the paths of the run in the folder `name`, or of the newest run if `name` is None.
+    """Return the paths of the run in the folder `name`; if that is None, of the newest run in the folder `runs`.
 
-    runs: folder of all runs. Raises RunFolderError if there is no such run.
+    name: path, not relative to `runs`. Raises RunFolderError if there is no such run.
     """
     try:
         return RunPaths(_newest(runs) if name is None else _path_of(name))
@@ -191,15 +190,12 @@ def existing_run(name: str | None, runs: str) -> RunPaths:
 
 
 def in_order(runs: Path) -> list[Path]:
-    """Return the folders of all runs in the folder `runs`, the newest run last."""
+    """Return the folders in `runs` that have a run.yaml, the newest last by the time in their names. [] if none."""
     return [config.parent for config in sorted(runs.glob("*/run.yaml"), key=_begun)]
 
 
 def require_ours(paths: RunPaths) -> None:
-    """Check that this user may write the files in the run's folder that `resume` changes.
-
-    Raises RunFolderError if not.
-    """
+    """Check that this user may write the run's folder, journal and lock, to resume it. Raises RunFolderError if not."""
     if not plain_text.is_text(place := paths.folder.resolve()):
         raise RunFolderError(f"{plain_text.escaped(place)}: {plain_text.NO_TEXT}")
     if os.statvfs(paths.folder).f_flag & os.ST_RDONLY:

@@ -31,13 +31,10 @@ _PREFIX: Final = _HEADER.size + _HEADER_CRC.size
 
 
 class Journal:
-    """The only writer of a journal.
-
-    recovered: the records found on opening. An incomplete last one is not among them.
-    """
+    """The only writer of a journal. recovered: the records found on opening, without an incomplete last one."""
 
     def __init__(self, path: Path) -> None:
-        """Open the journal at `path`, or make it.
+        """Open the journal at `path`, or make it, in an existing folder. Cut off an incomplete last record.
 
         Raises RunFolderError if the file is damaged or no journal, StorageError if it cannot be opened or written.
         """
@@ -60,26 +57,23 @@ class Journal:
         self._broken = False
 
     def append(self, record: Record) -> None:
-        """Write one record and wait until it is on disk.
-
-        Raises StorageError if that fails; every later call raises it, too.
-        """
+        """Write one record and wait until it is on disk. Raises StorageError if that fails, and in every later call."""
         if self._broken:
             raise StorageError(f"{self._path}: an earlier write failed; nothing more can be recorded")
         self._write(_framed(record, self._sequence))
         self._sequence += 1
 
     def require_room(self) -> None:
-        """Raise StorageError if the disk is full."""
+        """Raise StorageError if the disk has no free space besides the journal's reserve."""
         try:
             self._reserve.require_more()
         except OSError as error:
             raise StorageError(f"{self._path.parent}: cannot be written: {error.strerror}") from error
 
     def last_word(self, record: Record) -> bool:
-        """Write the last record of a process, even on a full disk. Return True if it is on disk.
+        """Write the last record of a process, even on a full disk or after a failed `append`. Return True if on disk.
 
-        It uses the reserved space. Nothing is written if the last sync has failed.
+        Never raises for a failed write. After it, `append` always raises StorageError.
         """
         self._reserve.give_up()
         if not self._synced:
@@ -125,7 +119,6 @@ class Journal:
             raise StorageError(f"{self._path}: cannot be written: {error.strerror}") from error
 
     def _write(self, data: bytes) -> None:
-        """Write all of `data`, in several steps if needed: a full disk first causes a short write."""
         self._broken = True
         rest = memoryview(data)
         try:
@@ -147,9 +140,9 @@ def _framed(record: Record, sequence: int) -> bytes:
 
 
 def read(path: Path) -> tuple[Record, ...]:
-    """Read the records of a journal, even while a run appends to it. An incomplete last record is ignored.
+    """Read the records of a journal, even while a run appends to it, without an incomplete last one. () for no records.
 
-    Raises RunFolderError if the file is missing or damaged.
+    Raises RunFolderError if the file is missing, unreadable or damaged.
     """
     return _scan(_contents(path), path)[0]
 
@@ -160,7 +153,7 @@ def reserve_of(path: Path) -> Path:
 
 
 def length(path: Path) -> int:
-    """Return the size of a journal in bytes; 0 if it does not exist."""
+    """Return the size of the journal file `path` in bytes; 0 if it is missing or cannot be read."""
     try:
         return path.stat().st_size
     except OSError:
@@ -168,7 +161,7 @@ def length(path: Path) -> int:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make new and renamed files in `folder` survive a power failure."""
+    """Make new and renamed files in `folder` survive a power failure (fsync). Raises OSError."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -177,19 +170,16 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_durably(path: Path, data: bytes, move: Callable[[Path, Path], object] = Path.rename) -> None:
-    """Write `data` to `path`, whole or not at all. Raises StorageError if that fails.
+    """Write `data` to `path`, whole or not at all, in place of an existing file. Raises StorageError if that fails.
 
-    The data is written to a temporary file and synced. Then the file is renamed and the folder synced. move: renames
-    (temporary file, path); Path.rename by default.
+    A temporary file in the same folder is written, synced and renamed. move: called with (temporary file, path) to
+    rename it.
     """
     write_parts_durably(path, (data,), move)
 
 
 def write_parts_durably(path: Path, parts: Iterable[bytes], move: Callable[[Path, Path], object] = Path.rename) -> None:
-    """Write `parts`, joined, to `path`, whole or not at all. Raises StorageError if that fails.
-
-    Each part is written as it is generated. After a failure no temporary file is left. move: as in `write_durably`.
-    """
+    """Write `parts`, joined, to `path` as `write_durably` does, each as it is generated. Their errors pass through."""
     unfinished = temporary(path, os.getpid())
     try:
         with unfinished.open("wb") as file:

@@ -35,9 +35,9 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Header(_Record, frozen=True, kw_only=True):
-    """The identity of the run. plan_hash, config_hash: beginnings of the SHA-256 of plan.json and run.yaml.
+    """The identity of the run. created: seconds since the epoch. devices: UUIDs.
 
-    config_hash: empty in runs of earlier versions.
+    plan_hash, config_hash: first 16 hexadecimal digits of the SHA-256 of plan and run.yaml. tool_version: of gpubench.
     """
 
     run_id: str
@@ -52,9 +52,9 @@ class Header(_Record, frozen=True, kw_only=True):
 class Segment(_Record, frozen=True, kw_only=True):
     """A session begins: a process starts to work on the run.
 
-    wall and monotonic_ns: the same moment on both clocks, to convert monotonic times. settings: environment variables
-    that affect results, as (name, value) (gpu/environment.py). served_s: seconds for which a burn-in had
-    measured in earlier sessions, on the device that measured least.
+    wall (seconds since the epoch) and monotonic_ns: the same moment on both clocks. driver_version: None if unknown or
+    without GPUs. settings: environment variables that affect results, as (name, value). served_s: seconds for which a
+    burn-in had measured in earlier sessions, on the device that measured least; 0 in other runs.
     """
 
     boot_id: str
@@ -67,7 +67,7 @@ class Segment(_Record, frozen=True, kw_only=True):
     served_s: float = 0.0
 
     def at(self, monotonic_ns: int) -> float:
-        """Return the seconds since the epoch of a monotonic time (ns) in this session."""
+        """Return the seconds since the epoch of a monotonic time (ns) in this session. A later ClockSet is ignored."""
         return self.wall + (monotonic_ns - self.monotonic_ns) / 1e9
 
 
@@ -81,7 +81,7 @@ class ZygoteStarted(_Record, frozen=True, kw_only=True):
 class Start(_Record, frozen=True, kw_only=True):
     """An attempt begins. launch: its number in the run. attempt: its number, from 1, among attempts at this cell.
 
-    device: the first device of the cell.
+    cell: id of the planned cell. batch_size: of this attempt. device: UUID of the first device. at_ns: monotonic.
     """
 
     launch: int
@@ -94,7 +94,7 @@ class Start(_Record, frozen=True, kw_only=True):
 
 
 class Spawned(_Record, frozen=True, kw_only=True):
-    """The attempt's process exists. start_ticks: its start time in clock ticks (/proc/PID/stat)."""
+    """The attempt's process exists. start_ticks: its start in clock ticks since boot (/proc/PID/stat); 0: unknown."""
 
     launch: int
     pid: int
@@ -104,8 +104,8 @@ class Spawned(_Record, frozen=True, kw_only=True):
 class End(_Record, frozen=True, kw_only=True):
     """An attempt has ended, with a result or a failure. A second End with a failure withdraws the result.
 
-    result_sha256: hash of the file result.msgpack, which is on disk before this record. figures: memory and throughput,
-    only in a search for the batch size.
+    at_ns: monotonic. result_sha256: hex hash of the file result.msgpack, which is on disk before this record; None for
+    a failure. figures: memory and throughput, only in a search for the batch size.
     """
 
     launch: int
@@ -119,7 +119,7 @@ class Left(_Record, frozen=True, kw_only=True):
     """The process of an attempt is gone, and its device is free or quarantined. Follows End; may be missing.
 
     exit_code, signal: how the process ended; one of them is set. Both are None if it cannot be killed or never existed.
-    teardown_ms: time since the End.
+    teardown_ms: time from the End until now.
     """
 
     launch: int
@@ -131,7 +131,7 @@ class Left(_Record, frozen=True, kw_only=True):
 class Beside(_Record, frozen=True, kw_only=True):
     """The result of an attempt counts although another process used its GPU (--allow-busy).
 
-    by: that process, such as "PID 4711 python, 3.2 GiB".
+    by: that process, such as "PID 4711 python, 3.2 GiB". at_ns: monotonic time of this record.
     """
 
     launch: int
@@ -140,10 +140,7 @@ class Beside(_Record, frozen=True, kw_only=True):
 
 
 class Foreign(_Record, frozen=True, kw_only=True):
-    """From now on another process computes on a GPU.
-
-    by: that process, as in Beside. Empty: from now on there is none.
-    """
+    """From at_ns (monotonic) on, another process computes on a GPU. by: as in Beside. Empty: none does any more."""
 
     device: str
     at_ns: int
@@ -151,7 +148,7 @@ class Foreign(_Record, frozen=True, kw_only=True):
 
 
 class ClockSet(_Record, frozen=True, kw_only=True):
-    """The host's time of day jumped by `by_s` seconds, to `wall`. The monotonic clock does not jump."""
+    """The host's time of day jumped by `by_s` seconds, to `wall` (seconds since the epoch). at_ns: monotonic."""
 
     at_ns: int
     wall: float
@@ -159,20 +156,20 @@ class ClockSet(_Record, frozen=True, kw_only=True):
 
 
 class Suspension(_Record, frozen=True, kw_only=True):
-    """The orchestrator was suspended for `seconds` until at_ns. Deadlines were extended by that time."""
+    """The orchestrator was suspended for `seconds` until at_ns (monotonic). Deadlines were extended by that time."""
 
     at_ns: int
     seconds: float
 
 
 class TelemetryEnded(_Record, frozen=True, kw_only=True):
-    """The telemetry process is gone or does not answer, until the next resume."""
+    """The telemetry process is gone or does not answer from at_ns (monotonic) on, until the next resume."""
 
     at_ns: int
 
 
 class TooHot(_Record, frozen=True, kw_only=True):
-    """The load of a GPU was ended because of its temperature. reason: text with the limit and the temperature."""
+    """The load of a GPU was ended because of its temperature. reason: text with limit and temperature."""
 
     device: str
     at_ns: int
@@ -180,7 +177,7 @@ class TooHot(_Record, frozen=True, kw_only=True):
 
 
 class Quarantine(_Record, frozen=True, kw_only=True):
-    """A device is quarantined until the next resume."""
+    """A device is quarantined until the next resume; in a burn-in, usually for good (replay.staying_out)."""
 
     device: str
     at_ns: int
@@ -202,8 +199,7 @@ class Skipped(_Record, frozen=True, kw_only=True):
 class Added(_Record, frozen=True, kw_only=True):
     """Launches of planned cells are added, each as (cell id, round), in the order of each device.
 
-    The reason is a SUSPECT GPU (state/added_launches.py) or another round of a burn-in (kinds/burn_in/more_rounds.py).
-    suspects: UUIDs of the SUSPECT GPUs; empty for a round.
+    suspects: UUIDs of the SUSPECT GPUs that are the reason; empty for another round of a burn-in.
     """
 
     slots: tuple[tuple[str, int], ...]
@@ -221,16 +217,13 @@ class Dropped(_Record, frozen=True, kw_only=True):
 
 
 class StopRequest(_Record, frozen=True, kw_only=True):
-    """A person requested a stop, by `stop`, Ctrl-C or SIGTERM.
-
-    The second request also ends running launches at once.
-    """
+    """A person requested a stop, by `stop`, Ctrl-C or SIGTERM. A second record kills running launches at once."""
 
     at_ns: int
 
 
 class Finished(_Record, frozen=True, kw_only=True):
-    """The process ends its work. interrupted: work remains, for the given `reason`. broken: gpubench itself failed."""
+    """The process ends its work. interrupted: work remains, for this `reason`. broken: gpubench could not continue."""
 
     at_ns: int
     interrupted: bool

@@ -26,7 +26,7 @@ _MAX_BYTES: Final = 4096
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The process that works on a run. start_ticks: its start time in clock ticks (/proc/PID/stat).
+    """The process that works on a run. start_ticks: its start in clock ticks since boot (/proc/PID/stat).
 
     boot_id, hostname, namespace: the boot, host and PID namespace in which the PID is valid.
     """
@@ -48,7 +48,7 @@ class Life(enum.StrEnum):
 
 @contextmanager
 def held(paths: RunPaths) -> Iterator[None]:
-    """Within `with`, keep other processes from working on the run. Raises RunFolderError if one already works on it."""
+    """Within `with`, hold the run's lock. Raises RunFolderError if another process has it or it cannot be opened."""
     try:
         lock = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
@@ -63,7 +63,7 @@ def held(paths: RunPaths) -> Iterator[None]:
 
 
 def require_free(paths: RunPaths) -> None:
-    """Raise RunFolderError if a process works on the run. Writes nothing."""
+    """Raise RunFolderError if a process holds the run's lock. Do nothing if the file is missing or unreadable."""
     try:
         lock = os.open(paths.lock, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -75,7 +75,10 @@ def require_free(paths: RunPaths) -> None:
 
 
 def holder(paths: RunPaths) -> Holder | None:
-    """Return the process that holds the lock, or the one that was killed while it held it. None if there is neither."""
+    """Return the process that holds the lock, or that was killed while it held it (see `life`).
+
+    None if there is neither, or if the file cannot be read or decoded.
+    """
     try:
         with paths.lock.open("rb") as file:
             return msgspec.json.decode(file.read(_MAX_BYTES), type=Holder)
@@ -84,7 +87,7 @@ def holder(paths: RunPaths) -> Holder | None:
 
 
 def life(of: Holder) -> Life:
-    """Return whether the process `of` lives; ELSEWHERE if it is on another host or in another container."""
+    """Return whether the process `of` lives, which is unknown (ELSEWHERE) on another host or in another container."""
     here = myself()
     if of.hostname != here.hostname and of.boot_id != here.boot_id:
         return Life.ELSEWHERE
@@ -124,7 +127,7 @@ def _take(lock: int, paths: RunPaths) -> None:
 
 
 def _write(lock: int, data: bytes) -> None:
-    """Replace the contents of the lock file. On a full disk it stays empty, and the run continues."""
+    """Replace the contents of the lock file. Ignore errors: on a full disk it stays empty."""
     try:
         os.ftruncate(lock, 0)
         os.pwrite(lock, data, 0)

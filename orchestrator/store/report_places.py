@@ -13,7 +13,7 @@ from protocol.paths import RunPaths
 
 
 def published(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
-    """Return the paths at -o, one for each requested format of the report. Empty for a copy of a run."""
+    """Return the paths at -o, one for each requested format, whether they exist or not. Empty for a copy of a run."""
     if is_copy(stored, paths):
         return ()
     output = Path(stored.configuration.output_path)
@@ -21,16 +21,16 @@ def published(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
 
 
 def unwritten(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
-    """Return the paths at which a report of a finished run is missing, in its folder and at -o."""
+    """Return the paths at which a report of a finished run is missing, first those in its folder, then those at -o."""
     own = (paths.report(kind) for kind in dict.fromkeys((*ALWAYS, *stored.configuration.formats)))
     return tuple(path for path in (*own, *published(stored, paths)) if _is_missing(path))
 
 
 def shown(stored: StoredRun, paths: RunPaths, fresh: Collection[Path] = ()) -> tuple[Path, ...]:
-    """Return the report file to show for each requested format.
+    """Return the report file to show for each requested format, in that order. It may be missing.
 
-    It is the file at -o; without -o, or if the file at -o is not equal, the file in the run's folder. fresh: files at
-    -o that were just written, and so are not compared.
+    It is the file at -o if that has the same bytes as the file in the run's folder; else the latter. fresh: files at -o
+    that were just written, and so are shown without comparison.
     """
     own = [paths.report(kind) for kind in stored.configuration.formats]
     both = zip(published(stored, paths) or own, own, strict=True)
@@ -38,12 +38,12 @@ def shown(stored: StoredRun, paths: RunPaths, fresh: Collection[Path] = ()) -> t
 
 
 def home(stored: StoredRun) -> Path:
-    """Return the path at which the folder of the run was made."""
+    """Return the path at which the folder of the run was made. It may have been moved since."""
     return Path(stored.configuration.runs_folder) / stored.run_id
 
 
 def is_copy(stored: StoredRun, paths: RunPaths) -> bool:
-    """Whether this folder is a copy of the run: the original folder still exists elsewhere."""
+    """Whether this folder is a copy of the run: the original still exists elsewhere. False if that cannot be seen."""
     original = RunPaths(home(stored)).config
     try:
         return original.exists() and not original.samefile(paths.config)

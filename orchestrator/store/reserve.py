@@ -17,7 +17,7 @@ _FIRST_BYTES: Final = 64 * 1024
 
 
 class Reserve:
-    """A file that reserves disk space. Raises OSError if the disk has no room for it."""
+    """A file at `path` of SIZE_BYTES that reserves disk space. Raises OSError if the disk has no room for it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -42,7 +42,7 @@ def require_first(folder: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove the file of reserved space, even if another process left it."""
+    """Remove the file of reserved space at `path`, even if another process left it. Ignore errors."""
     for file in (path, path.with_suffix(".asked")):
         with contextlib.suppress(OSError):  # whatever keeps it, nobody needs the file any more
             file.unlink()

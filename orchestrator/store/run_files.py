@@ -37,7 +37,7 @@ def store(stored: StoredRun, paths: RunPaths) -> None:
 
 
 def load(paths: RunPaths) -> StoredRun:
-    """Read run.yaml and plan.json. Raises RunFolderError if a file is missing or damaged."""
+    """Read run.yaml and plan.json. Raises RunFolderError if one is missing, damaged or not readable by this version."""
     try:
         contents: object = yaml_file.parse(_config(paths), str(paths.config)).value
     except ConfigError as error:
@@ -51,10 +51,7 @@ def load(paths: RunPaths) -> StoredRun:
 
 
 def config_hash(paths: RunPaths) -> str:
-    """Return the hash of run.yaml, as in the journal's header: 16 digits of its SHA-256.
-
-    Raises RunFolderError if the file cannot be read.
-    """
+    """Return the first 16 hexadecimal digits of the SHA-256 of run.yaml. Raises RunFolderError if it is unreadable."""
     return hashlib.sha256(_config(paths)).hexdigest()[:_HASH_DIGITS]
 
 
@@ -106,7 +103,7 @@ _Dumper.add_representer(tuple, _Dumper.represent_list)
 
 
 def require_one_run(stored: StoredRun, header: Header, paths: RunPaths) -> None:
-    """Check that `header`, of the journal, has the hashes of run.yaml and plan.json. Raises RunFolderError if not."""
+    """Check that the journal's `header` has the run's id and the hashes of its files. Raises RunFolderError if not."""
     if (header.run_id, header.plan_hash, header.config_hash) == (stored.run_id, stored.plan.hash, config_hash(paths)):
         return
     if header.run_id == stored.run_id and header.tool_version != TOOL_VERSION:

@@ -23,10 +23,10 @@ _RAISED_FROM: Final = "\n\nThe above exception was the direct cause of the follo
 
 
 def with_clues(failure: Failure, live: Live, sample: Sample | None, xids: str) -> Failure:
-    """Return the failure with clues added to the evidence that the worker reported.
+    """Return the failure with clues added to the evidence that the worker reported, which has precedence.
 
-    A failure of category STOPPED is returned unchanged. sample: newest reading of the GPU. xids: error numbers that the
-    driver reported during the launch, as text.
+    A failure of category STOPPED is returned unchanged. sample: newest reading of the GPU, None without telemetry.
+    xids: error numbers that the driver reported during the launch, as text, or "".
     """
     if failure.category is Category.STOPPED:
         return failure
@@ -47,10 +47,7 @@ def with_clues(failure: Failure, live: Live, sample: Sample | None, xids: str) -
 
 
 def _end_of_stderr(path: Path, failure: Failure) -> str:
-    """Return the end of stderr that explains the failure, without the noise after it.
-
-    If our own exception wraps the failure, its traceback is omitted.
-    """
+    """Return the end of stderr up to the failure's last line, without the traceback of our own wrapping exception."""
     text = log_files.tail(path, _LOOKED_AT_BYTES)
     last = (failure.traceback or "").strip().rpartition("\n")[2]
     if last and last in text:

@@ -33,10 +33,10 @@ from protocol.paths import RunPaths
 
 
 class Fleet:
-    """The processes of all running launches. live: secret token → process.
+    """The processes of all running launches. live: secret token → process, until that is gone.
 
-    Methods yield outcomes of launches and ends of processes. now: seconds of the loop's clock (loop_clock.py). fork:
-    makes a process, or raises OSError. Methods raise StorageError if a launch's folder cannot be made.
+    Methods yield outcomes of launches and ends of processes, and act only while they are iterated. now: seconds of the
+    loop's clock (loop_clock.py). fork: requests a process, or raises OSError.
     """
 
     def __init__(
@@ -56,7 +56,10 @@ class Fleet:
         self._anew = stored.configuration.isolation is Isolation.EXEC
 
     def request(self, following: NextLaunch, now: float) -> Iterator[Happening]:
-        """Start the processes of a launch. The start must be in the journal already."""
+        """Start the processes of a launch. Its start must be in the journal already.
+
+        Raises StorageError if the folder of the launch cannot be made.
+        """
         siblings = tuple(self._prepare(following, rank, now) for rank in range(len(following.cell.devices)))
         for live in siblings:
             live.siblings = siblings
@@ -80,7 +83,7 @@ class Fleet:
         return process_start.start_launch(live.spec, {**self._environment, **rooms}, python)
 
     def born(self, token: str, pid: int, now: float) -> Iterator[Happening]:
-        """Note the PID of a process, reported by the zygote that forked it or by the process itself."""
+        """Note the PID of a process. Do nothing for an unknown token, or if the PID is known."""
         live = self.live.get(token)
         if live is None or live.pid is not None:
             return
@@ -89,7 +92,7 @@ class Fleet:
         yield from self._apply(live, lifecycle.Born(), now)
 
     def not_born(self, token: str, category: Category, message: str, now: float) -> Iterator[Happening]:
-        """Handle that a requested process will never exist: its launch fails. category, message: of the failure."""
+        """Fail the launch of a requested process that will never exist. Do nothing for an unknown token."""
         if (live := self.live.get(token)) is not None:
             failure = Failure(category=category, message=message, phase=live.launch.phase)
             yield from self._apply(live, lifecycle.NotBorn(failure), now)
@@ -99,10 +102,7 @@ class Fleet:
         return tuple(token for token, live in self.live.items() if live.pid is None)
 
     def hear(self, message: FromWorker, now: float) -> Iterator[Happening]:
-        """Handle a message of a worker.
-
-        A worker that belongs to no current launch gets Dismiss as an answer, and exits.
-        """
+        """Handle a message of a worker. If its launch is not current, answer a Hello with Dismiss; ignore the rest."""
         live = self.live.get(message.token)
         if live is None or message.launch != live.spec.launch:
             if isinstance(message, Hello):
@@ -123,7 +123,7 @@ class Fleet:
                 yield from self._apply(live, lifecycle.Reported(outcome), now)
 
     def died(self, pidfd: int, now: float) -> Iterator[Happening]:
-        """Handle the death of the process with this pidfd. Kill its process group before its PID can be used again."""
+        """Handle the death of the process with this pidfd: kill its process group, reap it and close the pidfd."""
         live = next(live for live in self.live.values() if live.pidfd == pidfd)
         assert live.pid is not None
         process_end.signal_group(live.pid, signal.SIGKILL)
@@ -133,19 +133,16 @@ class Fleet:
         yield from self._apply(live, lifecycle.Died(exit_ or Exit(code=None, signal=None)), now)
 
     def time_passed(self, now: float) -> Iterator[Happening]:
-        """Act on every process whose deadline has passed."""
+        """Act on every process whose deadline has passed: usually end it, and then kill it."""
         for live in tuple(self.live.values()):
             yield from self._apply(live, lifecycle.TimePassed(), now)
 
     def end(self, live: Live, failure: Failure, now: float, *, immediately: bool = False) -> Iterator[Happening]:
-        """End one process because of `failure`. It gets SIGTERM first, unless `immediately`."""
+        """End the launch of one process because of `failure`: SIGTERM, later SIGKILL; only SIGKILL if `immediately`."""
         yield from self._apply(live, lifecycle.Stop(failure, immediately), now)
 
     def stop(self, failure: Failure, now: float, *, immediately: bool, grace_s: float) -> Iterator[Happening]:
-        """End all processes because of `failure`.
-
-        They get SIGTERM and `grace_s` seconds first, unless `immediately`.
-        """
+        """End all processes because of `failure`: SIGTERM, then SIGKILL `grace_s` s later; at once if `immediately`."""
         for live in tuple(self.live.values()):
             if (
                 immediately or not live.because_of_another
@@ -160,33 +157,24 @@ class Fleet:
                 yield from self._apply(live, lifecycle.Stop(failure, now=True), now)
 
     def oldest_request(self) -> float:
-        """Return when the oldest process without a PID was requested, in seconds of the loop's clock.
-
-        Infinity if each process has a PID.
-        """
+        """Return when the oldest process without a PID was requested (loop's clock); infinity if each has a PID."""
         return min((live.begun for live in self.live.values() if live.pid is None), default=float("inf"))
 
     def hold_logs(self) -> None:
-        """Shorten every log file of a running launch that exceeds its size limit."""
+        """Cut the middle out of every log file of a running launch that exceeds its size limit."""
         for live in self.live.values():
             log_files.hold_below_cap(live.paths.stdout)
             log_files.hold_below_cap(live.paths.stderr)
 
     def acknowledge(self, live: Live, over_ns: int) -> None:
-        """Send Ack to the processes of a launch, so that they end.
-
-        over_ns: monotonic time at which its outcome was on disk.
-        """
+        """Send Ack to the processes of a launch, so that they end. over_ns: as in Live."""
         for sibling in live.siblings:
             sibling.over_ns = over_ns
             if sibling.pidfd is not None:
                 self._link.send(sibling.spec.token, Ack(launch=sibling.spec.launch, token=sibling.spec.token))
 
     def next_deadline(self) -> float:
-        """Return the earliest deadline of a process, in seconds of the loop's clock.
-
-        Infinity if there is no process.
-        """
+        """Return the earliest deadline of a process, in seconds of the loop's clock; infinity if there is none."""
         return min((live.launch.deadline for live in self.live.values()), default=float("inf"))
 
     def _terms(self, following: NextLaunch, device: Device) -> LaunchTerms:
@@ -273,10 +261,7 @@ class Fleet:
             yield from self._end_siblings(live, event, now)
 
     def _end_siblings(self, live: Live, event: lifecycle.Event, now: float) -> Iterator[Happening]:
-        """Stop the other processes of the launch of `live`, which would hang.
-
-        Those that have failed keep their failure.
-        """
+        """Stop the other processes of the launch of `live`, which would hang. Failed ones keep their failure."""
         failure = live.outcome if isinstance(live.outcome, Failure) else live.launch.cause
         assert failure is not None
         stop = event if isinstance(event, lifecycle.Stop) else lifecycle.Stop(failure)

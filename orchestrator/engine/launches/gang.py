@@ -22,10 +22,10 @@ from protocol.result import Result
 
 @dataclass(frozen=True)
 class MemberEnd:
-    """End of one process of a launch. device: UUID. at: seconds of the loop's clock at its death or last message.
+    """End of one process of a launch. device: UUID. at: seconds of the loop's clock at its death or outcome.
 
     ended: whether the orchestrator ended it because another process of the launch failed. steps: number of transfers
-    begun, None if unknown. stopped: whether a signal had stopped it (state T).
+    begun, None if unknown. stopped: whether a signal had stopped it (state T) before the orchestrator ended it.
     """
 
     device: str
@@ -38,10 +38,7 @@ class MemberEnd:
 
 
 def judged(members: Sequence[MemberEnd]) -> tuple[int, Result | Failure]:
-    """Return (rank, outcome) of the launch: the process that decides the outcome, and the outcome.
-
-    members: by rank.
-    """
+    """Return (rank of the process that decides the outcome, outcome) of a launch. members: all processes by rank."""
     if len(members) == 1:
         return 0, members[0].outcome
     results = [member.outcome for member in members if isinstance(member.outcome, Result)]
@@ -58,9 +55,9 @@ def judged(members: Sequence[MemberEnd]) -> tuple[int, Result | Failure]:
 
 
 def halted(members: Sequence[MemberEnd], failure: Failure, rank: int | None) -> Failure:
-    """Return `failure`, of a paused launch, with the ends of its other processes as evidence.
+    """Return `failure`, of a paused launch, with the ends of its other processes as evidence. members: by rank.
 
-    members: by rank. rank: of the process that a signal stopped; None if none was stopped.
+    rank: of the process that a signal stopped, whose device the failure then names; None if none was stopped.
     """
     if len(members) == 1:
         return failure
@@ -77,10 +74,7 @@ def _merged(members: Sequence[MemberEnd], results: Sequence[Result]) -> Result:
 
 
 def _hung(members: Sequence[MemberEnd], rank: int, failure: Failure) -> tuple[int, Failure]:
-    """Return rank and failure of the process that made others wait.
-
-    rank, failure: of the first process that timed out.
-    """
+    """Return (rank, failure) of the process that made others wait. rank, failure: of the first that timed out."""
     absent = _absent(members)
     if absent is None:
         failure = msgspec.structs.replace(failure, message=f"{failure.message}; not attributable to one device")

@@ -22,10 +22,7 @@ from protocol.messages import Deadlines, Measurement
 from protocol.result import Result
 
 DRAIN_S: Final = 1.0
-"""Seconds to wait for the last message of a dead process.
-
-In 4 of 600 launches the death was noticed before the message.
-"""
+"""Seconds to wait for the last message of a dead process. In 4 of 600 launches it came after the death was noticed."""
 UNKILLABLE_S: Final = 60.0
 TERM_GRACE_S: Final = 10.0
 
@@ -51,8 +48,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """The state of one process of a launch. cause: why the orchestrator ends the process, if it does.
 
     deadline: when its phase or its status takes too long, in seconds of the loop's clock. deadlines: seconds allowed
-    for each phase (start, warm-up, …). fraction: part of the phase that is done, 0 to 1. held: failure that is held
-    back until its cause may be known. has_outcome: whether a Conclude was returned.
+    for each phase. fraction: part of the phase that is done, 0 to 1. held: failure that is held back until its cause
+    may be known. has_outcome: whether a Conclude was returned. exit: None until the process is gone.
     """
 
     deadlines: Deadlines
@@ -85,7 +82,7 @@ class Greeted(msgspec.Struct, frozen=True):
 
 
 class Entered(msgspec.Struct, frozen=True):
-    """Event: the worker began a phase (start, warm-up, …)."""
+    """Event: the worker began a phase."""
 
     phase: Phase
 
@@ -103,7 +100,7 @@ class Reported(msgspec.Struct, frozen=True):
 
 
 class Died(msgspec.Struct, frozen=True):
-    """Event: the process is gone."""
+    """Event: the process is gone. exit: without code and signal if nobody could reap it."""
 
     exit: Exit
 
@@ -113,9 +110,9 @@ class TimePassed(msgspec.Struct, frozen=True):
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """Event: the process is to be ended because of `failure`. now: send SIGKILL at once, without SIGTERM.
+    """Event: the process is to be ended because of `failure`, whose phase is replaced by that of the process.
 
-    grace_s: seconds between SIGTERM and SIGKILL.
+    now: send SIGKILL at once, without SIGTERM. grace_s: seconds between SIGTERM and SIGKILL.
     """
 
     failure: Failure
@@ -134,7 +131,7 @@ class Assign(msgspec.Struct, frozen=True):
 
 
 class Conclude(msgspec.Struct, frozen=True):
-    """Action: note that the process has this outcome. None if only its exit can explain why it ended."""
+    """Action: note the outcome of the process, once. None: it reported none, so derive a failure from its exit."""
 
     outcome: Result | Failure | None
 
@@ -166,9 +163,9 @@ def requested(deadlines: Deadlines, measurement: Measurement, now: float) -> Lau
 
 
 def advance(launch: Launch, event: Event, now: float) -> tuple[Launch, tuple[Action, ...]]:
-    """Return the state of the process after an event, and the actions to take. An impossible event changes nothing.
+    """Return the state of the process after an event, and the actions to take, in order. now: as in `requested`.
 
-    now: seconds of the loop's clock.
+    An event that is impossible in the current status changes nothing.
     """
     match event:
         case Born() if launch.status is Status.REQUESTED:
@@ -197,7 +194,6 @@ def advance(launch: Launch, event: Event, now: float) -> tuple[Launch, tuple[Act
 
 
 def _progressed(launch: Launch, fraction: float, now: float) -> tuple[Launch, tuple[Action, ...]]:
-    """Record progress. If the number of iterations is fixed, extend the deadline, because their duration is unknown."""
     deadline = launch.deadline
     if launch.measurement.fixed(launch.phase):
         deadline = now + launch.deadlines.allowance(launch.phase, launch.measurement)

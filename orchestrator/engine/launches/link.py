@@ -39,7 +39,10 @@ class LinkError(Exception):
 
 
 class Link:
-    """The orchestrator's end of the socket. name: of the run. Raises UserError if no private folder can be made."""
+    """The orchestrator's end of the socket. name: of the run. Raises UserError if folder or socket cannot be made.
+
+    folder: private folder of the socket. endpoint: ZeroMQ address for workers. `restore` may change both.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -74,7 +77,7 @@ class Link:
         return f"{problem}. It was created again{'' if gone.exists() else f', in {self.folder}'}."
 
     def _make(self) -> None:
-        """Make folder, lock and socket. The socket is renamed once it is bound; so zmq never deletes it."""
+        """Make folder, lock and socket. The socket is renamed once it is bound, so that zmq never deletes it."""
         self.folder = socket_folder(self._name)
         try:
             with _sweeping(self.folder.parent):
@@ -102,9 +105,9 @@ class Link:
             self._lock = -1
 
     def receive(self) -> FromWorker | ProtocolError | None:
-        """Return the next message of a worker; a ProtocolError if it is invalid, None if there is none.
+        """Return the next message of a worker; an (unraised) ProtocolError if it is invalid, None if there is none.
 
-        The caller checks whether the token belongs to a launch.
+        The token is that of the sender. The caller checks whether it belongs to a launch.
         """
         try:
             frames = self.socket.recv_multipart(zmq.NOBLOCK)
@@ -123,7 +126,7 @@ class Link:
         return message
 
     def send(self, token: str, message: ToWorker) -> bool:
-        """Send a message to the worker with this token. Return False if it is not connected."""
+        """Send a message to the worker with this token. Return False if it is not connected or does not read."""
         try:
             self.socket.send_multipart([token.encode(), codec.encode(message)])
         except zmq.ZMQError as error:
@@ -133,7 +136,7 @@ class Link:
         return True
 
     def close(self) -> None:
-        """Close the socket, and remove its folder."""
+        """Close the socket, and remove its folder as far as possible."""
         self.socket.close()
         self._context.term()
         shutil.rmtree(self.folder, ignore_errors=True)  # the next run removes leftovers
@@ -159,7 +162,10 @@ def _file(path: Path) -> _File | None:
 
 
 def socket_folder(name: str) -> Path:
-    """Return the folder for the socket of this process. name: of the run. Raises UserError if no folder is private."""
+    """Return the path of the folder for this process's socket, whose parent is made if it is missing.
+
+    name: of the run. Raises UserError if no private parent folder can be made.
+    """
     return _base() / f"{slug(name)[:_NAME_LENGTH]}-{os.getpid()}"
 
 

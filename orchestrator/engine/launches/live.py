@@ -24,10 +24,10 @@ class Live:
     """A running process of a launch. Times are seconds of the loop's clock.
 
     siblings: all processes of the launch by rank, this one included. begun: time of the request. oom_kills: the
-    kernel's count of out-of-memory kills at that time, None if unknown. noted: whether the loop watches the pidfd.
-    because_of_another: whether the process was ended because another one failed. over_ns: monotonic time at which the
-    outcome was on disk. state: the kernel's state of the process before it was ended. entered: start of each phase in
-    monotonic nanoseconds.
+    kernel's count of out-of-memory kills at that time, None if unknown. pid, pidfd: None before the process exists;
+    pidfd also once it is reaped. noted: whether the loop watches the pidfd. because_of_another: whether the process was
+    ended because another one failed. over_ns: monotonic time at which the outcome was on disk. state: the kernel's
+    state of the process before the orchestrator ended it, or "". entered: start of each phase in monotonic nanoseconds.
     """
 
     next: NextLaunch
@@ -65,11 +65,11 @@ class Live:
 
     @property
     def is_draining(self) -> bool:
-        """Whether the process failed by itself, and its last message or the cause is awaited."""
+        """Whether the process failed or died by itself, and its last message or the cause is still awaited."""
         return self.launch.status in {Status.DRAINING, Status.HELD}
 
     def assignment(self, configuration: Configuration, terms: LaunchTerms) -> Assign:
-        """Build the message that gives the process its work. It is sent after the worker's Hello."""
+        """Return the message that gives the process its work, the answer to the worker's Hello."""
         model = configuration.by_name[self.next.cell.model]
         may_compile = self.next.cell.compiles or model.own is not None
         return Assign(
@@ -93,13 +93,13 @@ class Live:
     def measuring(self) -> tuple[int, int]:
         """(begin, end) of the measurement, warm-up included, in monotonic nanoseconds.
 
-        Before the warm-up the begin is the request of the process. Before the measurement has ended, the end is now.
+        Before the warm-up, begin is the request of the process. Before the measurement has ended, end is now.
         """
         begin_ns = self.entered.get(Phase.WARM_UP, self.spec.requested_ns)
         return begin_ns, self.entered.get(Phase.FINISH, time.monotonic_ns())
 
     def ending(self) -> MemberEnd:
-        """Return how the process ended. It must have an outcome."""
+        """Return how the process ended, for gang.py. It must have an outcome."""
         assert self.outcome is not None
         return MemberEnd(
             device=self.device.uuid,
@@ -123,7 +123,7 @@ class Concluded:
 
 @dataclass(frozen=True)
 class Gone:
-    """A process is gone. Or SIGKILL cannot end it: then `unkillable` is True and its pidfd stays open.
+    """A process is gone. Or SIGKILL cannot end it: then `unkillable` is True, and the receiver closes live.pidfd.
 
     exit: None if the process is unkillable or was never made.
     """

@@ -17,10 +17,9 @@ Span = tuple[int, int]
 
 
 def describe(pauses: Iterable[Pause], measuring: Span, blocks: Sequence[Block]) -> str:
-    """Say which pause affected a launch: "the machine was suspended". "" if none did.
+    """Return which pause affected a launch first, in words: "the machine was suspended". "" if none did.
 
-    pauses: of the orchestrator. measuring: from warm-up to the end of the measurement. blocks: timed groups of
-    iterations of the launch.
+    pauses: of the orchestrator. measuring: from warm-up to the end of the measurement. blocks: of the measurement.
     """
     for pause in pauses:
         if pause.end_ns <= measuring[0] or measuring[1] <= pause.begin_ns:
@@ -37,7 +36,7 @@ def _spans(pause: Pause, measuring: Span, blocks: Sequence[Block]) -> bool:
     """Whether the worker paused, too: the block around the pause took longer than usual by half of the pause.
 
     Between two blocks, the time between them must be at least half of the pause. A slow disk may pause the orchestrator
-    alone, for a short time. After a short pause, the block must therefore be longer than all others.
+    alone: after a short pause, the block must be longer than all others.
     """
     middle, half = (pause.begin_ns + pause.end_ns) // 2, (pause.end_ns - pause.begin_ns) // 2
     if not measuring[0] <= middle < measuring[1]:

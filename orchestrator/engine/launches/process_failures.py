@@ -29,10 +29,11 @@ _EXITS: Final = {
 
 
 def ended(exit_: Exit | None, phase: Phase, *, host_oom_kills: bool, memory_limited: bool, stderr_tail: str) -> Failure:
-    """Build the failure of a process that ended by itself in `phase` and reported no outcome.
+    """Return the failure of a process that ended by itself in `phase` and reported no outcome.
 
-    exit_: None if nobody saw the process end. host_oom_kills: whether the kernel's count of out-of-memory kills rose.
-    memory_limited: whether RLIMIT_DATA or RLIMIT_AS applies. OpenMP then ends a process whose thread gets no memory.
+    exit_: None if it was never made. host_oom_kills: whether the kernel's count of out-of-memory kills rose since its
+    start. memory_limited: whether RLIMIT_DATA or RLIMIT_AS applies, so that a thread may lack memory. stderr_tail: the
+    end of its stderr, kept as evidence, or "".
     """
     evidence = {"stderr": stderr_tail} if stderr_tail else {}
     if exit_ is None:
@@ -54,10 +55,10 @@ def ended(exit_: Exit | None, phase: Phase, *, host_oom_kills: bool, memory_limi
 
 
 def outside(failure: Failure, hazard: Failure | None, broken: str) -> Failure:
-    """Return the failure of a process. If its cause is outside, it gets the category of that cause.
+    """Return the failure of a process, with category, message and device of its outside cause if it has one.
 
-    hazard: fault of its GPU that was reported. It is the cause if hardware may cause such a failure. None: no fault.
-    broken: as in `collateral`.
+    hazard: fault of its GPU that was reported, or None. It is the cause if hardware may cause such a failure. Otherwise
+    the cause may be `broken`, as in `collateral`.
     """
     if hazard is None or POLICY[failure.category].hardware not in (Hardware.POINTS, Hardware.MAY):
         return collateral(failure, broken)
@@ -72,9 +73,9 @@ def outside(failure: Failure, hazard: Failure | None, broken: str) -> Failure:
 
 
 def beside(failure: Failure, others: str) -> Failure:
-    """Return the failure. If other processes on the GPU may be the cause, its category is CONTAMINATED.
+    """Return the failure, with category CONTAMINATED if other processes on the GPU may be the cause.
 
-    others: those processes, such as "PID 4711 python", or "".
+    others: those processes, such as "PID 4711 python", or "". Only failures with Rule.beside_others may be theirs.
     """
     words = POLICY[failure.category].beside_others
     if not others or not words:
@@ -84,9 +85,10 @@ def beside(failure: Failure, others: str) -> Failure:
 
 
 def collateral(failure: Failure, broken: str) -> Failure:
-    """Return the failure. If other, broken GPUs may be the cause, its category is DEVICE_UNAVAILABLE.
+    """Return the failure, with category DEVICE_UNAVAILABLE if other, broken GPUs may be the cause.
 
-    broken: labels of those GPUs, such as "GPU 1 and GPU 3", or "".
+    broken: labels of those GPUs, such as "GPU 1 and GPU 3", or "". Only failures of CUDA or crashes before the first
+    forward pass may be theirs.
     """
     if not broken or not has_trait(failure.category, Trait.CUDA_START) or failure.phase not in BEFORE_FIRST_FORWARD:
         return failure

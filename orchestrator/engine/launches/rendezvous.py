@@ -13,9 +13,9 @@ from protocol.paths import LaunchPaths
 
 
 def place(folder: Path, paths: LaunchPaths, following: NextLaunch, rank: int) -> Gang:
-    """Return where process `rank` of a launch finds the other processes. The launch's folder must exist.
+    """Return where process `rank` of a launch finds the other processes. For rank 0, make the file of transfers.
 
-    folder: private folder of the link. Raises OSError if the file of transfers cannot be written.
+    folder: private folder of the link. paths: of the leader; its folder must exist. Raises OSError.
     """
     if rank == 0:
         paths.steps.write_bytes(bytes(STEP.size * len(following.cell.devices)))
@@ -24,10 +24,7 @@ def place(folder: Path, paths: LaunchPaths, following: NextLaunch, rank: int) ->
 
 
 def steps(gang: Gang) -> int | None:
-    """Return how many transfers the process `gang.rank` has begun.
-
-    None if the file `gang.steps` cannot be read.
-    """
+    """Return how many transfers the process `gang.rank` has begun; None if the file `gang.steps` cannot be read."""
     try:
         data = Path(gang.steps).read_bytes()
         return int(STEP.unpack_from(data, STEP.size * gang.rank)[0])

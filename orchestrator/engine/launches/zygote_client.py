@@ -14,7 +14,7 @@ from protocol.messages import FromZygote, LaunchSpec, Ready
 FORK_S: Final = 10.0
 """Seconds after which a zygote that does not fork counts as hanging. A fork took 35 ms at 768 MB resident."""
 _STARTS: Final = 5
-"""Most starts of a zygote in one run: after so many deaths, another one would die, too."""
+"""Maximum number of starts of a zygote by one process: after so many deaths, another one would die, too."""
 
 
 class ZygoteError(Exception):
@@ -22,9 +22,10 @@ class ZygoteError(Exception):
 
 
 class ZygoteClient:
-    """Keeps one zygote. preload: modules that it imports. patience_s: most seconds for the imports.
+    """Keeps one zygote. preload: modules that it imports. patience_s: maximum duration of the imports.
 
-    log: file for its output. environment: variables to add to ours.
+    log: file for its output. environment: variables to add to ours. ready: its imports are done, so `fork` is answered.
+    start_ms: duration of its last start.
     """
 
     def __init__(self, preload: tuple[str, ...], log: Path, patience_s: float, environment: dict[str, str]) -> None:
@@ -46,11 +47,11 @@ class ZygoteClient:
         return None if self._zygote is None else self._zygote.pid
 
     def fileno(self) -> int:
-        """Descriptor that is readable when the zygote has answered or is gone; -1 without a zygote."""
+        """Return the descriptor that is readable when the zygote has answered or is gone; -1 without a zygote."""
         return -1 if self._zygote is None else self._zygote.fileno()
 
     def start(self, now: float) -> None:
-        """Start a zygote. Raises ZygoteError after too many starts. now: seconds of the loop's clock."""
+        """Start a zygote; do not wait for its imports. Raises ZygoteError after five starts. now: loop's clock (s)."""
         if self._starts >= _STARTS:
             raise ZygoteError(f"the zygote ended {self._starts} times; see {self._log}")
         self._starts += 1
@@ -59,13 +60,13 @@ class ZygoteClient:
         self._zygote = Zygote(self._preload, self._log, self._environment)
 
     def fork(self, spec: LaunchSpec) -> None:
-        """Request the process of a launch (measurement). Raises OSError if there is no zygote."""
+        """Request the process of a launch. The answer comes by `receive`. Raises OSError if there is no zygote."""
         if self._zygote is None:
             raise OSError("there is no zygote")
         self._zygote.fork(spec)
 
     def receive(self) -> Iterator[FromZygote]:
-        """Yield the zygote's messages. Raises EOFError if the zygote is gone; then call `bury`."""
+        """Yield the messages that have arrived, without waiting. Raises EOFError if the zygote is gone: call `bury`."""
         while self._zygote is not None and (answer := self._zygote.receive()) is not None:
             if isinstance(answer, Ready):
                 self.ready = True
@@ -73,9 +74,9 @@ class ZygoteClient:
             yield answer
 
     def kill_if_stuck(self, now: float, oldest_request: float) -> None:
-        """Kill a zygote that imports or forks for too long. now: seconds of the loop's clock.
+        """Kill a zygote that imports for longer than patience_s, or does not answer a fork within FORK_S.
 
-        oldest_request: when the oldest unanswered fork was requested, on the same clock.
+        oldest_request: time of the oldest unanswered request to fork, or infinity. Times: seconds of the loop's clock.
         """
         imports_too_long = not self.ready and now > self._asked + self._patience_s
         if self._zygote is None or not (imports_too_long or now > oldest_request + FORK_S):
@@ -87,9 +88,9 @@ class ZygoteClient:
         process_end.signal_quietly(self._zygote.pid, signal.SIGKILL)
 
     def bury(self) -> str:
-        """Say how the dead zygote ended: "ended with exit code 1".
+        """Reap the dead zygote and return how it ended: "ended with exit code 1".
 
-        Raises ZygoteError if it ended by itself during its imports.
+        Raises ZygoteError if it ended during its imports, and not by a signal.
         """
         was_ready, self.ready = self.ready, False
         exit_ = self.close()
@@ -99,10 +100,10 @@ class ZygoteClient:
         return self._silence if self._silence and exit_ == Exit(code=None, signal=signal.SIGKILL) else words
 
     def hold_log(self) -> None:
-        """Shorten the zygote's log file if it exceeds its size limit."""
+        """Cut the middle out of the zygote's log file if it exceeds its size limit."""
         log_files.hold_below_cap(self._log)
 
     def close(self) -> Exit | None:
-        """End the zygote and return its exit; None if there is no zygote."""
+        """Kill the zygote, wait for its end and return that; None if there is no zygote."""
         zygote, self._zygote = self._zygote, None
         return None if zygote is None else zygote.close()
