@@ -39,10 +39,10 @@ SIDE: Final = "side"  # The fact of the stack that names a side
 
 
 def compared(archive: Archive, evidence: Evidence, report: Report | None = None) -> tuple[Side, Side, Comparison]:
-    """Return (first side, second side, their comparison). The second side is this run, or its side b.
+    """Return (first side, second side, their comparison) with the launches so far.
 
-    The first side is the baseline, or side a of this run. report: that of the finished run; None while it runs. Raises
-    UserError if the stored baseline is damaged.
+    The first side is the baseline, or side a of this run. The second side is this run, or its side b. report: that of
+    the finished run; None while it runs. Raises UserError if the stored baseline is damaged.
     """
     report = report or report_builder.merge(archive, evidence, ReportTerms())
     gate = planning.requested(archive.stored.configuration)
@@ -108,7 +108,6 @@ def _measured(archive: Archive, evidence: Evidence, report: Report) -> tuple[Sid
 
 
 def _renamed(cell: SideCell, key: CellKey) -> SideCell:
-    """Return a cell with the key of its partner. Intended differences then do not prevent a comparison."""
     as_requested = cell.ran_at == cell.key.batch_size
     return replace(cell, key=key, parameters=None, ran_at=key.batch_size if as_requested else cell.ran_at)
 

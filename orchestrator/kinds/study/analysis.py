@@ -48,7 +48,7 @@ def title(row: StudyRow) -> str:
 
 
 def point(row: StudyRow) -> tuple[object, ...]:
-    """Return device, operation, sizes and precision of a row: all but its implementation."""
+    """Return (device UUID, operation, sizes, precision) of a row: what its comparable rows have in common."""
     return row.gpu_uuid, row.operation, tuple(row.sizes.items()), row.precision
 
 
