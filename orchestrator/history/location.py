@@ -22,7 +22,7 @@ class Place:
 
 
 def find(file: str | None, environment: Mapping[str, str]) -> Place:
-    """Return where the history file is or will be: at `file` if the user named one.
+    """Return where the history file is or will be: at `file` if the user named one. Nothing is created or checked.
 
     Otherwise it is gpubench/history.db in the user's data folder. environment: environment variables. Raises
     HistoryError if there is no such folder: neither XDG_DATA_HOME nor HOME names one.

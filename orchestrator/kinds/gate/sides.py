@@ -71,10 +71,7 @@ def common(gate: Gate, cell: Cell) -> CellKey:
 
 
 def names(archive: Archive) -> dict[CellKey, str]:
-    """Return key → name of the compared cells: "lstm inference fp32 -> bf16 b8" shows how the sides differ.
-
-    The key is that of the cell on the first side. Empty for a gate with a baseline.
-    """
+    """Return key on the first side → name of both cells: "lstm inference fp32 -> bf16 b8"; {} with a baseline."""
     gate, cells = planning.requested(archive.stored.configuration), archive.cells
     pairs = planning.partners(gate, archive.stored.plan) if gate.sides else {}
     both = {common(gate, cells[one]): common(gate, cells[other]) for one, other in pairs.items()}

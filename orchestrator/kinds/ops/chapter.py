@@ -67,7 +67,7 @@ def briefly(report: Report) -> Section | None:
 
 
 def answer(report: Report) -> Answer | None:
-    """Return the verdict "WRONG: softmax, compiled, bf16 and 2 more". None if no result is wrong."""
+    """Return the verdict "WRONG: softmax, compiled, bf16 and 2 more", naming one; None if no result is wrong."""
     rows = _rows(report)
     wrong = dict.fromkeys(place(row, report) for row in rows if row.status is OperatorStatus.WRONG)
     return Answer(Badge(f"WRONG: {' '.join(_first(wrong, 1))}", Tone.BAD), _success(rows)) if wrong else None

@@ -21,7 +21,7 @@ from protocol.result import CallProfile, ShapeResult
 
 
 def analyse(archive: Archive, evidence: Evidence, health: HealthReport) -> KindAnalysis:
-    """Return the study's part of the report. Rows with the same operation, sizes and precision follow each other."""
+    """Return the study's part of the report, with the rows of each device, operation, sizes and precision together."""
     configuration = archive.stored.configuration
     rows = [_row(cell, archive, evidence) for cell in archive.stored.plan.cells]
     sizes = [row.sizes for row in rows]
