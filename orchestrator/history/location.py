@@ -15,7 +15,7 @@ NOWHERE: Final = (
 
 @dataclass(frozen=True)
 class Place:
-    """Where the history file is. default: True if the user did not name it, so that its folder is gpubench's own."""
+    """Where the history file is or will be. default: the user did not name it, so it is in gpubench's own folder."""
 
     path: Path
     default: bool

@@ -114,7 +114,7 @@ def _meant(connection: sqlite3.Connection, name: str) -> RunLine:
 
 
 def in_full(connection: sqlite3.Connection, run: RunLine) -> RunRecord:
-    """Add devices and cells to a run's summary. Raises HistoryError if a cell is on none of the run's devices."""
+    """Return a run with its devices and cells. run: its summary. Raises HistoryError if a cell is on another device."""
     devices = [
         _made(
             DeviceRecord,
@@ -197,7 +197,7 @@ def verdicts(connection: sqlite3.Connection) -> list[str]:
 
 
 def kinds(connection: sqlite3.Connection, model: str) -> list[tuple[str, int, str, str]]:
-    """Return (precision, batch size, device UUID, start of the latest run) for each of a model's results."""
+    """Return (precision, batch size, device UUID, ISO 8601 start of the latest run) for each of a model's results."""
     return msgspec.convert(connection.execute(_KINDS, (model,)).fetchall(), list[tuple[str, int, str, str]])
 
 

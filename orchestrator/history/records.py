@@ -88,7 +88,10 @@ class Point(Part, frozen=True, kw_only=True):
 
 
 class Offence(Part, frozen=True, kw_only=True):
-    """A run in which a GPU had the verdict FAIL or WARN for its health or its burn-in. Fields as in DeviceRecord."""
+    """A run in which a GPU had the verdict FAIL or WARN for its health or its burn-in.
+
+    health, burn_in: verdict, or "" if there is none. health_words, burn_in_words: the reasons for it.
+    """
 
     run_id: str
     test_date: str

@@ -18,7 +18,7 @@ _Place = tuple[str, CellKey]
 
 
 def spread(records: Iterable[RunRecord], side: Side, others: frozenset[str], margins: Margins) -> SessionSpread | None:
-    """Return the standard deviation of results between runs, as a share of the mean.
+    """Return the standard deviations of results between runs, as shares of the mean.
 
     None with fewer than three runs that count. Runs count if they have the cells, versions and settings of `side`.
     records: newest first. Of each day only the newest run counts, because the state of a machine often stays the same

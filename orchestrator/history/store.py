@@ -110,7 +110,7 @@ def refusal(place: Place) -> str:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Run the body of a `with` block in a transaction. After an error, which is raised again, nothing of it remains."""
+    """Run the body of a `with` block in a transaction. Other writers wait. After an error nothing of it remains."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -122,7 +122,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def migrate(connection: sqlite3.Connection, migrations: Sequence[Sequence[str]] = MIGRATIONS) -> None:
-    """Bring the database to the newest schema, unless it has it. migrations: statements of each version, in order."""
+    """Bring the database to the newest schema, if it is older. migrations: statements of each version, in order."""
     if _number(connection, "PRAGMA user_version") == len(migrations):
         return
     with transaction(connection):

@@ -106,7 +106,7 @@ def bound(tried: Iterable[Tried], room: Room) -> str:
 def is_an_answer(tried: Sequence[Tried], category: Category) -> bool:
     """Whether a failed launch shows a limit of the batch size: it ran out of memory, or a size in `tried` worked.
 
-    category: of the failure. If False, the failure counts like one outside a scan.
+    category: of the failure. Any other failure is one of the launch, as outside a scan.
     """
     return category is Category.OUT_OF_MEMORY or largest(tried) is not None
 

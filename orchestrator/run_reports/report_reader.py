@@ -5,7 +5,7 @@
     a run's folder   its report is made again, so runs of older versions work. Also @last or a run's id (run_lookup.py)
     a name           of a baseline that gpubench ships: configs/baselines/<name>.json
 
-Every error is a ConfigError that names the file and what to do.
+Every error is a UserError that names the file and what to do.
 """
 
 from collections import Counter
@@ -61,7 +61,7 @@ def is_file(name: str) -> bool:
 
 
 def report(path: Path) -> Report:
-    """Read a report file of any schema version. Raises ConfigError if it is damaged, a baseline or another file."""
+    """Read a report file of any schema version up to the present. Raises ConfigError for any other file."""
     data = contents(path)
     head = _head(data, str(path))
     if head.baseline_version is not None:

@@ -113,7 +113,8 @@ def write(stored: StoredRun, paths: RunPaths) -> Report:
 def complete(stored: StoredRun, paths: RunPaths) -> tuple[Report, bool]:
     """Write the files of a finished run's report: all if outdated, else missing ones. Return (report, any written).
 
-    Raises UnwrittenError as `write` does, and RunFolderError if another process works on the run.
+    It is outdated if report.json is missing, damaged or from before a resume, or if a result file is damaged. Raises
+    UnwrittenError as `write` does, and RunFolderError if another process works on the run.
     """
     missing = frozenset(report_places.unwritten(stored, paths))
     outdated = bool(run_status.look(stored, paths)[0].no_outcome)

@@ -134,10 +134,10 @@ def configured(
     *,
     origin: str = "--burn-in",
 ) -> Configuration:
-    """Return `configuration` changed into that of a burn-in. duration: "8h". level: None for the default.
+    """Return `configuration` changed into that of a burn-in. duration: "8h". level: name in `table`, or None.
 
-    origin: option or file that has the duration, for messages. Raises ConfigError for an invalid duration or with
-    --solo.
+    If None, the duration decides the level. origin: option or file that has the duration, for messages. Raises
+    ConfigError for an invalid duration or with --solo.
     """
     duration_s = seconds(duration, origin)
     name = level or table.level_for(duration_s)
@@ -167,7 +167,7 @@ def with_steps(
 ) -> Configuration:
     """Return the configuration with load steps and shorter cells.
 
-    in_phase: all devices rest at the same time. Otherwise they rest one after the other.
+    in_phase: all devices rest at the same time. Otherwise the beginnings of their rests are evenly spread.
     """
     burn_in = configuration.burn_in
     assert burn_in is not None

@@ -135,7 +135,6 @@ def another_algorithm(mismatch: Mismatch) -> bool:
 
 
 def _of_health(work: Work) -> list[Reason]:
-    """Return the reasons that heat and health signals give, the one with the most severe action first."""
     found = [Reason(HealthVerdict.FAIL, work.too_hot, Action.COOL)] if work.too_hot else []
     if work.health in (HealthVerdict.FAIL, HealthVerdict.UNKNOWN, HealthVerdict.WARN):
         action = work.health_action if work.health is HealthVerdict.FAIL else Action.MONITOR

@@ -22,7 +22,7 @@ def launch_terms(configuration: Configuration, device: Device, slot: Slot, cell:
 
 
 def worker_environment(configuration: Configuration) -> Mapping[str, str]:
-    """Return environment variables for workers: waiting threads sleep if the run measures both sides, else {}."""
+    """Return {"OMP_WAIT_POLICY": "PASSIVE"}, so that threads sleep, if the run measures both sides; else {}."""
     # On two cores beside other work, launches of a small network varied by 24 % so, and by 110 % where threads spun.
     return {"OMP_WAIT_POLICY": "PASSIVE"} if planning.requested(configuration).sides else {}
 

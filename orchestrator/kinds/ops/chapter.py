@@ -170,7 +170,6 @@ def _interval(row: OperatorRow, name: TimeName) -> str:
 
 
 def _every(rows: Sequence[OperatorRow], report: Report) -> Table:
-    """Return a table of all rows, except shapes that were never measured."""
     several = len(report.gpu_info) > 1
     entries = [
         (
@@ -219,7 +218,6 @@ def _every(rows: Sequence[OperatorRow], report: Report) -> Table:
 def _without_speed(
     rows: Sequence[OperatorRow], report: Report, statuses: Iterable[OperatorStatus] = tuple(_SPEEDLESS)
 ) -> Iterator[Finding]:
-    """Yield a finding for each of these statuses, with a line for each implementation."""
     for status in statuses:
         tone, words = _SPEEDLESS[status]
         found: dict[str, list[OperatorRow]] = {}
@@ -234,7 +232,6 @@ def _without_speed(
 
 
 def _extremes(rows: Sequence[OperatorRow], report: Report) -> Iterator[Finding]:
-    """Yield findings: fastest implementations, and eager operators farthest below GPU limits."""
     faster = [row for row in _compared(rows) if (row.eager_percent or 0.0) > _SAME]
     if faster:
         best = tuple(
