@@ -43,15 +43,15 @@ _AXIS: Final = (
 
 
 def to_html(trends: Sequence[Trend], filters: Mapping[str, str]) -> bytes:
-    """Return an HTML page about `trends`, which must not be empty.
+    """Return an HTML page about `trends`, which must not be empty, shortened to 3 MB if possible.
 
-    filters: name of each requested filter → its value. The key "Model" must be among them.
+    filters: name of each requested filter → its value, to show them. The key "Model" must be among them.
     """
     return fitted(page(trends, filters), MOST_POINTS)
 
 
 def page(trends: Sequence[Trend], filters: Mapping[str, str]) -> Page:
-    """Return the page of `to_html` as data, before it is rendered. Parameters as in `to_html`."""
+    """Return the page of `to_html` as data, before it is rendered or shortened. Parameters as in `to_html`."""
     runs = sorted({(point.test_date, point.run_id) for trend in trends for point in trend.points})
     heading = f"{filters['Model']} over {plural(len(runs), 'run')}"
     found = [(trend, point) for trend in trends for point in trend.points if wording.change(point)]
@@ -163,7 +163,6 @@ def _row(trend: Trend, point: TrendPoint) -> tuple[Entry, ...]:
 
 
 def _value(point: TrendPoint) -> str:
-    """Format the value of a point without thousands separators, which would break sorting of the table."""
     return "" if point.value is None else wording.figure(point.value).replace(",", "")
 
 

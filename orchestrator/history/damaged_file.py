@@ -16,7 +16,8 @@ _COMPANIONS: Final = ("-wal", "-shm", "-journal")
 def move(path: Path, inode: int | None) -> Path | None:
     """Rename the damaged history at `path` and its -wal, -shm and -journal files. Returns the new path.
 
-    Returns None if the file no longer has this inode: another process moved it. Raises OSError if renaming fails.
+    inode: of the file that was found damaged. Returns None if there is no file or another one at `path`: another
+    process moved it. Raises OSError if renaming fails.
     """
     try:
         with path.open("rb") as file:

@@ -33,7 +33,7 @@ def to_json(runs: Iterable[RunRecord]) -> Iterator[bytes]:
 
 
 def indented(value: object) -> bytes:
-    """Encode a value as indented JSON."""
+    """Encode a value as JSON (UTF-8), indented by two spaces, without a newline at the end."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2)
 
 
@@ -47,7 +47,7 @@ def to_csv(runs: Iterable[RunRecord]) -> Iterator[bytes]:
 
 
 def rows(made: RunRecord) -> int:
-    """Return the number of rows that a run has in the CSV export."""
+    """Return the number of rows of a run in `to_csv`: one per cell and device, and one per device without cells."""
     return len(made.cells) + len(_without(made))
 
 

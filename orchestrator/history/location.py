@@ -15,14 +15,14 @@ NOWHERE: Final = (
 
 @dataclass(frozen=True)
 class Place:
-    """Where the history file is. default: True if the user did not name it, so that its folder is gpubench's own."""
+    """Where the history file is or will be. default: the user did not name it, so it is in gpubench's own folder."""
 
     path: Path
     default: bool
 
 
 def find(file: str | None, environment: Mapping[str, str]) -> Place:
-    """Return where the history file is or will be: at `file` if the user named one.
+    """Return where the history file is or will be: at `file` if the user named one. Nothing is created or checked.
 
     Otherwise it is gpubench/history.db in the user's data folder. environment: environment variables. Raises
     HistoryError if there is no such folder: neither XDG_DATA_HOME nor HOME names one.

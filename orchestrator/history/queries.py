@@ -83,7 +83,7 @@ def lines(connection: sqlite3.Connection, wanted: Filter) -> list[RunLine]:
 
 
 def run(connection: sqlite3.Connection, name: str) -> RunRecord:
-    """Return everything that the history keeps of the run `name`: an id or the beginning of an id.
+    """Return everything that the history keeps of the run `name`: an id, or a beginning of only one id.
 
     Raises HistoryError if no run or several runs match.
     """
@@ -92,7 +92,7 @@ def run(connection: sqlite3.Connection, name: str) -> RunRecord:
 
 
 def line(connection: sqlite3.Connection, name: str) -> RunLine:
-    """Return the summary of the run `name`: an id or the beginning of an id.
+    """Return the summary of the run `name`: an id, or a beginning of only one id.
 
     Raises HistoryError if no run or several runs match.
     """
@@ -114,7 +114,7 @@ def _meant(connection: sqlite3.Connection, name: str) -> RunLine:
 
 
 def in_full(connection: sqlite3.Connection, run: RunLine) -> RunRecord:
-    """Return everything that the history keeps of a run. Raises HistoryError if it is inconsistent."""
+    """Return a run with its devices and cells. run: its summary. Raises HistoryError if a cell is on another device."""
     devices = [
         _made(
             DeviceRecord,
@@ -163,7 +163,7 @@ def points(
 ) -> list[Point]:
     """Return the results of a model (or probe) in all runs, oldest run first. A filter that is None matches all.
 
-    gpu: beginning of a UUID or part of a name. since: date of the oldest run, ISO 8601.
+    gpu: beginning of a UUID or part of a name, in any case. since: date of the oldest run, ISO 8601 in UTC.
     """
     wanted = {"model": model, "gpu": gpu, "precision": precision, "batch_size": batch_size, "since": since}
     return [
@@ -182,29 +182,29 @@ def points(
 
 
 def models(connection: sqlite3.Connection) -> list[str]:
-    """Return the names of all recorded models and probes."""
+    """Return the names of all recorded models and probes, sorted."""
     return msgspec.convert([row[0] for row in connection.execute(_MODELS)], list[str])
 
 
 def devices(connection: sqlite3.Connection) -> list[tuple[str, str]]:
-    """Return (UUID, name) of each recorded device."""
+    """Return (UUID, name) of each recorded device, sorted by name."""
     return msgspec.convert(connection.execute(_DEVICES_EVER).fetchall(), list[tuple[str, str]])
 
 
 def verdicts(connection: sqlite3.Connection) -> list[str]:
-    """Return all verdicts that occur in the history, each once: of runs, of health and of burn-ins."""
+    """Return all verdicts that occur in the history, each once: of runs, of their health and of burn-ins."""
     return msgspec.convert([row[0] for row in connection.execute(_VERDICTS)], list[str])
 
 
 def kinds(connection: sqlite3.Connection, model: str) -> list[tuple[str, int, str, str]]:
-    """Return (precision, batch size, device UUID, date of the latest run) of each combination for a model."""
+    """Return (precision, batch size, device UUID, ISO 8601 start of the latest run) for each of a model's results."""
     return msgspec.convert(connection.execute(_KINDS, (model,)).fetchall(), list[tuple[str, int, str, str]])
 
 
 def offences(connection: sqlite3.Connection, uuids: Sequence[str]) -> list[Offence]:
-    """Return the FAIL and WARN verdicts of these GPUs, one GPU after the other, each oldest first.
+    """Return the runs with verdict FAIL or WARN on these GPUs, one GPU after the other, each oldest first.
 
-    Runs with injected faults are excluded.
+    CPU devices and runs with injected faults are excluded.
     """
     return [
         _made(Offence, **dict(zip(Offence.__struct_fields__, row, strict=True)))
@@ -228,7 +228,6 @@ def _line(connection: sqlite3.Connection, value: dict[str, object]) -> RunLine:
 
 
 def _made(kind: type[Kept], **values: object) -> Kept:
-    """Return a record of this type from its fields. Checks their types: SQLite may return bytes in a text column."""
     return msgspec.convert(values, kind)
 
 

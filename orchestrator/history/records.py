@@ -15,9 +15,9 @@ LONGEST_S: Final = 1e11
 class RunLine(Part, frozen=True, kw_only=True):
     """Summary of a run.
 
-    test_date: its start, ISO 8601, UTC. profile: kind of run. planned, ok: numbers of measurements. devices:
-    ("8 x NVIDIA H200",). tainted: faults were injected. stack: name → version or setting. health: worst health
-    verdict of all devices. burn_in: their worst verdict of a burn-in, "" in other runs.
+    test_date: its start, ISO 8601, UTC. folder: absolute path. profile: kind of run. seconds: its duration. planned,
+    ok: numbers of cells. tainted: faults were injected. health: worst health verdict of all devices. burn_in: their
+    worst verdict of a burn-in, "" in other runs. stack: name → version or setting. devices: ("8 x NVIDIA H200",).
     """
 
     run_id: str
@@ -55,7 +55,7 @@ class CellRecord(Part, frozen=True, kw_only=True):
     """A cell (model and configuration) on one device.
 
     metric: name of its main figure. launches: the value of `metric` in each launch (process). doubt: why the cell is
-    not judged, or "". figures: name → median over the launches.
+    not judged, or "". figures: name, with unit → median over the launches.
     """
 
     gpu_uuid: str
@@ -88,7 +88,10 @@ class Point(Part, frozen=True, kw_only=True):
 
 
 class Offence(Part, frozen=True, kw_only=True):
-    """A run in which a device had the verdict FAIL or WARN for its health or its burn-in. Fields as in DeviceRecord."""
+    """A run in which a GPU had the verdict FAIL or WARN for its health or its burn-in.
+
+    health, burn_in: verdict, or "" if there is none. health_words, burn_in_words: the reasons for it.
+    """
 
     run_id: str
     test_date: str
@@ -100,10 +103,11 @@ class Offence(Part, frozen=True, kw_only=True):
 
 
 class Filter(Part, frozen=True, kw_only=True):
-    """Filter of runs. A field that is None matches all runs.
+    """Filter of runs that match all fields. A field that is None matches all runs.
 
-    run_id: an id or its beginning. gpu: beginning of a UUID or part of a name. since: date of the oldest run, ISO 8601.
-    limit: maximum number of runs.
+    run_id: an id or its beginning. gpu: beginning of a UUID or part of a name. model: whole name. since: date of the
+    oldest run, ISO 8601. verdict: of the run, its health or its burn-in, in any case. limit: number of runs, the newest
+    ones.
     """
 
     run_id: str | None = None

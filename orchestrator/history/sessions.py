@@ -18,11 +18,12 @@ _Place = tuple[str, CellKey]
 
 
 def spread(records: Iterable[RunRecord], side: Side, others: frozenset[str], margins: Margins) -> SessionSpread | None:
-    """Return the standard deviation of results between runs, as a share. None with fewer than three runs that count.
+    """Return the standard deviations of results between runs, as shares of the mean.
 
-    Runs count if they have the cells, versions and settings of `side`. records: newest first. Of each day only the
-    newest run counts, because the state of a machine often stays the same for a day. others: ids of runs to ignore.
-    margins: has the spread assumed before any run; the result is shrunk towards it.
+    None with fewer than three runs that count. Runs count if they have the cells, versions and settings of `side`.
+    records: newest first. Of each day only the newest run counts, because the state of a machine often stays the same
+    for a day. others: ids of runs to ignore. margins: has the spread assumed before any run; the result is shrunk
+    towards it.
     """
     host = {place: cell_facts.measures_host(one, one) for place, one in pairing.places(side).items() if one.cell.values}
     of_days: dict[str, Mapping[_Place, tuple[float, ...]]] = {}
@@ -50,7 +51,7 @@ def spread(records: Iterable[RunRecord], side: Side, others: frozenset[str], mar
 
 
 def same_stack(stack: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Return True if all versions and settings but the seed are equal. An unknown version counts as equal."""
+    """Whether all versions and settings but the seed are equal. An unknown version counts as equal."""
     return not {change.name for change in cell_facts.differences(stack, other)} - _QUIET
 
 

@@ -51,9 +51,10 @@ class DamagedError(HistoryError):
 
 @contextmanager
 def writing(place: Place, notes: list[str] | None = None) -> Iterator[sqlite3.Connection]:
-    """Open the history for writing in a `with` block. notes: gets a message if a damaged file was moved aside.
+    """Open the history for writing in a `with` block, and create it if it is missing.
 
-    Raises HistoryError if the file cannot be used, or is found damaged in the block.
+    Each statement commits by itself unless it is in a `transaction`. notes: a message is appended if a damaged file was
+    moved aside. Raises HistoryError if the file cannot be used, or is found damaged in the block.
     """
     path = _real(place.path)
     messages = [] if notes is None else notes
@@ -71,7 +72,7 @@ def writing(place: Place, notes: list[str] | None = None) -> Iterator[sqlite3.Co
 def reading(place: Place) -> Iterator[sqlite3.Connection | None]:
     """Open the history for reading in a `with` block. The connection is None if there is no history.
 
-    Raises HistoryError if the file cannot be used or is damaged.
+    A history of an older version is migrated first. Raises HistoryError if the file cannot be used or is damaged.
     """
     path = _real(place.path)
     with _as_user_errors(path):
@@ -90,9 +91,9 @@ def reading(place: Place) -> Iterator[sqlite3.Connection | None]:
 
 
 def refusal(place: Place) -> str:
-    """Return why runs cannot be recorded here, or "". Writes nothing.
+    """Return why runs cannot be recorded here; "" if they can, or if the file is missing. Writes nothing.
 
-    A reason is that the file is of another program or of a newer version, or cannot be read.
+    A reason is that the file is of another program or of a newer version, or cannot be read. A damaged history is none.
     """
     path = _real(place.path)
     try:
@@ -109,7 +110,7 @@ def refusal(place: Place) -> str:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Run the body of a `with` block in a transaction. After an error or a kill, nothing of it remains."""
+    """Run the body of a `with` block in a transaction. Other writers wait. After an error nothing of it remains."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -121,7 +122,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def migrate(connection: sqlite3.Connection, migrations: Sequence[Sequence[str]] = MIGRATIONS) -> None:
-    """Bring the database to the schema of this version, unless another process has done so meanwhile."""
+    """Bring the database to the newest schema, if it is older. migrations: statements of each version, in order."""
     if _number(connection, "PRAGMA user_version") == len(migrations):
         return
     with transaction(connection):
@@ -131,7 +132,6 @@ def migrate(connection: sqlite3.Connection, migrations: Sequence[Sequence[str]] 
 
 
 def _real(path: Path) -> Path:
-    """Resolve links: SQLite keeps its log beside the file itself."""
     return Path(os.path.realpath(path))
 
 
@@ -150,10 +150,7 @@ def _whole(path: Path, place: Place, notes: list[str], checked_bytes: float) -> 
 
 
 def _open(path: Path, checked_bytes: float = 0) -> sqlite3.Connection:
-    """Open a history for writing. checked_bytes: larger files are not checked for damage.
-
-    Raises DamagedError if the file is damaged, HistoryError if it is of another program or a newer version.
-    """
+    """Open a history for writing. checked_bytes: larger files are not checked for damage."""
     connection = _connect(path, "rwc")
     try:
         with _damage_named(path):
@@ -218,7 +215,7 @@ def _require_whole(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def is_local(path: Path) -> bool:
-    """Return True if `path` is on a local disk. path: absolute and without links."""
+    """Whether `path` is on a local disk; False if its file system is unknown. path: absolute and without links."""
     mounts = psutil.disk_partitions(all=True)
     types = [mount.fstype for mount in mounts if path.is_relative_to(mount.mountpoint)]
     return bool(types) and types[-1] in _LOCAL_DISKS  # in the order of mounting: the last one hides the others
@@ -241,7 +238,7 @@ def _number(connection: sqlite3.Connection, question: str) -> int:
 
 
 def _ours(path: Path, place: Place) -> bool:
-    """Return True if a damaged file may be moved aside: its path is the default, or its header is that of a history."""
+    """Whether a damaged file may be moved aside: its path is the default, or its header is that of a history."""
     if place.default:
         return True
     with suppress(OSError), path.open("rb") as file:

@@ -25,8 +25,8 @@ class TrendPoint(Part, frozen=True, kw_only=True):
     """One run in a trend. value: of the trend's figure, None if the run lacks it. launches: number of launches.
 
     excluded: why the run is not judged, or "". stack: texts, one for each version or setting that differs from the run
-    before. change_percent: change of the level (see history/__init__.py) that begins with this run, above 0 if
-    the figure rose; None without a change.
+    before. change_percent: lasting change of the level that begins with this run, above 0 if the figure rose; None
+    without a change.
     """
 
     run_id: str
@@ -57,9 +57,9 @@ class Trend(Part, frozen=True, kw_only=True):
 
 
 def trends(points: Sequence[Point], margins: Margins, figure: str | None = None) -> tuple[Trend, ...]:
-    """Return the trend of each cell on each device. points: oldest first.
+    """Return the trend of each cell on each device. Trends without any value are omitted. points: oldest first.
 
-    figure: name of the figure. None: the main figure of the cell.
+    figure: name of the figure; None for the main figure of each cell.
     """
     series: dict[tuple[str, str, CellKey], list[Point]] = {}
     for point in points:

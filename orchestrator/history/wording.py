@@ -38,14 +38,14 @@ def change(point: TrendPoint) -> str:
 
 
 def remarks(point: TrendPoint) -> Iterator[str]:
-    """Yield remarks on a run as texts: each changed version or setting, then why the run is not judged."""
+    """Yield remarks on a run: each changed version or setting, then, if so, why the run is not judged."""
     yield from point.stack
     if point.excluded:
         yield f"not counted: {point.excluded}"
 
 
 def unjudged(trend: Trend) -> str:
-    """Return why no change can be found in a trend, such as "a CPU device drifts, so nothing is judged", or ""."""
+    """Return why no change can be found in a trend: "a CPU device drifts, so nothing is judged"; "" if one can."""
     if trend.kind == DeviceKind.CPU:
         return "a CPU device drifts, so nothing is judged"
     values = [point.value for point in trend.points if point.value is not None and not point.excluded]
@@ -57,7 +57,8 @@ def unjudged(trend: Trend) -> str:
 def earlier_findings(devices: Sequence[Device], offences: Iterable[Offence]) -> dict[str, str]:
     """Return UUID → remark on the device's newest FAIL or, if it has none, newest WARN. offences: oldest first.
 
-    Example: "WARN in its health on 2026-04-01 (run 20260401-213000-1f2e3d): reason; 2 runs found FAIL or WARN".
+    Devices without an offence are missing. Example: "WARN in its health on 2026-04-01 (run 20260401-213000-1f2e3d):
+    reason; 2 runs found FAIL or WARN".
     """
     against: dict[str, list[Offence]] = {}
     for offence in offences:

@@ -40,7 +40,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch size and the result of trying it. figures: None if it failed. category: of the failure, or None."""
+    """A batch size and the result of trying it. launch: its number. figures, category (of the failure): one is None."""
 
     launch: int
     batch_size: int
@@ -49,7 +49,7 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def figures(result: Result) -> Figures:
-    """Return the peak memory of a result, and its mean throughput over all measured blocks."""
+    """Return the peak memory of a launch, and its mean throughput over all measured blocks."""
     seconds = sum(block.end_ns - block.start_ns for block in result.blocks) / 1e9
     iterations = sum(block.iterations for block in result.blocks)
     memory = result.memory
@@ -60,7 +60,10 @@ def figures(result: Result) -> Figures:
 
 
 def next_batch(tried: Sequence[Tried], room: Room) -> int | None:
-    """Return the batch size to try next; None once the scan has ended. No size is tried twice."""
+    """Return the batch size to try next: first 1. No size is tried twice. None once the scan has ended.
+
+    tried: all launches so far, in any order.
+    """
     if not tried:
         return 1
     working, unfit = _apart(tried)
@@ -70,10 +73,7 @@ def next_batch(tried: Sequence[Tried], room: Room) -> int | None:
 
 
 def largest(tried: Iterable[Tried]) -> Tried | None:
-    """Return the launch with the largest batch size that worked; None if none worked.
-
-    Sizes above the smallest size that failed do not count.
-    """
+    """Return the launch with the largest batch size below the smallest that failed; None if no size worked."""
     working, _ = _apart(tried)
     return working[-1] if working else None
 
@@ -88,9 +88,9 @@ def best(tried: Iterable[Tried]) -> Tried | None:
 
 
 def bound(tried: Iterable[Tried], room: Room) -> str:
-    """Return what limits the largest batch size. "" if no size worked or the scan has not ended.
+    """Return what limits the largest batch size; "" if no size worked or the scan has not ended.
 
-    "memory". "failure: <category>": a larger size failed. "cap": room.largest is reached. "time": an iteration at a
+    "memory", "failure: <category>": a larger size failed. "cap": room.largest is reached. "time": an iteration at a
     larger size would take longer than room.longest_s.
     """
     tried = tuple(tried)
@@ -104,18 +104,15 @@ def bound(tried: Iterable[Tried], room: Room) -> str:
 
 
 def is_an_answer(tried: Sequence[Tried], category: Category) -> bool:
-    """Whether a failed launch is an answer for the scan: it shows a limit of the batch size.
+    """Whether a failed launch shows a limit of the batch size: it ran out of memory, or a size in `tried` worked.
 
-    True if the launch ran out of memory, or if a batch size has worked before.
+    category: of the failure. Any other failure is one of the launch, as outside a scan.
     """
     return category is Category.OUT_OF_MEMORY or largest(tried) is not None
 
 
 def _apart(tried: Iterable[Tried]) -> tuple[list[Tried], int | None]:
-    """Return the launches below the smallest size that failed, by ascending size, and the smallest size that failed.
-
-    This size is None if no size failed.
-    """
+    """Return (launches below the smallest size that failed, by ascending size; that size or None)."""
     unfit = min((one.batch_size for one in tried if one.figures is None), default=None)
     working = [one for one in tried if one.figures is not None and (unfit is None or one.batch_size < unfit)]
     return sorted(working, key=lambda one: one.batch_size), unfit

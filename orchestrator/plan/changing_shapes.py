@@ -9,23 +9,20 @@ from protocol.messages import ChangingShapes
 
 
 def can_meet(cell: Cell, configuration: Configuration) -> bool:
-    """Whether some launches of a cell may get changing input sizes.
-
-    True for compiled inference, unless the run searches for the batch size.
-    """
+    """Whether a cell may get changing input sizes: compiled inference, if the run does not scan batch sizes."""
     return cell.compiles and cell.workload is Workload.INFERENCE and AUTO not in configuration.batch_sizes
 
 
 def of_launch(cell: Cell, configuration: Configuration, round_: int) -> ChangingShapes | None:
-    """Return the input sizes with which a launch calls its model after the measurement, or None.
+    """Return the input sizes with which a launch calls its model after the measurement, None if there are none.
 
-    round_: number of the launch's round. Only round 0 has such calls, and only if --compile-shapes requested them.
+    round_: the launch's round. Only round 0 has such calls, and only if --compile-shapes requested them.
     """
     return configuration.shapes if round_ == 0 and can_meet(cell, configuration) else None
 
 
 def forms(cell: Cell, configuration: Configuration, round_: int) -> int:
-    """Return the number of graphs that a launch compiles for changing input sizes; 0 without any.
+    """Return the number of graphs that a launch compiles for changing input sizes; 0 without such sizes.
 
     Each size is compiled as it is and padded. One more graph is dynamic: it serves all sizes.
     """

@@ -106,10 +106,7 @@ def total_s(plan: Plan, configuration: Configuration, devices: Sequence[Device])
 
 
 def shared_start_s(configuration: Configuration, devices: Sequence[Device]) -> float:
-    """Return the estimated seconds that the zygote takes to start before the first launch.
-
-    0 if the run has no zygote.
-    """
+    """Return the estimated seconds from the start of the zygote to the first launch; 0 without a zygote."""
     zygote = max((ZYGOTE_S[device.kind] for device in devices), default=0.0)
     return zygote if configuration.isolation is Isolation.FORK else 0.0
 
@@ -119,8 +116,7 @@ def launch_s(cell: Cell, configuration: Configuration, device: Device, scale: fl
 
     If the batch size of the cell is AUTO: of all launches of its search for the batch size. scale: factor on the
     estimated time of an iteration. In a run whose cells have a fixed length, it matters only for replays (repeated
-    training steps). round_: round of the launch. Some launches in round 0 take longer: they have a load window or
-    changing input sizes.
+    training steps). round_: launches in round 0 may take longer, for a load window or changing input sizes.
     """
     if cell.batch_size == AUTO:
         step = msgspec.structs.replace(cell, batch_size=SCAN_BATCH)
@@ -161,9 +157,9 @@ def timed_work_s(cell: Cell, model: ModelSpec, device: Device, cell_s: float, sc
 
 
 def scale(configuration: Configuration, device: Device, devices: Sequence[Device]) -> float:
-    """Return the initial `scale` of launch_s on `device`: the factor on the time of an iteration.
+    """Return the factor on the time of an iteration for `launch_s` on `device`: 1 in most runs.
 
-    1 in most runs. If cells have a fixed length: above 1 for CPU devices, more so if they share cores with others.
+    If cells have a fixed length: above 1 for CPU devices, more so if they share cores with others of `devices`.
     """
     return 1.0 if configuration.cell_s is None else BUSY[device.kind] * sharing(device, devices)
 
@@ -203,7 +199,6 @@ def _weights_bytes(cell: Cell, model: ModelSpec) -> int:
 
 
 def _relative_size(cell: Cell, model: ModelSpec) -> float:
-    """Return the work for one input, relative to an input of the model's default size."""
     if cell.input_size is None or model.sizes is None:
         return 1.0
     relative = cell.input_size / model.sizes.default
@@ -239,7 +234,7 @@ def _fixed_s(iterations: int | None, iteration: float, adaptive_s: float) -> flo
 
 
 def about(seconds: float) -> str:
-    """Describe a duration: "about 40 s", "about 3 min", "about 1 h 20 min", "more than a year"."""
+    """Describe seconds in words: "about 40 s", "about 3 min", "about 1 h 20 min", "more than a year"."""
     if seconds < 90:
         step = 1 if seconds < 10 else 5
         return f"about {max(math.ceil(seconds / step) * step, 1)} s"

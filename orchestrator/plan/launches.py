@@ -21,7 +21,7 @@ MOST: Final = 5
 def fitted(configuration: Configuration, devices: Sequence[Device]) -> Configuration:
     """Return the configuration with as many launches of each cell as fit into FITTING_S, at most MOST.
 
-    Unchanged if it has as many or more already. Raises ConfigError if nothing can be measured.
+    It never has fewer launches than before. Raises ConfigError if nothing can be measured.
     """
     least = configuration.launches
 
@@ -36,7 +36,7 @@ def fitted(configuration: Configuration, devices: Sequence[Device]) -> Configura
 
 
 def reason(configuration: Configuration) -> str:
-    """Return a sentence on the number of launches: "3 launches of each cell: the number of …"."""
+    """Return a sentence that explains the number of launches: "3 launches of each cell: as many as fit into …"."""
     number = "One launch" if configuration.launches == 1 else f"{configuration.launches} launches"
     bounds = f"as many as fit into {FITTING_S / 60:g} min, at least those of the profile, at most {MOST}"
     return f"{number} of each cell: {bounds}."

@@ -11,7 +11,7 @@ from protocol.cell import Cell, CompileMode, Device, Mode, ModelSpec, OperatorSp
 
 
 class Place(NamedTuple):
-    """Where operators are measured: on one device, in one mode. configuration: of the run."""
+    """Where operators are measured: on one device, in one mode."""
 
     configuration: Configuration
     device: Device
@@ -21,9 +21,9 @@ class Place(NamedTuple):
 def planned(
     configuration: Configuration, devices: Sequence[Device], cells_of: Callable[[Place], Iterator[Cell]]
 ) -> Plan:
-    """Plan a run that measures operators. cells_of: yields the cells to measure at a place.
+    """Plan a run that measures operators, in its first mode. cells_of: yields the cells to measure at a place.
 
-    Raises ConfigError if no operator has a requested precision.
+    Each round has every cell in another random order. Raises ConfigError if no operator has a requested precision.
     """
     mode = modes_of(configuration, devices)[0]
     cells: dict[str, Cell] = {}
@@ -57,13 +57,13 @@ def cell(place: Place, model: ModelSpec, workload: Workload, precision: Precisio
 
 
 def operator_of(model: ModelSpec) -> OperatorSpec:
-    """Return the operator that `model` implements. `model` must be an operator's entry in the catalogue of models."""
+    """Return the operator that `model` implements. A model without an operator fails an assertion."""
     assert model.operator is not None
     return model.operator
 
 
 def precisions(model: ModelSpec, configuration: Configuration) -> list[Precision]:
-    """Return the requested precisions in which the operator of `model` can be measured."""
+    """Return the requested precisions in which the operator of `model` can be measured; [] if there are none."""
     return [one for one in configuration.precisions if one in operator_of(model).tolerance]
 
 

@@ -58,8 +58,8 @@ def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
 def room(device: Device, devices: Sequence[Device]) -> Room:
     """Return the limits of memory and time for a search for the batch size on `device`.
 
-    The memory is what was free when the run began. devices: all devices of the run. CPU devices share the host's
-    memory.
+    The memory is what was free when the run began; None if unknown. devices: all devices of the run, because CPU
+    devices share the host's memory.
     """
     free = None
     if device.memory_total_bytes is not None:
@@ -120,10 +120,10 @@ def cell_seed(seed: int, model: str, workload: Workload) -> int:
 
 
 def rounds_of(cells: int, launches: int, seed: int, *, first: int | None = None) -> list[list[int]]:
-    """Return `launches` random orders of the cell numbers 0, 1, …: one list for each round.
+    """Return a list for each of `launches` rounds: the numbers 0 to cells - 1 in random order.
 
-    No round begins with the cell that ended the round before it. cells: number of cells. first: number of the cell that
-    begins the first round; None for a random one.
+    No round begins with the cell that ended the round before it. first: number of the cell that begins the first round;
+    None for a random one.
     """
     chance = random.Random(seed)
     rounds: list[list[int]] = []

@@ -34,7 +34,7 @@ def number(cell: Cell, configuration: Configuration, round_: int = 0) -> int:
 
 
 def first_things_first(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Plan:
-    """Return the plan with the launches of each device ordered by priority.
+    """Return the plan with the launches of each device ordered by priority, and of equal priority by duration.
 
     Devices of one kind (GPU or CPU) get their launches in the same order.
     """

@@ -55,7 +55,7 @@ def on(configuration: Configuration, device: Device) -> Iterator[tuple[ModelSpec
 
 
 def exclusions(configuration: Configuration, device: Device) -> Iterator[Exclusion]:
-    """Yield an exclusion for each requested probe that does not apply to `device`. It contains the reason."""
+    """Yield an exclusion, with the reason, for each requested probe that does not apply to `device`."""
     for spec in _requested(configuration):
         probe = PROBES[spec.name]
         if not _applicable(probe, device):

@@ -65,7 +65,7 @@ def compile_modes(workload: Workload, configuration: Configuration) -> tuple[Com
 
 
 def exclusions(model: ModelSpec, configuration: Configuration) -> Iterator[str]:
-    """Yield reasons why requested work is not measured. Example: "takes 1 to 512 tokens, not 1024"."""
+    """Yield reasons why requested work on a model is not measured: "takes 1 to 512 tokens, not 1024"."""
     explained = False
     if model.sizes is not None:
         impossible = [size for size in requested(model.sizes, configuration) if not is_possible(model.sizes, size)]
@@ -121,8 +121,8 @@ def _written(model: ModelSpec, configuration: Configuration) -> tuple[int, ...]:
 def memory_format(model: ModelSpec, wanted: MemoryFormat | None) -> MemoryFormat:
     """Return the requested memory format `wanted`. If None: channels_last for convolutional models, else contiguous.
 
-    Always contiguous for a model without images. channels_last is faster with cuDNN. A model is convolutional if its
-    type is "cnn", or if it takes pixels and is no transformer.
+    Always contiguous for a model without images. A model is convolutional if its type is "cnn", or if it takes pixels
+    and is no transformer.
     """
     if not sees_images(model):
         return MemoryFormat.CONTIGUOUS
@@ -132,10 +132,7 @@ def memory_format(model: ModelSpec, wanted: MemoryFormat | None) -> MemoryFormat
 
 
 def sees_images(model: ModelSpec) -> bool:
-    """Whether the memory format may matter to the model: it takes images, or its inputs are unknown.
-
-    They are unknown if the user's own code makes them.
-    """
+    """Whether the memory format may matter: the model takes images, or the user's own code makes its inputs."""
     images = any(entry.dtype == "float" and len(entry.shape) == IMAGE_DIMENSIONS for entry in model.inputs)
     unknown = model.own is not None and not model.inputs  # its code makes them: whoever asks for a format knows why
     return counts_in(model, SizeUnit.PIXELS) or images or unknown

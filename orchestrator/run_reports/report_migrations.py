@@ -59,7 +59,7 @@ _PHASES: Final = {
 
 
 def migrated(document: Json, version: int) -> Json:
-    """Change a report (decoded JSON) of schema `version` in place to the newest schema version, and return it."""
+    """Change a report (decoded JSON) in place to the newest schema version, and return it. version: its present one."""
     for number in range(version, max(STEPS) + 1):
         STEPS[number](document)
         document["schema_version"] = number + 1

@@ -1,11 +1,11 @@
-"""Read the report, baseline or run that the user names, strictly.
+"""Read the report, baseline or run that the user names. Unknown keys are errors.
 
-    report.json      of any schema version (report_migrations.py); unknown keys are errors
-    a baseline file  of its own schema version; unknown keys are errors
+    report.json      of any schema version (report_migrations.py)
+    a baseline file  of its own schema version
     a run's folder   its report is made again, so runs of older versions work. Also @last or a run's id (run_lookup.py)
     a name           of a baseline that gpubench ships: configs/baselines/<name>.json
 
-Every error is a ConfigError that names the file and what to do.
+Every error is a UserError that names the file and what to do.
 """
 
 from collections import Counter
@@ -39,16 +39,14 @@ class _ExportedBenchmark(msgspec.Struct):
 
 
 class _Exported(msgspec.Struct):
-    """A record of the export for PyTorch's benchmark database (report/as_pytorch.py)."""
-
     benchmark: _ExportedBenchmark
 
 
 def read(name: str, runs_folder: str, history_db: str | None = None) -> Side:
-    """Return the figures to compare of the report, baseline or run called `name`.
+    """Return the figures to compare of the report file, baseline or run called `name`.
 
-    history_db: history file in which to look up a run's id. None: the user's own. Raises UserError if nothing has
-    this name, or if the report, baseline or run is damaged.
+    runs_folder: folder in which @last and ids are looked up. history_db: history file in which other ids are looked up;
+    None for the user's own. Raises UserError if nothing has this name, or if the report, baseline or run is damaged.
     """
     paths = run_lookup.find_run(name, runs_folder, history_db)
     if paths is not None:
@@ -58,12 +56,12 @@ def read(name: str, runs_folder: str, history_db: str | None = None) -> Side:
 
 
 def is_file(name: str) -> bool:
-    """Return True if `name` is an existing .json file: a report or a baseline, not a run. Does not read it."""
+    """Whether `name` is an existing .json file: a report or a baseline, not a run. Does not read it."""
     return name.lower().endswith(".json") and safe_read.is_there(Path(name)) and not safe_read.is_folder(Path(name))
 
 
 def report(path: Path) -> Report:
-    """Read a report file. Raises ConfigError if it is no report of a known version. A baseline is no report."""
+    """Read a report file of any schema version up to the present. Raises ConfigError for any other file."""
     data = contents(path)
     head = _head(data, str(path))
     if head.baseline_version is not None:
@@ -93,7 +91,8 @@ def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None)
 def baseline(name: str, runs_folder: str, history_db: str | None = None, *, origin: str = "--compare-baseline") -> Side:
     """Read the baseline `name`: a file, a run, or the name of a baseline that gpubench ships.
 
-    origin: option or line that names it, for errors. Raises UserError if there is no such baseline or it is damaged.
+    runs_folder, history_db: as in `read`. origin: option or line that names it, for errors. Raises UserError if there
+    is no such baseline or it is damaged.
     """
     if not name.strip():
         raise ConfigError(f"{origin}: expected a file or a name, got an empty text")
@@ -114,7 +113,7 @@ def baseline(name: str, runs_folder: str, history_db: str | None = None, *, orig
 
 
 def _head(data: bytes, name: str) -> _Head:
-    """Return the versions that a file names. Raises ConfigError if it has none, such as an export of records."""
+    """Return the versions that a file names; None for one that it lacks. An export of records is a ConfigError."""
     try:
         records = msgspec.json.decode(data, type=list[_Exported])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

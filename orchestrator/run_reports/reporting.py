@@ -55,7 +55,7 @@ class UnwrittenError(StorageError):
 class Made(NamedTuple):
     """A report, and everything else that its formats need.
 
-    timeline: telemetry for charts. samples: times of launches for charts. layout: chapters and tables of this kind of
+    timeline: telemetry for charts. samples: times of launches for charts. layout: chapters and tables for its kind of
     run.
     """
 
@@ -71,20 +71,16 @@ class Made(NamedTuple):
 
 
 def make(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Report:
-    """Return the report of the run in the folder `paths`. stored: None to read it from the folder.
-
-    held: baseline, thresholds and price to use instead of those stored with the run. Raises RunFolderError if the
-    folder is no run or is damaged.
-    """
+    """Return the report of a run, finished or not. Writes nothing. Parameters and errors as in `make_all`."""
     return make_all(paths, stored, held).report
 
 
 @evidence.collector_off()
 def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Made:
-    """Return the report of the run in the folder `paths`, and all that its formats need.
+    """Return the report of a run, finished or not, and all that its formats need. Writes nothing.
 
-    stored: configuration and plan of the run. None: read them from the folder. held: baseline, thresholds and price to
-    use instead of those stored with the run. Raises RunFolderError if the folder is no run or is damaged.
+    stored: configuration and plan of the run; None to read them from its folder. held: baseline, thresholds and price
+    to use instead of those stored with the run. Raises RunFolderError if the folder is no run or is damaged.
     """
     # In this order: a process that held the lock before the journal was read has not recorded the end yet.
     worked_on = _worked_on(paths)
@@ -104,7 +100,7 @@ def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | N
 
 
 def write(stored: StoredRun, paths: RunPaths) -> Report:
-    """Make the report, and write it to the output path (-o) and into the run's folder.
+    """Make the report, and write it into the run's folder and, unless that is a copy, to the output path (-o).
 
     Raises UnwrittenError if a file cannot be written. The other files are written all the same.
     """
@@ -115,9 +111,10 @@ def write(stored: StoredRun, paths: RunPaths) -> Report:
 
 
 def complete(stored: StoredRun, paths: RunPaths) -> tuple[Report, bool]:
-    """Write missing or outdated files of a finished run's report. Returns the report, and True if any were written.
+    """Write the files of a finished run's report: all if outdated, else missing ones. Return (report, any written).
 
-    Raises UnwrittenError as `write` does.
+    It is outdated if report.json is missing, damaged or from before a resume, or if a result file is damaged. Raises
+    UnwrittenError as `write` does, and RunFolderError if another process works on the run.
     """
     missing = frozenset(report_places.unwritten(stored, paths))
     outdated = bool(run_status.look(stored, paths)[0].no_outcome)
@@ -143,8 +140,8 @@ def _write_each(
 ) -> None:
     """Write `own` formats into the run's folder and `published` ones to the output path (-o).
 
-    The most important format comes first. If a write into the folder fails, the older file there is deleted. Raises
-    UnwrittenError after all others are written.
+    If a write into the folder fails, the older file there is deleted. Raises UnwrittenError after all others are
+    written.
     """
     place = Path(stored.configuration.output_path)
     written: list[Path] = []
@@ -168,16 +165,16 @@ def _write_each(
 
 
 def kinds(stored: StoredRun, paths: RunPaths) -> tuple[ReportFormat, ...]:
-    """Return the formats to write into the run's folder: standard, requested, and already there."""
+    """Return the formats to write into the run's folder, most important first: standard, requested, already there."""
     there = [kind for kind in ReportFormat if paths.report(kind).exists()]
     return report.by_importance((*ALWAYS, *stored.configuration.formats, *there))
 
 
 def render_again(made: Made, paths: RunPaths, formats: Iterable[ReportFormat], seen: int) -> tuple[Path, ...]:
-    """Replace the reports in the run's folder by those of `made`, and return their paths.
+    """Replace the files of these formats in the run's folder by those of `made`, and return their paths.
 
-    Writes nothing and returns () if a process works on the run, or if the journal has changed since `made` was made.
-    seen: length of the journal in bytes at that time. Raises StorageError if a file cannot be written.
+    Writes nothing and returns () if a process works on the run, or if the journal is not `seen` bytes long, as it was
+    when `made` was made. Raises StorageError if a file cannot be written.
     """
 
     def taken_up() -> bool:
@@ -206,6 +203,6 @@ def render_again(made: Made, paths: RunPaths, formats: Iterable[ReportFormat], s
 
 
 def _worked_on(paths: RunPaths) -> bool:
-    """Return True if a process works on the run, or may do so on another host or in a container not visible here."""
+    """Whether a process works on the run, or may do so on another host or in a container not visible here."""
     holder = lock.holder(paths)
     return holder is not None and lock.life(holder) is not Life.ENDED

@@ -25,14 +25,15 @@ _SHOWN: Final = 5  # maximum number of runs in the error for an ambiguous id
 def find(name: str | None, runs: str, history_db: str | None = None) -> RunPaths:
     """Return the folder of the run called `name`. None: the newest. Raises UserError if no run or several match.
 
-    runs: the runs folder. history_db: history file in which to look up an id. None: the user's own.
+    runs: the runs folder. history_db: history file in which an id is looked up that is not in `runs`; None for the
+    user's own.
     """
     meant = None if name is None else find_run(name, runs, history_db)
     return meant or folders.existing_run(name, runs)
 
 
 def find_run(name: str, runs: str, history_db: str | None = None) -> RunPaths | None:
-    """Return the folder of the run `name`. None if `name` is no folder, no @last and no id: for example, a report file.
+    """Return the folder of the run `name`: a folder, @last or an id. None for any other name, such as a report file.
 
     Other parameters as in `find`. Raises UserError if no run or several match.
     """
@@ -48,7 +49,7 @@ def find_run(name: str, runs: str, history_db: str | None = None) -> RunPaths | 
 
 
 def is_id(name: str) -> bool:
-    """Return True if the name has the form of a run's id or of its beginning. The run need not exist."""
+    """Whether the name has the form of a run's id or of its beginning. The run need not exist."""
     return _RUN_ID.fullmatch(name) is not None
 
 

@@ -78,7 +78,7 @@ class _Facts:
 
 
 def analyse(archive: Archive, evidence: Evidence, judged: HealthReport) -> BurnInReport:
-    """Return the burn-in report of a run. judged: the verdicts of the health checks."""
+    """Return the burn-in report of a run, with a verdict on each device. judged: verdicts of the health checks."""
     burn_in = requested(archive.stored.configuration)
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     good = [
@@ -150,7 +150,7 @@ def _share(launch: _Good, device: Device, accused: Accused) -> _Good:
 
 
 def _samples(good: Sequence[_Good], uncounted: Sequence[Uncounted]) -> Iterator[Sample]:
-    """Yield the digests of all launches. Contaminated launches count: other processes never change correct bits."""
+    """Yield a sample of each launch that verified outputs, even if contaminated: that never changes correct bits."""
     yield from wrong_bits.samples((launch.attempt, launch.cell, launch.evidence.result.verification) for launch in good)
     yield from wrong_bits.samples(
         (launch.attempt, launch.cell, launch.seen[launch.cell.devices[0]]) for launch in uncounted
@@ -158,10 +158,7 @@ def _samples(good: Sequence[_Good], uncounted: Sequence[Uncounted]) -> Iterator[
 
 
 def _work(facts: _Facts, device: Device, mine: Sequence[_Good], beside: Sequence[Share]) -> Work:
-    """Collect the facts of one GPU. mine: its launches with a result.
-
-    beside: mismatches of launches without a valid result that count against it.
-    """
+    """Collect the facts of one GPU. mine: its launches with a result. beside: its mismatches in other launches."""
     archive, evidence, compared = facts.archive, facts.evidence, facts.compared
     health, why, action = _health(device, facts.health)
     verified = [(one, one.evidence.result.verification) for one in mine if one.evidence.result.verification is not None]
@@ -202,7 +199,7 @@ def _work(facts: _Facts, device: Device, mine: Sequence[_Good], beside: Sequence
 
 
 def _explained(facts: _Facts, device: Device) -> Mapping[Segment, Sequence[Span]]:
-    """Return session → times in which idleness of a device is explained.
+    """Return session → times (begin and end in monotonic ns) in which idleness of a device has a known reason.
 
     It waited for other devices, the worker of another device was suspended, or the result file of its launch was lost.
     """

@@ -15,10 +15,10 @@ Digests = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Sample:
-    """Digests (hashes) of one launch's outputs. cell: name without the device.
+    """Digests (hashes) of one launch's outputs. device: UUID. cell: name without the device. round: from 0.
 
     key: facts that may change correct bits, such as GPU model, driver, libraries and batch size. Only samples with the
-    same cell and key are compared.
+    same cell and key are compared. launch: its number in the run. begun: its start, ISO 8601 in UTC.
     """
 
     device: str
@@ -34,8 +34,9 @@ class Sample:
 class Deviation:
     """A launch with unexpected bits. Expected are the right bits or, if unknown, the usual bits of its device.
 
-    at: index of the first digest that differs. between_gpus: whether devices were compared, or only the launches of
-    this device. against: number of these devices or launches that gave the expected bits. of: number of all of them.
+    at: index of the first digest that differs. between_gpus: True if devices were compared, False if only the launches
+    of this device were. against: number of these devices or launches that gave the expected bits. of: number of all of
+    them.
     """
 
     sample: Sample
@@ -47,10 +48,11 @@ class Deviation:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Result of a comparison of all launches.
+    """Result of a comparison of all launches. Devices are UUIDs.
 
-    undecided: (cell, key) whose right bits are unknown, because no majority agrees → its devices. compared: device →
-    number of compared launches. alone: device → cells that no other device ran with the same key.
+    undecided: (cell, key) whose right bits are unknown, because no majority agrees → all devices that ran it. compared:
+    device → number of its launches for which there was another launch to compare. alone: device → cells that no other
+    device ran with the same key.
     """
 
     deviations: tuple[Deviation, ...]  # in order of launches
@@ -60,10 +62,7 @@ class Comparison:
 
 
 def compare(samples: Sequence[Sample]) -> Comparison:
-    """Return the comparison of every launch with the others of its cell and key.
-
-    Samples without digests are ignored.
-    """
+    """Compare every launch with the others of its cell and key. Samples without digests are ignored."""
     groups: dict[tuple[str, tuple[str, ...]], list[Sample]] = defaultdict(list)
     for sample in samples:
         if sample.digests:
@@ -89,7 +88,7 @@ def compare(samples: Sequence[Sample]) -> Comparison:
 
 
 def undecided(device: str, compared: Comparison) -> Iterator[str]:
-    """Yield a text for each cell of a device whose right bits are unknown, because no majority agrees."""
+    """Yield "<cell>: reason" for each cell of a device (UUID) whose right bits are unknown for want of a majority."""
     for (cell, _), devices in compared.undecided.items():
         if devices == (device,):
             yield f"{cell}: the bits of its rounds differ, and no majority shows which are right"
@@ -98,10 +97,10 @@ def undecided(device: str, compared: Comparison) -> Iterator[str]:
 
 
 def not_tested(device: str, compared: Comparison, cells: int) -> dict[str, str]:
-    """Return {"bits compared with other devices": reason} if some cell ran on this device alone.
+    """Return {"bits compared with other devices": reason} if no other device ran some cell of `device`, else {}.
 
-    Else {}. Another device counts only if it ran the cell with the same key. cells: number of the device's cells that
-    have bits.
+    Another device counts only if it ran the cell with the same key. cells: number of the device's cells with digests.
+    The reason names the cells unless it is true of all of them.
     """
     alone = dict.fromkeys(compared.alone.get(device, ()))
     if not alone:
@@ -127,7 +126,7 @@ def _most(digests_of_launches: Sequence[Digests]) -> Digests | None:
 def _majority(group: Sequence[Sample], usual: Mapping[str, Digests | None]) -> tuple[Digests | None, int]:
     """Return the right digests of one cell and how many devices gave them; (None, 0) if unknown.
 
-    group: its launches. usual: device → the digests that it usually gives, if any.
+    usual: device → the digests that more than half of its launches gave; None without such digests.
     """
     usual_counts = Counter(digests for digests in usual.values() if digests is not None)
     for digests, votes in usual_counts.most_common(1):

@@ -42,12 +42,12 @@ class Blamed:
 
 
 def culprits(launches: Sequence[Mapping[str, Verification]], proven: Collection[str] = ()) -> dict[str, int]:
-    """Return each device that explains wrong copies → number of devices with which its copies were wrong.
+    """Return device that explains wrong copies → number of devices with which its copies were wrong.
 
     The number is 0 for a device proven faulty by its own wrong numbers or by another check. Such a device explains all
     its wrong copies. The remaining wrong copies are explained by the smallest set of devices that has the sender or
-    receiver of each, if there is only one such set. launches: for each check of links, device → what it verified.
-    proven: devices that other checks proved faulty.
+    receiver of each. If there are several such sets, nothing explains them. launches: for each check of links, device →
+    what it verified. proven: devices that other checks proved faulty. Devices are UUIDs.
     """
     own = {device for seen in launches for device, one in seen.items() if any(_own(device, one))} | {*proven}
     wrong = frozenset(frozenset(pair) for seen in launches for pair in _copies(seen))
@@ -56,10 +56,10 @@ def culprits(launches: Sequence[Mapping[str, Verification]], proven: Collection[
 
 
 def blamed(seen: Mapping[str, Verification], culprits: Collection[str], *, cut_off: bool = False) -> list[Blamed]:
-    """Return the mismatches of a launch on several devices, each with the device against which it counts.
+    """Return the mismatches with details of a launch on several devices, each with the device it counts against.
 
     A wrong copy gives two Blamed if it counts against both ends. seen: device → what it verified. culprits: devices
-    that explain wrong copies. cut_off: the launch ended before its result.
+    that explain wrong copies. cut_off: the launch ended before its result, so some sums may not have been checked.
     """
     found = [Blamed(device, one) for device, verification in seen.items() for one in _own(device, verification)]
     for ends, wrong in _copies(seen).items():
@@ -84,7 +84,7 @@ def _own(device: str, verification: Verification) -> Iterator[Mismatch]:
 
 
 def _copies(seen: Mapping[str, Verification]) -> dict[tuple[str, str], list[Mismatch]]:
-    """Return (sender, receiver) → wrong copies. Copies of numbers that were wrong before sending are excluded."""
+    """Return (sender, receiver) → wrong copies, without copies of numbers that were wrong before they were sent."""
     found: dict[tuple[str, str], list[Mismatch]] = defaultdict(list)
     for receiver, verification in seen.items():
         for one in verification.kept:
@@ -97,10 +97,9 @@ def _copies(seen: Mapping[str, Verification]) -> dict[tuple[str, str], list[Mism
 
 
 def _was_wrong_before(sent: Verification, copy: Mismatch) -> bool:
-    """Whether the numbers of a wrong copy were wrong before they were sent.
+    """Whether the numbers of a wrong copy were wrong before they were sent. sent: what their sender verified.
 
-    sent: what their sender verified. It keeps details of only its first mismatches. If it had more, all its later
-    numbers count as wrong.
+    The sender keeps details of only its first mismatches. If it had more, all its later numbers count as wrong.
     """
     wrong = [_when(one) for one in sent.kept if one.what.startswith(BEFORE_SENT)]
     more = bool(wrong) and sent.mismatches > len(sent.kept)
@@ -131,7 +130,7 @@ def _connected(wrong: _Pairs) -> Iterator[_Pairs]:
 
 
 def _beside(known: Collection[str], together: _Pairs) -> Iterator[str]:
-    """Yield the fewest devices that, together with `known`, explain all wrong copies.
+    """Yield the fewest devices that, together with `known`, explain all wrong copies; none if that is ambiguous.
 
     known: devices that are faulty for certain. together: pairs of devices with a wrong copy.
     """
@@ -154,10 +153,7 @@ def _explaining(wrong: _Pairs) -> frozenset[str]:
 
 
 def _in_all(wrong: _Pairs, most: int) -> Iterator[frozenset[str]]:
-    """Yield sets of at most `most` devices that contain a device of each pair.
-
-    Each set has the device that is in most pairs, or all its partners.
-    """
+    """Yield sets of at most `most` devices that contain a device of each pair: the busiest one or all its partners."""
     if not wrong:
         yield frozenset()
         return

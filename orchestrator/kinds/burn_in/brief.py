@@ -30,7 +30,7 @@ _TESTED: Final = "a verdict of this test, not of the hardware"
 def answer(report: Report) -> Answer | None:
     """Return the answer: "PASS: 3 of 3 GPUs", "FAIL: GPU 1; WARN (slow): GPU 2". None for another kind of run.
 
-    A burn-in with injected faults is a test of the checks: the answer is how many faults were found.
+    After injected faults, the answer says how many of them were found, and gives no verdict.
     """
     result = report.burn_in
     if result is None:
@@ -50,10 +50,7 @@ def answer(report: Report) -> Answer | None:
 
 
 def _by_verdict(result: BurnInReport, report: Report) -> dict[str, list[GpuInfo]]:
-    """Return verdict → devices, gravest first. A verdict whose action is SLOW becomes "WARN (slow)".
-
-    Devices that PASS are omitted if another verdict is graver.
-    """
+    """Return verdict → devices, gravest first. PASS is omitted if another verdict is graver."""
     found: dict[str, list[GpuInfo]] = {}
     for gpu in sorted(result.gpus, key=lambda gpu: GRAVEST_FIRST.index(gpu.verdict)):
         if gpu.verdict in (HealthVerdict.PASS, HealthVerdict.NOT_APPLICABLE) and gpu.verdict is not result.verdict:
@@ -64,7 +61,10 @@ def _by_verdict(result: BurnInReport, report: Report) -> dict[str, list[GpuInfo]
 
 
 def proven(result: BurnInReport) -> str:
-    """Return how many injected faults took effect and were found: "2 of 2 found"; "" if no fault was injected."""
+    """Return how many injected faults took effect and, of those, were found; "" if no fault was injected.
+
+    Examples: "2 of 2 found", "NOT ALL FOUND: 1 of 2", "1 of 2 TOOK EFFECT, 1 of 1 found".
+    """
     total = len(result.injected)
     done = sum(chapter.fate(fault) is not Fate.UNDONE for fault in result.injected)
     found = sum(fault.found for fault in result.injected)
@@ -74,7 +74,7 @@ def proven(result: BurnInReport) -> str:
 
 
 def each_gpu(report: Report) -> Section | None:
-    """Return a section with one finding per GPU, gravest first; None for other runs. GPUs that PASS share a finding."""
+    """Return a section with a finding per GPU, gravest first. All that PASS share one. None for other kinds of run."""
     result = report.burn_in
     if result is None:
         return None
@@ -88,7 +88,7 @@ def each_gpu(report: Report) -> Section | None:
 
 
 def next_steps(report: Report) -> Section | None:
-    """Return how to get a verdict after injected faults or a repair; None if there is nothing to do."""
+    """Return how to get a verdict after injected faults or after the repair of a FAIL; None in all other cases."""
     result = report.burn_in
     if result is None or not (result.tainted or result.verdict is HealthVerdict.FAIL):
         return None
@@ -112,7 +112,6 @@ def _work(gpus: Sequence[GpuBurnIn]) -> str:
 
 
 def _range(values: Sequence[T], shown: Callable[[T], str]) -> str:
-    """Return the smallest and the largest value as text: "9,000 to 9,100". shown: formats a value."""
     return " to ".join(dict.fromkeys(map(shown, (min(values), max(values)))))
 
 
@@ -128,7 +127,6 @@ def _briefly(gpu: GpuBurnIn, report: Report, result: BurnInReport) -> Finding:
 
 
 def _step(gpu: GpuBurnIn) -> str:
-    """Return the recommended action for a GPU as text. For a slow GPU it depends on the probable reason."""
     if gpu.action is not Action.SLOW:
         return gpu.action.advice
     reason = _why_slow(gpu)
@@ -136,10 +134,7 @@ def _step(gpu: GpuBurnIn) -> str:
 
 
 def _why_slow(gpu: GpuBurnIn) -> Reason | None:
-    """Return the probable reason why a GPU is slow; None if it is not slow or the reason is unknown.
-
-    Of several reasons, the first for which NEXT_STEP has advice.
-    """
+    """Return the probable reason why a GPU is slow, if possible one with advice; None if not slow or unknown."""
     reasons = [pace.reason for pace in gpu.paces if pace.pace is Pace.SLOWER and pace.reason is not None]
     return next(iter(sorted(reasons, key=lambda reason: reason not in NEXT_STEP)), None)
 

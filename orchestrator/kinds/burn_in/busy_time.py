@@ -24,7 +24,7 @@ Work = Mapping[Segment, Load]
 
 
 def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mapping[str, Work]:
-    """Return UUID → work of the device: session → times at work.
+    """Return UUID → work of the device: session → `Load`, its times at work in monotonic ns. Every device has an entry.
 
     lost: launches without a result that are findings (lost_launches.py).
     """
@@ -50,14 +50,14 @@ def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mappi
 def remaining(archive: Archive, evidence: Evidence) -> Remaining:
     """Return the served and remaining seconds of the device with the least served time.
 
-    Quarantined devices are excluded.
+    Quarantined devices are excluded, unless all devices are quarantined.
     """
     burn_in = requested(archive.stored.configuration)
     return remaining_of(archive, at_work(archive, evidence, lost_launches.lost(archive, burn_in)))
 
 
 def remaining_of(archive: Archive, at_work: Mapping[str, Work]) -> Remaining:
-    """Return what `remaining` returns, from the known work of each device. at_work: UUID → work (see `at_work`)."""
+    """Return what `remaining` returns, from known work. at_work: UUID → work, as `at_work` returns it."""
     burn_in = requested(archive.stored.configuration)
     out = staying_out(at_work, archive.quarantined)
     waited_for = [device for device in archive.stored.devices if device.uuid not in out]
@@ -77,7 +77,7 @@ def remaining_of(archive: Archive, at_work: Mapping[str, Work]) -> Remaining:
 def longest_s(archive: Archive, device: Device) -> float:
     """Return the expected seconds of work of a device's longest cell.
 
-    On a CPU device, the training steps of a replay may take longer than the planned length of a cell.
+    On a CPU device, a replay may take longer than the planned length of a cell.
     """
     stored = archive.stored
     burn_in, models = requested(stored.configuration), stored.configuration.by_name
@@ -88,7 +88,7 @@ def longest_s(archive: Archive, device: Device) -> float:
 
 
 def launch_s(archive: Archive, device: Device) -> float:
-    """Return the expected seconds of another launch of a device: the median of its launches.
+    """Return the expected seconds of another launch of a device: the median of its launches with a result.
 
     It is at least the smallest estimate for its cells, which `resume` uses (time_budget.py). It is also at least the
     longest launch that the end of the run cut off, of a cell without a result.
@@ -126,8 +126,9 @@ def work(
 ) -> Work:
     """Return session → times at work of a device. Sessions without work are missing.
 
-    good: its launches with a result. cut_off: its launches that the end of the run cut off. Of each, at most the last
-    cell_s seconds count. cell_s: length of a cell. halted: session → times in which the orchestrator was suspended.
+    good: its launches with a result. cut_off: its launches that the end of the run cut off; of each, at most the last
+    cell_s seconds count. cell_s: length of a cell. halted: every session of the run, in order → times (monotonic ns) in
+    which the orchestrator was suspended.
     """
     first = next(iter(halted), None)
     loads = {
@@ -152,9 +153,9 @@ def served_s(work: Work) -> float:
 
 
 def idle(work: Work, waits: Mapping[Segment, Sequence[Span]]) -> Iterator[Idle]:
-    """Yield the long unexplained gaps in a device's work.
+    """Yield the gaps in a device's work with more than 60 s (served_time.LONG_S) that `waits` does not explain.
 
-    waits: session → times in which it may have waited for another device (gpu_waits.py).
+    waits: session → times (monotonic ns) in which it may have waited for another device (gpu_waits.py).
     """
     for segment, load in work.items():
         first_ns, last_ns = min(begin for begin, _ in load.launches), max(end for _, end in load.launches)

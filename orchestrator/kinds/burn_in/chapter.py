@@ -83,7 +83,7 @@ def _findings(result: BurnInReport, report: Report) -> Iterator[Finding]:
 
 
 def badge(gpu: GpuBurnIn, result: BurnInReport) -> Badge:
-    """Return the badge of the verdict on a GPU. After injected faults it is plain: "TEST FAIL"."""
+    """Return the badge of the verdict on a GPU. After injected faults it is "TEST FAIL" or the like, without colour."""
     return Badge(f"TEST {gpu.verdict}", Tone.PLAIN) if result.tainted else health.badge(gpu.verdict)
 
 
@@ -96,14 +96,14 @@ def _finding(
 
 
 def injected(result: BurnInReport) -> Iterator[str]:
-    """Yield a line for each injected fault, undetected faults first."""
+    """Yield a line for each injected fault, in the order of Fate: those not found first, those found last."""
     by_fate = [(fate(fault), fault) for fault in result.injected]
     for known, fault in sorted(by_fate, key=lambda pair: list(Fate).index(pair[0])):
         yield f"{known.upper()}: {fault.fault}: {fault.outcome.removeprefix(f'{known}: ')}"
 
 
 def fate(fault: InjectedReport) -> Fate:
-    """Return the outcome of an injected fault in a word. Reports of earlier versions have none."""
+    """Return the fate of an injected fault. Reports of earlier versions have none: then FOUND or MISSED."""
     return fault.fate or (Fate.FOUND if fault.found else Fate.MISSED)
 
 
@@ -135,7 +135,7 @@ def _row(gpu: GpuBurnIn, report: Report) -> tuple[str, ...]:
 
 
 def requested_time(result: BurnInReport) -> str:
-    """Describe the level, the requested time, and the shortest and longest served time of a GPU."""
+    """Describe the times of a burn-in: "Level full, 8 h requested, 7.9 h to 8.0 h at work" (least to most of a GPU)."""
     served = sorted(gpu.served_seconds for gpu in result.gpus)
     at_work = " to ".join(dict.fromkeys(duration(seconds) for seconds in (*served[:1], *served[-1:])))
     return f"Level {result.level}, {duration(result.duration_seconds)} requested, {at_work} at work"
@@ -152,7 +152,7 @@ def short(seconds: float) -> str:
 
 
 def _who(gpus: Sequence[GpuBurnIn], report: Report) -> str:
-    """Return names of GPUs and the action. A single GPU also shows its serial and PCI address, if they fit."""
+    """Return names of GPUs and the action. A single GPU also shows its serial and PCI address if they fit."""
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     alike = [devices[gpu.gpu_uuid] for gpu in gpus]
     todo = f": {gpus[0].action}" if gpus[0].action is not Action.NOTHING else ""
@@ -202,14 +202,13 @@ def _without_result(report: Report) -> Iterator[str]:
 
 
 def _tested_memory(report: Report) -> str:
-    """Name the memory that the tested share refers to: "free memory", on CPUs "planned memory"."""
     return "planned memory" if all(device.kind == "cpu" for device in report.gpu_info) else "free memory"
 
 
 def evidence(result: BurnInReport, memory: str = "free memory") -> Iterator[str]:
-    """Yield a line with sums over all GPUs for each kind of check, then the rates of the links.
+    """Yield a line for each kind of check, with sums over all GPUs, then a line for the rates of each check of links.
 
-    memory: name of the memory that the tested share refers to.
+    memory: what the tested share of memory is a share of, in words.
     """
     for kind in dict.fromkeys(check.check for gpu in result.gpus for check in gpu.checks):
         reports = [check for gpu in result.gpus for check in gpu.checks if check.check == kind]
@@ -231,9 +230,9 @@ def evidence(result: BurnInReport, memory: str = "free memory") -> Iterator[str]
 
 
 def _bound(reports: Sequence[CheckReport]) -> str:
-    """Describe the upper bound of the error rate after checks without an error; "" if unknown. reports: one per GPU.
+    """Describe the highest upper bound of the error rate after checks without an error; "" if there is none.
 
-    The rate per hour is given only from three hours of checks on.
+    reports: one per GPU. The rate per hour is shown only after three hours of checks.
     """
     each = [check.error_bound for check in reports if check.error_bound is not None]
     hourly = [check.error_bound_per_hour for check in reports if check.error_bound_per_hour is not None]
@@ -244,24 +243,23 @@ def _bound(reports: Sequence[CheckReport]) -> str:
 
 
 def not_tested(result: BurnInReport, report: Report) -> list[str]:
-    """Return lines with untested checks and the reason, planned checks first. Checks of one reason share a line."""
+    """Return lines "checks on devices: why not tested", planned checks first. Checks of one reason share a line."""
     found = _untested(result, report, decided=True)
     lines = sorted((not planned, f"{words}: {why}") for planned, words, why in found)
     return [words for _, words in lines]
 
 
 def not_decided(result: BurnInReport, report: Report) -> list[str]:
-    """Return a line for each rate that was compared with siblings without a verdict.
+    """Return a line for each rate that was measured, but has no verdict, with what is inconclusive.
 
-    It says what is inconclusive: 'speed in the check "truth" on GPU 1: a slow-down of more than 5% is not ruled out'.
+    Example: 'speed in the check "truth" on GPU 1: a slow-down of more than 5% is not ruled out'.
     """
     return [f"{words}: {why}" for _, words, why in _untested(result, report, decided=False)]
 
 
 def _untested(result: BurnInReport, report: Report, *, decided: bool) -> Iterator[tuple[bool, str, str]]:
-    """Yield (planned, names and devices, reason) for each group of checks with equal reason and devices.
+    """Yield (planned but unfinished, checks and devices, reason) for checks with equal reason and devices.
 
-    planned: True if the checks were planned but did not finish. names and devices: "sign of zero on GPU 1".
     decided: True for checks that were not made, False for rates that were measured but have no verdict.
     """
     unfinished = {what for gpu in result.gpus for what in gpu.unfinished}

@@ -24,9 +24,9 @@ def cell_name(cell: Cell) -> str:
 class RateVerdict:
     """Verdict on one kind of rate of a GPU: its speed over time, or compared with siblings.
 
-    text: the evidence. why: probable reason why the GPU is slower. aside: which work was not judged, and why; "" if all
-    was. undecided: what is inconclusive, such as "a slow-down of more than 5% is not ruled out". courses: what the
-    rates were compared with (rate_courses.py) → their change over time.
+    text: the evidence. why: probable reason why the GPU is slower; None if it is not, or if unknown. aside: which work
+    was not judged, and why. undecided: what is inconclusive. Both are "" if there is nothing. courses: what the rates
+    were compared with (rate_courses.py) → their change over time; empty for a comparison with siblings.
     """
 
     pace: Pace
@@ -39,10 +39,10 @@ class RateVerdict:
 
 @dataclass(frozen=True)
 class Tally:
-    """Sums over the launches of one check on one GPU.
+    """Sums over the launches of one check on one GPU. mismatches: also those of launches without a valid result.
 
-    operations, verified_bytes: floating-point operations and bytes whose results were compared. method: how outputs
-    were compared. covered: tested share of the memory; None unless this is the memory test.
+    operations, verified_bytes: floating-point operations and bytes whose results were compared. measured_s: seconds of
+    measurement. method: how outputs were compared. covered: tested share of the memory; None without a memory test.
     """
 
     launches: int = 0
@@ -57,7 +57,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Wrong:
-    """A mismatch that counts against a GPU. at: its time, ISO 8601 in UTC.
+    """A mismatch that counts against a GPU. round: from 0. at: when it was found, ISO 8601 in UTC.
 
     doubt: why another device may be at fault; "" if this GPU is.
     """
@@ -74,8 +74,8 @@ class Wrong:
 class Planned:
     """A planned cell of a GPU. checks: number of comparisons that its launches made.
 
-    why: reason if there are none. impossible: the software cannot verify it on this GPU. untried: it has no result only
-    because time ran out.
+    why: reason if there are none; "" if unknown. impossible: the software cannot verify it on this GPU. untried: it has
+    no result only because time ran out.
     """
 
     workload: Workload
@@ -98,8 +98,8 @@ class Idle:
 class Ahead:
     """Ways to complete an incomplete burn-in: `resume`, or a new burn-in.
 
-    left_s: seconds that `resume` may use. launch_s: expected seconds of one launch. least: options of a new burn-in
-    with enough time for a whole round: "2h --level full".
+    left_s: seconds that `resume` may use. launch_s: expected seconds of one launch. least: value and options of
+    --burn-in for a new one with enough time for a whole round: "2h --level full".
     """
 
     left_s: float
@@ -109,12 +109,14 @@ class Ahead:
 
 @dataclass(frozen=True)
 class Work:
-    """All facts of one GPU after a burn-in, for its verdict. Texts are empty if there is nothing to report.
+    """All facts of one GPU after a burn-in, for its verdict. Texts are "" if there is nothing to report.
 
-    served_s: seconds at work that count. cell_s: expected seconds of work of its longest cell. beside: other processes
-    on the GPU, one text for each launch that they contaminated. unclear: number of mismatches without details that may
-    be its own. unread: launches whose mismatches cannot be read. paces: kind of rate → verdict. not_tested: check →
-    reason.
+    served_s: seconds at work that count. cell_s: expected seconds of work of its longest cell. idle: gaps without a
+    known reason. beside: other processes on the GPU, one text for each launch that they contaminated. unclear: number
+    of mismatches without details that may be its own. unread: launches whose mismatches cannot be read. failures,
+    repeated: failed launches without and with a result of a repetition. lost_results: launches whose result file was
+    lost. paces: kind of rate → verdict. not_tested: check → reason. lost_time: longest time without work, and why.
+    goes_on: the run still runs. interrupted: why it ended early. reboots: number of reboots between its sessions.
     """
 
     requested_s: float

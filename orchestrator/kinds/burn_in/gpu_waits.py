@@ -25,7 +25,7 @@ _LONGEST_NS: Final = round((PATIENCE_S + TIMEOUT_S) * 1e9)
 
 
 def waits_by_segment(archive: Archive, lost: Iterable[Lost]) -> Mapping[Segment, Sequence[Span]]:
-    """Return session → times in which a device may have waited for another device, in monotonic ns.
+    """Return session → times (monotonic ns) in which a device may have waited for another. They may overlap.
 
     lost: the failed launches of the run.
     """
@@ -43,9 +43,9 @@ def waits_by_segment(archive: Archive, lost: Iterable[Lost]) -> Mapping[Segment,
 
 
 def for_links(archive: Archive, uuid: str) -> Iterator[tuple[Segment, Span]]:
-    """Yield (session, time) of each wait of a device before its launches on several devices.
+    """Yield (session, (begin, end) in monotonic ns) of each wait of a device before its launches on several devices.
 
-    These waits are reported, but do not excuse a gap.
+    These waits are reported, but do not excuse a gap. uuid: of the device.
     """
     several = {cell.id: len(cell.devices) > 1 for cell in archive.stored.plan.cells if uuid in cell.devices}
     for segment in archive.segments:
@@ -86,7 +86,7 @@ def _foreign(records: Iterable[Foreign]) -> Iterator[Span]:
 
 
 def _memory(archive: Archive) -> Iterator[tuple[Segment, Span]]:
-    """Yield (session, time) of each wait for memory that a launch did not free. The device's next launch ends it."""
+    """Yield (session, time) of each wait for memory that a launch did not free, until the device's next launch."""
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     launched: dict[tuple[Segment, str], list[Attempt]] = defaultdict(list)
     for attempt in archive.attempts:

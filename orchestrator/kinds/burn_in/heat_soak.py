@@ -25,9 +25,9 @@ from protocol.cell import Device, DeviceKind
 class HeatSoak:
     """The heat soak (warm-up) of a GPU in one session: windows of ten seconds whose rates are not judged.
 
-    begin: number of the first window in the heat soak. until: number of the first window after the heat soak. ending:
-    why the heat soak ended. reached_c: highest temperature in the heat soak, in °C. Without temperature readings, until
-    and reached_c are None, and the heat soak is all work of round 0.
+    begin, until: numbers of its first window and of the first window after it (monotonic clock). ending: why it ended.
+    reached_c: its highest temperature in °C. Without temperature readings, until and reached_c are None, and the heat
+    soak is all work of round 0.
     """
 
     begin: int
@@ -36,23 +36,20 @@ class HeatSoak:
     reached_c: float | None = None
 
     def leaves_out(self, round_: int, at_ns: int) -> bool:
-        """Whether work is in the heat soak, so that its rate does not count.
-
-        round_: round of its launch. at_ns: monotonic time of the work.
-        """
+        """Whether work is in the heat soak, so that its rate does not count. at_ns: monotonic time of the work."""
         return round_ == 0 if self.until is None else at_ns < self.until * WINDOW_NS
 
     @property
     def seconds(self) -> float | None:
-        """Duration in seconds, a multiple of the length of a window (10 s). None without temperature readings."""
+        """Duration of the heat soak, a multiple of ten seconds. None without temperature readings."""
         return None if self.until is None else (self.until - self.begin) * WINDOW_NS / 1e9
 
 
 def heat_soak(work: Sequence[Climate], begin: int, end: int, requested_s: float, rule: HeatSoakRule) -> HeatSoak:
     """Return the heat soak of a GPU in one session.
 
-    work: its temperature in each window. begin, end: numbers of the first and last window of its launches. requested_s:
-    requested duration of the burn-in in seconds. rule: when a GPU counts as warm.
+    work: its temperatures by window, in order. begin, end: numbers of the first and last window of its launches; others
+    are ignored. requested_s: requested duration of the burn-in in seconds. rule: when a GPU counts as warm.
     """
     readings = [
         (climate.number, climate.temperature_c)
@@ -79,7 +76,8 @@ Soaks = Mapping[tuple[str, Segment], HeatSoak]  # Heat soaks by device and sessi
 def heat_soaks(archive: Archive, evidence: Evidence, terms: BurnIn) -> Soaks:
     """Return (UUID of a device, session) → its heat soak in this session.
 
-    Sessions in which the device had no launch are missing. terms: settings of the burn-in.
+    Sessions in which no launch began on the device are missing. A launch on several devices counts for its first
+    device.
     """
     attempts: dict[tuple[str, Segment], list[Attempt]] = defaultdict(list)
     for attempt in archive.attempts:
@@ -94,17 +92,14 @@ def heat_soaks(archive: Archive, evidence: Evidence, terms: BurnIn) -> Soaks:
 
 
 def not_tested(device: Device, evidence: Evidence) -> dict[str, str]:
-    """Return {"temperature limit": reason} for a GPU without temperature readings, else {}."""
+    """Return {"temperature limit": reason} for a GPU without temperature readings, {} for all other devices."""
     climates = evidence.devices.get(device.uuid, DeviceEvidence()).climates.values()
     read = any(one.temperature_c is not None for own in climates for one in own)
     return {} if read or device.kind is not DeviceKind.CUDA else {"temperature limit": "no temperature readings"}
 
 
 def reported(device: Device, soaks: Soaks) -> HeatSoakReport | None:
-    """Return the heat soak of a device for the report, added up over its sessions.
-
-    None for a CPU device and for a GPU without a launch. soaks: from `heat_soaks`.
-    """
+    """Return the heat soak of a device, added up over its sessions; None for a CPU or without a launch."""
     own = [soak for (uuid, _), soak in soaks.items() if uuid == device.uuid]
     if device.kind is not DeviceKind.CUDA or not own:
         return None

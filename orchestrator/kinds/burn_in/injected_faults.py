@@ -22,10 +22,11 @@ def injected(
     paces: Mapping[str, Mapping[str, RateVerdict]],
     too_hot: Collection[str],
 ) -> Iterator[InjectedReport]:
-    """Yield, for each injected fault, whether it was found and how. good: launches with a result.
+    """Yield, for each injected fault, whether it was found and how, in the order of `faults`.
 
-    uncounted: launches without a valid result. They count only if they found the fault. paces: verdicts on the speed of
-    each GPU (rate_checks.paces). too_hot: UUIDs of GPUs that reached their temperature limit.
+    good: (launch, cell, evidence) of the launches with a result. uncounted: launches without a valid result; they count
+    only if they found the fault. paces: UUID → kind of rate → verdict. too_hot: UUIDs of GPUs that reached their
+    temperature limit.
     """
     by_uuid = {device.uuid: device for device in devices}
     for request in faults:
@@ -60,10 +61,7 @@ def _flipped(mine: Sequence[Launched], more: int, device: str) -> tuple[Fate, st
 
 
 def _shows(seen: Mapping[str, Verification], device: str) -> bool:
-    """Whether a launch shows a fault of `device`: wrong results, or wrong copies of its numbers.
-
-    Mismatches without details count as its own. seen: device → what it verified.
-    """
+    """Whether a launch shows a fault of `device`: wrong results or copies from it, or mismatches without details."""
     if device in seen and seen[device].mismatches > len(seen[device].kept):
         return True  # mismatches without details
     return any(

@@ -23,7 +23,7 @@ HOTTEST_READ_C = 200  # Beyond the limit of any board, so that every board can b
 
 
 def parse(text: str, devices: Sequence[Device], origin: str = "--inject") -> InjectedFault:
-    """Return the fault that `text` describes. Its <gpu> is the number or UUID of a device of the run.
+    """Return the fault that `text` describes: "flip:0:2". Its <gpu> is the number or UUID of a device of the run.
 
     origin: option or file that contains the text, for messages. Raises ConfigError for an invalid text.
     """
@@ -50,9 +50,9 @@ def parse(text: str, devices: Sequence[Device], origin: str = "--inject") -> Inj
 
 
 def require_one_of_each(faults: Sequence[InjectedFault], device: Device, origin: str = "--inject") -> None:
-    """Raise ConfigError if `device` has two faults of the same kind. Only one of them would take effect.
+    """Raise ConfigError if `device` has two faults of a kind. Flips in different rounds are allowed.
 
-    Flips in different rounds are allowed.
+    origin: option or file that requests the faults, for messages.
     """
     mine = [fault for fault in faults if fault.device == device.uuid]
     for kind, count in (
@@ -73,7 +73,7 @@ def require_one_of_each(faults: Sequence[InjectedFault], device: Device, origin:
 def describe(fault: InjectedFault, device: Device) -> str:
     """Return the effect of a fault as text: "GPU 0 flips 1 bit of one output in every check of round 2".
 
-    device: the target of the fault.
+    device: the target of the fault. Rounds count from 1 in the text.
     """
     if fault.hot_c is not None:
         return f"the temperature of {device.label} reads as {fault.hot_c} °C all the time"
@@ -84,9 +84,9 @@ def describe(fault: InjectedFault, device: Device) -> str:
 
 
 def for_launch(faults: Sequence[InjectedFault], device: str, round_: int, workload: Workload) -> Injection | None:
-    """Return the fault to inject into a launch on `device` (UUID), if any.
+    """Return the fault to inject into a launch, None if there is none. device: UUID. round_: from 0.
 
-    Checks of links are not slowed, because all GPUs would slow down.
+    A slow fault is not for checks of links, which would slow all GPUs down. A hot fault is for the sampler (`hot`).
     """
     mine = [fault for fault in faults if fault.device == device and fault.round in (None, round_)]
     bits = max((fault.flip_bits for fault in mine), default=0)
@@ -95,15 +95,14 @@ def for_launch(faults: Sequence[InjectedFault], device: str, round_: int, worklo
 
 
 def hot(faults: Sequence[InjectedFault]) -> dict[str, int]:
-    """Return UUID → injected temperature in degrees Celsius, of the GPUs that have one."""
+    """Return UUID → injected temperature in °C, for the GPUs that have one."""
     return {fault.device: fault.hot_c for fault in faults if fault.hot_c is not None}
 
 
 def _device(words: Sequence[str], devices: Sequence[Device]) -> tuple[str | None, list[str]]:
-    """Return the UUID of the device that the first words name, and the remaining words.
+    """Return (UUID of the device that the first words name, the remaining words); (None, []) without such a device.
 
-    words: parts of the text between colons, without the first: ["0", "2"] for "flip:0:2". The name "cpu:0" takes two
-    words. Without such a device: None and no words.
+    words: ["0", "2"] for "flip:0:2". The name "cpu:0" takes two words.
     """
     for taken in (2, 1):
         name = ":".join(words[:taken])

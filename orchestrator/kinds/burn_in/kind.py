@@ -29,7 +29,7 @@ _SHOWN_REASONS: Final = 3
 
 
 def plan(configuration: Configuration, devices: Sequence[Device]) -> Plan:
-    """Return the plan of a burn-in on these devices. Raises ConfigError if it cannot inject a requested fault."""
+    """Return the plan of a burn-in. Raises ConfigError if the round of an injected fault is not planned."""
     return planning.make(configuration, devices, levels.load())
 
 
@@ -55,7 +55,7 @@ def telemetry_terms(configuration: Configuration) -> TelemetryTerms:
 
 
 def as_reported(stored: StoredRun) -> Configuration:
-    """Return the configuration for the report. Only models and batch sizes of planned cells are kept."""
+    """Return the configuration for the report, with only the models and batch sizes of planned cells."""
     cells, models = stored.plan.cells, stored.configuration.by_name
     return msgspec.structs.replace(
         stored.configuration,
@@ -67,7 +67,7 @@ def as_reported(stored: StoredRun) -> Configuration:
 
 
 def analysed(archive: Archive, evidence: Evidence, health: HealthReport) -> KindAnalysis:
-    """Return the burn-in's part of the report, and reasons for the exit code from its verdicts."""
+    """Return the burn-in's part of the report, and reasons for the exit code from the verdicts on its GPUs."""
     report = analyse(archive, evidence, health)
     labels = {device.uuid: device.label for device in archive.stored.devices}
     return KindAnalysis(

@@ -20,7 +20,7 @@ _SHORTEST_ROUND: Final = 0.5  # Share of even the shortest duration that a round
 
 
 def requested(configuration: Configuration) -> BurnIn:
-    """Return the settings of the burn-in from the configuration of a burn-in."""
+    """Return the settings of the burn-in. configuration: of a burn-in; another one fails an assertion."""
     assert configuration.burn_in is not None
     return configuration.burn_in
 
@@ -30,7 +30,7 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     truth, soak: precisions of the matrix products of these checks. links: precisions of the sums over devices. replay:
     kind of device → model → precision of its training steps. up_to_s: longest duration in seconds for which this level
-    is the default; None for the longest level.
+    is the default; None for "full", the default of all longer ones.
     """
 
     truth: tuple[Precision, ...]
@@ -40,7 +40,7 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     up_to_s: float | None = None
 
     def cells(self, kind: DeviceKind, *, steps: bool) -> int:
-        """Return the number of cells in a round on a device of this kind. Checks of links count.
+        """Return the number of cells in a round on one device, those on several devices included.
 
         steps: whether --steps adds a cell.
         """
@@ -64,10 +64,10 @@ class OnDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HeatSoakRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A GPU is warm if its highest temperature so far rose by at most rise_c °C over `windows` windows.
+    """A GPU is warm if its highest temperature so far rose by at most rise_c °C over the last `windows` windows.
 
-    It also counts as warm after most_s seconds or most_share of the duration of the burn-in, whichever is shorter. A
-    window is ten seconds.
+    It also counts as warm after most_s seconds or most_share (0 to 1) of the duration of the burn-in, whichever is
+    shorter. A window is ten seconds.
     """
 
     rise_c: float
@@ -76,10 +76,7 @@ class HeatSoakRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     most_share: float
 
     def most_windows(self, requested_s: float) -> int:
-        """Return the number of windows after which a GPU counts as warm in any case.
-
-        requested_s: duration of the burn-in in seconds.
-        """
+        """Return after how many windows a GPU counts as warm in any case. requested_s: duration of the burn-in."""
         return math.ceil(min(self.most_s, self.most_share * requested_s) * 1e9 / WINDOW_NS)
 
 
@@ -91,7 +88,7 @@ class StepsRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Contents of configs/burn_in.yaml. starting_s: seconds of the duration for starting.
+    """Contents of configs/burn_in.yaml. levels: name → level. starting_s: seconds of the duration for starting.
 
     least_rounds: number of rounds that should fit into the rest of the duration.
     """
@@ -104,14 +101,17 @@ class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     steps: StepsRule
 
     def level_for(self, duration_s: float) -> str:
-        """Return the name of the level for a burn-in of this duration, if the user chooses none."""
+        """Return the name of the default level for a duration: the first that allows it by up_to_s, else "full"."""
         fitting = [
             name for name, level in self.levels.items() if level.up_to_s is not None and duration_s <= level.up_to_s
         ]
         return fitting[0] if fitting else LONGEST
 
     def cell_s(self, duration_s: float, kind: DeviceKind, level: str, *, steps: bool = False) -> float:
-        """Return the length of one cell in seconds. A whole round of `level` fits into the duration."""
+        """Return the length of one cell in seconds, such that a whole round of `level` fits into the duration.
+
+        steps: whether --steps adds a cell to the round.
+        """
         bounds = self.devices[kind]
         wanted_s = min(max(duration_s * bounds.share, bounds.least_s), bounds.most_s)
         round_s = max((duration_s - self.starting_s) / self.least_rounds, duration_s * _SHORTEST_ROUND)
@@ -120,5 +120,5 @@ class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @functools.cache
 def load(folder: Path | None = None) -> BurnInTable:
-    """Return the contents of burn_in.yaml in `folder` (default: that of gpubench). Raises ConfigError if invalid."""
+    """Read burn_in.yaml in `folder` (default: that of gpubench), once per process. Raises ConfigError if invalid."""
     return yaml_file.read((folder or configs_folder()) / "burn_in.yaml").convert(BurnInTable)

@@ -24,7 +24,7 @@ _SLICE = "a slice of a GPU has no links of its own"
 
 
 class Accused(NamedTuple):
-    """Devices that explain wrong copies (culprits), as `blame.culprits` returns them. labels: UUID → "GPU 0"."""
+    """Devices that explain wrong copies. culprits: from `blame.culprits`. labels: UUID of any device → "GPU 0"."""
 
     culprits: Mapping[str, int]
     labels: Mapping[str, str]
@@ -43,7 +43,7 @@ class Attributed(NamedTuple):
 
 
 def seen_by(cell: Cell, evidence: LaunchEvidence) -> dict[str, Verification]:
-    """Return device UUID → what it verified in a launch with a result."""
+    """Return device UUID → what it verified in a launch with a result. Devices that verified nothing are missing."""
     result = evidence.result
     own = {} if result.verification is None else {cell.devices[0]: result.verification}
     return own | result.others
@@ -54,10 +54,10 @@ def accused(
     deviations: Iterable[Deviation],
     devices: Iterable[Device],
 ) -> Accused:
-    """Return the devices that explain wrong copies. launches: (cell, device → what it verified) of each.
+    """Return the devices that explain wrong copies. launches: (cell, device UUID → what it verified) of each.
 
     A device is proven faulty if it had wrong results when it worked alone, or if it is in `deviations`, the launches
-    with unexpected bits.
+    with unexpected bits. Wrong results that suggest another algorithm prove nothing. devices: all devices of the run.
     """
     transfers = [seen for cell, seen in launches if cell.workload is Workload.LINKS]
     proven = {one.sample.device for one in deviations}
@@ -76,10 +76,10 @@ def _is_proof(verification: Verification) -> bool:
 def attributed(
     seen: Mapping[str, Verification], cell: Cell, device: str, accused: Accused, *, cut_off: bool = False
 ) -> Attributed:
-    """Return what one device verified in a launch, with the mismatches that count against it.
+    """Return what one device verified in a launch, with only the mismatches that count against it.
 
-    seen: device → what it verified. device: UUID. accused: devices that explain wrong copies. cut_off: the launch ended
-    before all devices had a result.
+    seen: device UUID → what it verified. accused: devices that explain wrong copies. cut_off: the launch ended before
+    all devices had a result.
     """
     own = seen.get(device)
     if own is None or len(cell.devices) == 1:
@@ -93,9 +93,9 @@ def attributed(
 
 
 def count_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> int:
-    """Return the number of mismatches in checks of links.
+    """Count the mismatches in checks of links, each once, even if two devices are accused of it.
 
-    Each counts once, even if two devices are accused of it. launches: (cell, device → what it verified) of each.
+    launches: (cell, device UUID → what it verified) of each; other cells are ignored.
     """
     return sum(
         verification.mismatches
@@ -106,7 +106,7 @@ def count_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> 
 
 
 def not_tested(device: Device, run: StoredRun, quarantined: Collection[str]) -> dict[str, str]:
-    """Return name of a check of links → reason, for checks that a device did not do until the end.
+    """Return check of links → why a device did not do it, or not until the end ("links peers fp32: later rounds").
 
     quarantined: UUIDs of devices.
     """
@@ -124,7 +124,10 @@ def not_tested(device: Device, run: StoredRun, quarantined: Collection[str]) -> 
 
 
 def rates(good: Sequence[tuple[Cell, LaunchEvidence]]) -> Iterator[LinksReport]:
-    """Yield the rates of the links, one report per cell: medians over its launches. good: launches with a result."""
+    """Yield a report of the rates for each check of links: medians over its launches. Unmeasured rates are None.
+
+    good: launches with a result.
+    """
     cells = {cell.id: cell for cell, _ in good if cell.workload is Workload.LINKS}
     for cell_id, cell in cells.items():
         launches = [evidence for of, evidence in good if of.id == cell_id]

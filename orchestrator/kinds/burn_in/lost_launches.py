@@ -34,10 +34,7 @@ _AS_OTHERS: Final = 2  # It does not hang within this many times the longest lau
 
 
 class Lost(NamedTuple):
-    """A launch without a result that is a finding: the verdict considers it.
-
-    attempt: its record in the journal. failure: why it has no result.
-    """
+    """A launch without a valid result that is a finding: the verdict considers it. failure: why it has none."""
 
     attempt: Attempt
     cell: Cell
@@ -53,9 +50,10 @@ def pauses(archive: Archive) -> Mapping[Segment, tuple[Span, ...]]:
 
 
 def lost(archive: Archive, burn_in: BurnIn, damaged: Mapping[int, str] = MappingProxyType({})) -> tuple[Lost, ...]:
-    """Return the launches without a result that are findings.
+    """Return the launches without a valid result that are findings: failed, hung, or with a damaged result file.
 
-    damaged: number of a launch → what is wrong with its result file.
+    Launches that ended with the run or its time are findings only if they hung. damaged: number of a launch → what is
+    wrong with its result file.
     """
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     kinds = {device.uuid: device.kind for device in archive.stored.devices}
@@ -76,7 +74,7 @@ def lost(archive: Archive, burn_in: BurnIn, damaged: Mapping[int, str] = Mapping
 
 
 def cut_off(archive: Archive, launches: Sequence[Lost], device: Device) -> Iterator[Attempt]:
-    """Yield a device's launches that were at work when the run or its time ended.
+    """Yield a device's launches that were warming up, measuring or finishing when the run or its time ended.
 
     launches: the findings of `lost`, which are not yielded.
     """
@@ -89,9 +87,9 @@ def cut_off(archive: Archive, launches: Sequence[Lost], device: Device) -> Itera
 
 
 def failures(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
-    """Yield cell, time and failure, as text, of each failed launch of a device that was not repeated.
+    """Yield "<cell>, round 1, <time>: <failure>" of each failed launch of a device that was not repeated.
 
-    done: (cell id, round) of the launches with a result.
+    A hang counts as not repeated. done: (cell id, round) of the launches with a result.
     """
     for launch in _not_repeated(launches, done, device):
         if launch.failure.category is not Category.RESULT_LOST:
@@ -99,9 +97,9 @@ def failures(launches: Sequence[Lost], done: Collection[tuple[str, int]], device
 
 
 def lost_results(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
-    """Yield cell, time and failure, as text, of each launch of a device with a lost result file.
+    """Yield "<cell>, round 1, <time>: <failure>" of each launch with a lost result file that was not repeated.
 
-    Launches that were repeated are excluded. done: (cell id, round) of the launches with a result.
+    done: (cell id, round) of the launches with a result.
     """
     for launch in _not_repeated(launches, done, device):
         if launch.failure.category is Category.RESULT_LOST:
@@ -109,7 +107,7 @@ def lost_results(launches: Sequence[Lost], done: Collection[tuple[str, int]], de
 
 
 def repeated(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
-    """Yield cell, time and failure, as text, of each failed launch of a device that was repeated.
+    """Yield "<cell>, round 1, <time>: <failure>" of each failed launch of a device that was repeated with a result.
 
     Launches that failed because of another device, or because of something outside the run, are excluded. done: (cell
     id, round) of the launches with a result.

@@ -40,11 +40,12 @@ def describe(
     lost: Sequence[Lost],
     waits: Mapping[Segment, Sequence[Span]],
 ) -> str:
-    """Return the reason and length of the longest lost time: "no launch followed, 340 s from <time>".
+    """Return reason, length and start of the longest lost time: "no launch followed, 340 s from <time>".
 
     With several lost times, the text ends with their number and the start of the first. "" if no time was lost. work:
-    session → times at work of the device. stalled: launches whose worker was suspended, and when. lost: launches
-    without a result. waits: session → times in which the device may have waited.
+    session → times at work of the device. stalled: (launch, cell, times in monotonic ns) of launches whose worker was
+    suspended. lost: the device's launches without a result. waits: session → times (monotonic ns) in which the device
+    may have waited.
     """
     losses = [
         Missing(attempt.segment.at(begin_ns), (end_ns - begin_ns) / 1e9, f"a worker was paused in {cell_name(cell)}")

@@ -20,9 +20,9 @@ _WHOLE: Final = {
 
 
 def not_tested(launches: Sequence[Verification]) -> dict[str, str]:
-    """Return part of the memory test that was not tested → reason.
+    """Return {"memory: speed": reason}, and "memory: pattern <name>" → reason if no launch completed the pattern.
 
-    The speed is never tested. A pattern is not tested if no launch completed it.
+    The speed is never tested. {} if the launches tested no pattern.
     """
     times_by_pattern = marched(launches)
     speed = {f"{Workload.MEMORY}: speed": SPEED} if times_by_pattern else {}
@@ -32,7 +32,7 @@ def not_tested(launches: Sequence[Verification]) -> dict[str, str]:
 
 
 def marched(launches: Sequence[Verification]) -> Mapping[str, int]:
-    """Return name of the pattern → number of its complete passes over the memory in all launches."""
+    """Return name of the pattern → number of its complete passes over the memory, added up over the launches."""
     found: Counter[str] = Counter()
     for launch in launches:
         found.update(launch.patterns)
@@ -41,10 +41,7 @@ def marched(launches: Sequence[Verification]) -> Mapping[str, int]:
 
 @dataclass(frozen=True)
 class Covered:
-    """The share (0 to 1) of a device's memory that was checked. text: the same in words.
-
-    why: why the share is not larger.
-    """
+    """The share (0 to 1) of a device's memory that was checked. text: "95.0 % of …". why: why it is not larger."""
 
     share: float
     text: str
@@ -52,7 +49,10 @@ class Covered:
 
 
 def covered(launches: Sequence[Verification], kind: DeviceKind) -> Covered | None:
-    """Return the largest share of a device's memory that a single launch checked. None if no launch reports one."""
+    """Return the largest share of the memory that a single launch checked; None if no launch reports one.
+
+    It is a share of the largest free memory at the start of a launch, on a CPU of the planned memory.
+    """
     shares = [launch.share for launch in launches if launch.share is not None and launch.share.whole > 0]
     if not shares:
         return None
@@ -64,9 +64,9 @@ def covered(launches: Sequence[Verification], kind: DeviceKind) -> Covered | Non
 
 
 def lacking(best: Covered | None) -> str:
-    """Return why the checked share of the memory is too small for a PASS. "" if it is large enough.
+    """Return why the checked share of the memory is too small for a PASS; "" if it is large enough (LEAST).
 
-    best: the largest share, from `covered`.
+    best: the share, from `covered`; None is too small.
     """
     if best is None:
         return "the memory test reports no coverage"

@@ -18,7 +18,7 @@ class BurnInNeed(enum.StrEnum):
 
 
 def level_names() -> Iterable[str]:
-    """Return the names of the levels. Raises ConfigError if configs/burn_in.yaml is invalid."""
+    """Return the names of the levels in configs/burn_in.yaml. Raises ConfigError if the file is invalid."""
     from orchestrator.kinds.burn_in import levels
 
     return levels.load().levels

@@ -22,7 +22,10 @@ LINKS: Final = "peers"  # Stands for a model in cells on several devices
 
 
 def make(configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> Plan:
-    """Return the plan of a burn-in. Raises ConfigError for an injected fault in a round that is not planned."""
+    """Return the plan of a burn-in. Raises ConfigError if the round of an injected fault is not planned.
+
+    table: contents of configs/burn_in.yaml.
+    """
     burn_in = requested(configuration)
     (mode,) = modes_of(configuration, devices)
     cells: dict[str, Cell] = {}
@@ -49,7 +52,7 @@ def _round_s(mine: Sequence[Cell], configuration: Configuration, device: Device,
 
 
 def linked(device: Device, devices: Sequence[Device]) -> tuple[str, ...]:
-    """Return the UUIDs of `device` and of the devices in the same check of links. () if it has none.
+    """Return the UUIDs of the devices in the same check of links as `device`, itself included; () if it has none.
 
     devices: all devices of the run.
     """

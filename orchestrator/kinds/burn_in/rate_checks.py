@@ -47,9 +47,10 @@ Rates = Sequence[tuple[Window, Reading]]  # Windows of one GPU with its readings
 def paces(
     devices: Sequence[Device], good: Sequence[Launched], seen: Mapping[str, DeviceEvidence], soaks: Soaks
 ) -> dict[str, dict[str, RateVerdict]]:
-    """Return UUID → kind of rate → verdict. Kinds: OVER_TIME, and one for each check that is compared with siblings.
+    """Return UUID → kind of rate → verdict. Kinds: OVER_TIME and the values of BESIDE. CPU devices are missing.
 
-    good: launches with a result. seen: UUID → telemetry. soaks: the heat soaks. Rates in them do not count.
+    good: (launch, cell, evidence) of the launches with a result. seen: UUID → telemetry. soaks: heat soaks, whose rates
+    do not count; one for each device and session in `good`.
     """
     found: dict[str, dict[str, RateVerdict]] = defaultdict(dict)
     kinds: dict[str, list[str]] = defaultdict(list)
@@ -77,7 +78,7 @@ def paces(
 
 
 def not_tested(verdicts: Mapping[str, RateVerdict]) -> dict[str, str]:
-    """Return kind of rate → why a GPU has no verdict on it. verdicts: kind of rate → verdict on this GPU."""
+    """Return kind of rate → why it has no verdict, or which work was not judged. verdicts: of one GPU, by kind."""
     reasons = {
         kind: (one.undecided or one.text) if one.pace is Pace.INCONCLUSIVE else one.aside
         for kind, one in verdicts.items()
@@ -183,10 +184,7 @@ def _drift(judged: Drift, rates: Rates, begin: float, own: Sequence[Launched]) -
 
 
 def _why_it_slowed(judged: Drift, rates: Rates) -> Why | None:
-    """Explain why a GPU slowed down over time, by the kind of work that slowed most.
-
-    None if this work did not slow down. rates: windows of the GPU with readings of clock, temperature and power limit.
-    """
+    """Explain why a GPU slowed down, by the kind of work that slowed most; None if this work did not slow down."""
     kinds = judged.kinds if judged.slows_against_siblings else judged.raw_kinds
     slowing = {key: course for key, course in kinds.items() if course.verdict is drift.DriftVerdict.SLOWING}
     lost = {key: course.change.value for key, course in (slowing or kinds).items() if course.change is not None}

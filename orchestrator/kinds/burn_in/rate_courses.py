@@ -14,16 +14,13 @@ _ROOM: Final = "Check the room temperature during the burn-in, then measure agai
 
 
 def by_reference(drift: Drift) -> dict[str, Course]:
-    """Return what a GPU's rates were compared with → their change over time.
-
-    Keys: SIBLINGS, if the GPU has any, and ITSELF.
-    """
+    """Return what a GPU's rates were compared with → their change over time: ITSELF, and SIBLINGS if it has any."""
     relative = {} if drift.relative is None else {SIBLINGS: drift.relative}
     return {**relative, ITSELF: drift.raw}
 
 
 def course_reports(courses: Mapping[str, Course]) -> Iterator[CourseReport]:
-    """Yield the changes of a GPU's rates over time as the report shows them. courses: from `by_reference`."""
+    """Yield the changes of a GPU's rates over time for the report. courses: from `by_reference`."""
     for against, course in courses.items():
         change, per_hour = course.change, course.per_hour
         yield CourseReport(
@@ -39,10 +36,7 @@ def course_reports(courses: Mapping[str, Course]) -> Iterator[CourseReport]:
 
 
 def describe(drift: Drift, begin: float) -> str:
-    """Return how a GPU's rates changed over time, and what to do, as text.
-
-    begin: time of the first rate in seconds since the epoch.
-    """
+    """Return how a GPU's rates changed over time, and what to do, as text. begin: epoch seconds of the first rate."""
     if drift.verdict is DriftVerdict.TOO_SHORT:
         return _open(drift)
     texts = [_course(against, course) for against, course in by_reference(drift).items() if course.change is not None]

@@ -18,8 +18,8 @@ LONGER: Final = 2
 def ahead(archive: Archive, at_work: Mapping[str, busy_time.Work]) -> Mapping[str, Ahead]:
     """Return UUID → ways to complete the burn-in: time for `resume`, and options of a new burn-in.
 
-    The time for `resume` is 0 if the burn-in ended normally after enough time at work. at_work: UUID → work of the
-    device.
+    The time for `resume` is 0 if the burn-in ended normally after enough time at work. at_work: UUID → session → times
+    at work (busy_time.at_work).
     """
     stored, finished = archive.stored, archive.finished
     burn_in = requested(stored.configuration)
@@ -33,7 +33,7 @@ def ahead(archive: Archive, at_work: Mapping[str, busy_time.Work]) -> Mapping[st
 
 
 def _least(archive: Archive, burn_in: BurnIn) -> str:
-    """Return the options of a new burn-in with enough time for a whole round: "2h --level full".
+    """Return value and options of --burn-in with enough time for a whole round: "2h --level full".
 
     The duration is the estimated least one for this level. If that is no longer than the requested duration, it is
     LONGER times the requested one. The level is omitted if configs/burn_in.yaml no longer has it.

@@ -16,9 +16,9 @@ _WHOLE_ROUNDS: Final = 10  # From here on rounds are shown without tenths
 
 
 class Rounds(NamedTuple):
-    """Estimated round of a device. launches_s: seconds of each launch of round 0. round_s: their sum.
+    """Estimated round of a device, with values rounded for display. launches_s: seconds of each launch of round 0.
 
-    possible: number of rounds that fit into the burn-in, such as 4.7.
+    round_s: their sum. possible: number of rounds that fit into the burn-in, rounded down, such as 4.7.
     """
 
     launches_s: tuple[float, ...]
@@ -27,7 +27,7 @@ class Rounds(NamedTuple):
 
 
 def of(plan: Plan, configuration: Configuration, devices: Sequence[Device], device: Device) -> Rounds:
-    """Return the estimated length and number of rounds on one device. devices: all devices of the run."""
+    """Estimate the length of a round on one device, and the number of rounds. devices: all devices of the run."""
     burn_in = requested(configuration)
     cells = {cell.id: cell for cell in plan.cells}
     budget = Budget(configuration, devices, burn_in.duration_s, began=0.0)
@@ -38,12 +38,12 @@ def of(plan: Plan, configuration: Configuration, devices: Sequence[Device], devi
 
 
 def format_launch(seconds: float) -> str:
-    """Format the duration of a launch: "1.4 s", "121 s"."""
+    """Format seconds of a launch: "1.4 s", "121 s"."""
     return f"{seconds:.{int(seconds < _WHOLE_S)}f} s"
 
 
 def format_round(seconds: float) -> str:
-    """Format the duration of a round: "13.2 s", "4 min 43 s"."""
+    """Format seconds of a round: "13.2 s", "4 min 43 s"."""
     if seconds < _WHOLE_S:
         return format_launch(seconds)
     minutes, rest_s = divmod(round(seconds), 60)
@@ -68,7 +68,7 @@ def require_planned(plan: Plan, configuration: Configuration, devices: Sequence[
 
 
 def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Iterator[str]:
-    """Yield a warning for each injected fault whose round is planned, but probably has no time."""
+    """Yield a warning for each injected fault whose round will probably not start or not complete in time."""
     for number, device in _flipped(configuration, devices):
         possible = of(plan, configuration, devices, device).possible
         if number + 1 > possible:

@@ -32,7 +32,7 @@ class Load:
 
     launches: when the device worked. stalls: when a worker was suspended. suspensions: when the orchestrator was
     suspended. since_ns: begin of the session, if the time before the first launch counts as served; else None. cut_off:
-    launches that ended with the run. Only their last part is among `launches`.
+    whole launches that ended with the run; only their last part is among `launches`.
     """
 
     launches: list[Span] = field(default_factory=list)
@@ -43,9 +43,9 @@ class Load:
 
 
 class Parts(NamedTuple):
-    """Served seconds of a device in a session.
+    """Served seconds in a session: worked_s in launches, between_s between them, started_s before the first.
 
-    worked_s: in launches. between_s: between them. started_s: before the first.
+    between_s is not yet limited to worked_s (`seconds` limits it).
     """
 
     worked_s: float
@@ -54,7 +54,7 @@ class Parts(NamedTuple):
 
 
 def seconds(loads: Iterable[Load]) -> float:
-    """Return the served seconds of all sessions together. loads: one for each session."""
+    """Add up the served seconds. loads: one for each session, in each of which gaps count at most as much as work."""
     return sum(found.worked_s + min(found.between_s, found.worked_s) + found.started_s for found in map(parts, loads))
 
 
@@ -70,7 +70,7 @@ def worked_s(load: Load) -> float:
 
 
 def started_s(load: Load) -> float:
-    """Return the served seconds before the first launch. At most ORDINARY_S, and at most the time at work."""
+    """Return the served seconds before the first launch of a session: at most ORDINARY_S and the time at work."""
     if load.since_ns is None or not load.launches:
         return 0.0
     first_ns, _ = min(load.launches)
@@ -78,23 +78,20 @@ def started_s(load: Load) -> float:
 
 
 def ordinary_s(gap: Span, suspensions: Iterable[Span]) -> float:
-    """Return the seconds of a gap that count as served: at most ORDINARY_S.
-
-    Times in which the orchestrator was suspended do not count.
-    """
+    """Return the seconds of a gap that count as served: at most ORDINARY_S, without `suspensions`."""
     return min(sum(end - begin for begin, end in without((gap,), suspensions)) / 1e9, ORDINARY_S)
 
 
 def is_short(served_s: float, requested_s: float, cell_s: float) -> bool:
-    """Whether the served time of a device (served_s) is too short for the requested time.
+    """Whether a device served less than SHARE of the requested time, less LATE_S and one cell.
 
-    cell_s: seconds of its longest cell. So much may be missing, because that cell may not have fitted at the end.
+    cell_s: seconds of its longest cell, which may not have fitted at the end.
     """
     return served_s < SHARE * requested_s - LATE_S - cell_s
 
 
 def without(work: Iterable[Span], stalls: Iterable[Span]) -> Iterator[Span]:
-    """Yield the parts of `work` that are not in `stalls`."""
+    """Yield the parts of `work` that are not in `stalls`, in order. Both may overlap and have any order."""
     still = joined(stalls)
     for begin, end in joined(work):
         at = begin
@@ -110,7 +107,7 @@ def without(work: Iterable[Span], stalls: Iterable[Span]) -> Iterator[Span]:
 def idle(work: Iterable[Span], explained: Iterable[Span]) -> Iterator[tuple[int, float]]:
     """Yield (begin in ns, unexplained seconds) of each gap in `work` with more than LONG_S unexplained seconds.
 
-    explained: times in which a gap has a reason.
+    explained: times in which a gap has a reason. Both may overlap and have any order.
     """
     explained_spans = joined(explained)
     for begin, end in between(joined(work)):
@@ -125,7 +122,7 @@ def overlap_ns(span: Span, others: Iterable[Span]) -> int:
 
 
 def joined(spans: Iterable[Span]) -> Sequence[Span]:
-    """Return the spans in order of time. Overlapping spans are merged."""
+    """Return the spans in order of time. Spans that overlap or touch are merged."""
     merged: list[Span] = []
     for begin, end in sorted(spans):
         if merged and begin <= merged[-1][1]:
@@ -136,5 +133,5 @@ def joined(spans: Iterable[Span]) -> Sequence[Span]:
 
 
 def between(spans: Sequence[Span]) -> Iterator[Span]:
-    """Yield the gaps between spans. spans: in order, without overlap, as `joined` returns them."""
+    """Yield the gaps (end of a span, begin of the next). spans: in order, without overlap, as from `joined`."""
     return ((end, later) for (_, end), (later, _) in pairwise(spans))

@@ -38,8 +38,7 @@ _MEASUREMENT: Final = Measurement(
 )
 """Measurement of checks: the full length of their cell. kind.py sets its seconds as min_s and max_s.
 
-A GPU waits for the host between blocks of 0.25 s. A window of 10 s, the unit in which rates are judged, has 40
-blocks, and the shortest cell has 3.
+A GPU waits for the host between blocks of 0.25 s. A window of 10 s, the unit in which rates are judged, has 40 blocks.
 """
 SHORTEST_S: Final = 30.0
 LONGEST_S: Final = 14 * 86_400.0
@@ -72,7 +71,7 @@ def seconds(text: str, origin: str = "--burn-in") -> float:
 
 
 def written(duration_s: float) -> str:
-    """Format a duration so that `seconds` can parse it: "8h", "1h30m", "2m30s"."""
+    """Format seconds, rounded to whole ones, so that `seconds` can parse the text: "8h", "1h30m", "2m30s"."""
     minutes, rest_s = divmod(round(duration_s), 60)
     hours, minutes = divmod(minutes, 60)
     return "".join(f"{number}{unit}" for number, unit in ((hours, "h"), (minutes, "m"), (rest_s, "s")) if number)
@@ -81,9 +80,10 @@ def written(duration_s: float) -> str:
 def of_settings(
     settings: LayeredSettings, configuration: Configuration, catalogue: Catalogue, table: BurnInTable
 ) -> Configuration:
-    """Return the configuration of a burn-in if the settings request one, else `configuration`.
+    """Return the configuration of a burn-in if the settings request one, else `configuration` itself.
 
-    Raises ConfigError for an invalid setting, or for a setting of burn-ins if no burn-in is requested.
+    What depends on the devices is added by `on_devices`. Raises ConfigError for an invalid setting, or for a setting of
+    burn-ins if no burn-in is requested.
     """
     duration = settings.find(DURATION, str)
     if duration is None:
@@ -106,7 +106,7 @@ def on_devices(
 ) -> Configuration:
     """Return the configuration with the settings that depend on the devices: injected faults and load steps.
 
-    Raises ConfigError for an invalid fault.
+    Without these settings, it is `configuration` itself. Raises ConfigError for an invalid fault.
     """
     if settings.values.get(INJECT):
         faults = [word for word, _ in settings.items(INJECT)]
@@ -134,10 +134,10 @@ def configured(
     *,
     origin: str = "--burn-in",
 ) -> Configuration:
-    """Return the configuration of a burn-in. duration: such as "8h". level: None for the default of the duration.
+    """Return `configuration` changed into that of a burn-in. duration: "8h". level: name in `table`, or None.
 
-    origin: option or file that has the duration, for messages. Raises ConfigError for an invalid duration or with
-    --solo.
+    If None, the duration decides the level. origin: option or file that has the duration, for messages. Raises
+    ConfigError for an invalid duration or with --solo.
     """
     duration_s = seconds(duration, origin)
     name = level or table.level_for(duration_s)
@@ -165,7 +165,10 @@ def configured(
 def with_steps(
     configuration: Configuration, devices: Sequence[Device], table: BurnInTable, *, in_phase: bool
 ) -> Configuration:
-    """Return the configuration with load steps, and shorter cells for them. in_phase: devices rest at the same time."""
+    """Return the configuration with load steps and shorter cells.
+
+    in_phase: all devices rest at the same time. Otherwise the beginnings of their rests are evenly spread.
+    """
     burn_in = configuration.burn_in
     assert burn_in is not None
     rule = table.steps
@@ -179,7 +182,7 @@ def with_steps(
 
 
 def with_temperature_stop(configuration: Configuration, celsius: int) -> Configuration:
-    """Return the configuration of a burn-in with a temperature limit. celsius: the limit in degrees Celsius."""
+    """Return the configuration of a burn-in with a temperature limit in °C."""
     assert configuration.burn_in is not None
     burn_in = msgspec.structs.replace(configuration.burn_in, max_temperature_c=celsius)
     return msgspec.structs.replace(configuration, burn_in=burn_in)
@@ -188,9 +191,10 @@ def with_temperature_stop(configuration: Configuration, celsius: int) -> Configu
 def with_injections(
     configuration: Configuration, texts: Sequence[str], devices: Sequence[Device], origin: str = "--inject"
 ) -> Configuration:
-    """Return the configuration with injected faults, marked as tainted. texts: one for each fault (injections.py).
+    """Return the configuration with injected faults, marked as tainted. texts: "flip:0:2", one for each fault.
 
-    Raises ConfigError for a fault that is invalid or that this run cannot find.
+    origin: option or file that has the texts, for messages. Raises ConfigError for a fault that is invalid or that this
+    run cannot find.
     """
     assert configuration.burn_in is not None
     parsed = tuple(injections.parse(text, devices, origin) for text in texts)

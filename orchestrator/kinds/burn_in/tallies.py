@@ -19,9 +19,9 @@ _SHARE: Final = re.compile(r"[\d.]+ % of the time")
 def tallies(
     good: Iterable[tuple[Cell, LaunchEvidence]], beside: Sequence[Share], kind: DeviceKind
 ) -> dict[Workload, Tally]:
-    """Return check → sums over its launches on one device. good: launches with a result.
+    """Return check → sums over its launches on one device. good: (cell, evidence) of the launches with a result.
 
-    beside: mismatches of launches without a valid result that count against the device.
+    beside: mismatches of launches without a valid result that count against the device. kind: of the device.
     """
     groups: dict[Workload, list[LaunchEvidence]] = defaultdict(list)
     for cell, evidence in good:
@@ -49,7 +49,7 @@ def _tally(group: Sequence[LaunchEvidence], more: int, kind: DeviceKind) -> Tall
 
 
 def check(workload: Workload, tally: Tally) -> CheckReport:
-    """Return the sums of a check for the report. Without mismatches they include bounds on the error rate."""
+    """Return the sums of a check for the report. The bounds on the error rate are None if there are mismatches."""
     return CheckReport(
         check=workload,
         launches=tally.launches,
@@ -67,9 +67,9 @@ def check(workload: Workload, tally: Tally) -> CheckReport:
 
 
 def method(launches: Sequence[Verification]) -> str:
-    """Return how the launches of one check compared their outputs, as text.
+    """Return how launches of one check compared their outputs, as text; "" without launches.
 
-    For a memory test it also lists the complete passes of each pattern.
+    Several ways are separated by semicolons. For a memory test, the complete passes of each pattern follow.
     """
     ways: dict[str, str] = {}
     for verification in launches:
@@ -80,9 +80,9 @@ def method(launches: Sequence[Verification]) -> str:
 
 
 def not_tested(cells: Mapping[str, Sequence[Verification]]) -> dict[str, str]:
-    """Return {"<cell> with one method throughout": reason}, for cells whose launches used several methods.
+    """Return "<cell> with one method throughout" → reason, for each cell whose launches used several methods.
 
-    A method is how outputs were compared. cells: name of the cell → its launches.
+    A method is how outputs were compared. cells: name of the cell → what its launches verified.
     """
     found = {}
     for name, launches in cells.items():

@@ -15,16 +15,20 @@ from orchestrator.state.time_budget import closing_s
 from protocol.cell import Cell, Device, DeviceKind
 
 SLOWER: Final = {DeviceKind.CUDA: 1, DeviceKind.CPU: 3}
-"""Factor on estimated start-up times and training steps. CPU devices share cores: three on two cores took 4 to 13 s for
-the first import (estimate 4 s) and 0.5 to 0.9 s between launches; a step of lstm took 0.4 to 0.5 s (estimate 0.15 to
-0.18 s).
+"""Factor on estimated start-up times and training steps. CPU devices share cores, so both take longer.
+
+Three CPU devices on two cores took 4 to 13 s for the first import (estimate 4 s), and 0.4 to 0.5 s for a step of lstm
+(estimate 0.15 to 0.18 s).
 """
 _STEP_S: Final = 10
 _SHOWN: Final = 3
 
 
 def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> Iterator[str]:
-    """Yield a warning if time is too short for one round. It names the cells that may not complete."""
+    """Yield a warning with the cells that may not complete, if time is too short for one round of a burn-in.
+
+    Nothing for another kind of run. table: contents of configs/burn_in.yaml.
+    """
     burn_in = configuration.burn_in
     if burn_in is None:
         return
@@ -40,9 +44,9 @@ def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device], t
 
 
 def least_s(plan: Plan, configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> float:
-    """Return the shortest duration in seconds into which a whole round of its level fits.
+    """Return the shortest duration in seconds into which a round fits, in steps of ten seconds from SHORTEST_S.
 
-    It is found in steps of ten seconds.
+    plan, configuration: of a burn-in, whose level and load steps count. table: contents of configs/burn_in.yaml.
     """
     burn_in = requested(configuration)
 

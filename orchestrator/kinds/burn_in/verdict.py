@@ -36,7 +36,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Judged:
-    """The verdict on a GPU with its reasons, gravest first, and the action of the first reason."""
+    """The verdict on a GPU with its reasons, gravest first, and the action of the first reason. PASS has no reasons."""
 
     verdict: HealthVerdict
     reasons: tuple[Reason, ...]
@@ -44,7 +44,7 @@ class Judged:
 
 
 def judge(work: Work) -> Judged:
-    """Return the verdict on one GPU, with all reasons. work: the facts of the GPU."""
+    """Return the verdict on one GPU with all reasons, from its facts. If tainted, no reason has an action."""
     found = [*_wrong_bits(work), *_of_health(work), *_gaps(work), *_warnings(work)]
     if work.tainted:
         found = [replace(reason, action=Action.NOTHING) for reason in found]
@@ -56,7 +56,10 @@ def judge(work: Work) -> Judged:
 
 
 def bound(exposure: float) -> float | None:
-    """Return the 95 % upper bound of the error rate. exposure: checks or hours without an error. None for 0."""
+    """Return the 95 % upper bound of the error rate per check or hour. exposure: checks or hours without an error.
+
+    None if the exposure is 0.
+    """
     return 3 / exposure if exposure else None  # rule of three, Hanley and Lippman-Hand 1983
 
 
@@ -111,7 +114,6 @@ def _more(work: Work, workload: Workload, mismatches: int) -> Iterator[Reason]:
 
 
 def _seen(workload: Workload, mismatch: Mismatch) -> str:
-    """Return which output was wrong, by how much, and whether it was wrong again when repeated."""
     size = f"{plural(mismatch.elements, 'element')}, {plural(mismatch.bits, 'bit')} wrong"
     if not mismatch.repeated:
         described = size if mismatch.elements else "wrong bits"
@@ -127,13 +129,12 @@ def _seen(workload: Workload, mismatch: Mismatch) -> str:
 
 
 def another_algorithm(mismatch: Mismatch) -> bool:
-    """Whether a mismatch suggests another algorithm: many small differences, equal every time."""
+    """Whether a mismatch suggests another algorithm: many elements, all within rounding, wrong in every repetition."""
     every_time = mismatch.wrong_again == mismatch.repeated
     return mismatch.beyond_rounding is False and every_time and mismatch.elements >= ALGORITHM_ELEMENTS
 
 
 def _of_health(work: Work) -> list[Reason]:
-    """Return the reasons that heat and health signals give, the one with the most severe action first."""
     found = [Reason(HealthVerdict.FAIL, work.too_hot, Action.COOL)] if work.too_hot else []
     if work.health in (HealthVerdict.FAIL, HealthVerdict.UNKNOWN, HealthVerdict.WARN):
         action = work.health_action if work.health is HealthVerdict.FAIL else Action.MONITOR

@@ -44,7 +44,7 @@ class Share:
 
 
 def uncounted(archive: Archive, evidence: Evidence) -> tuple[Uncounted, ...]:
-    """Return the launches without a valid result that verified something."""
+    """Return the launches without a valid result that verified something, in order of the journal."""
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     return tuple(
         Uncounted(attempt, cells[attempt.start.cell], evidence.uncounted[attempt.start.launch])
@@ -54,7 +54,10 @@ def uncounted(archive: Archive, evidence: Evidence) -> tuple[Uncounted, ...]:
 
 
 def shares(launches: Iterable[Uncounted], device: Device, accused: Accused) -> Iterator[Share]:
-    """Yield the mismatches of each launch that count against a device. accused: devices that explain wrong copies."""
+    """Yield the mismatches of each launch that count against a device. Launches without any are omitted.
+
+    accused: devices that explain wrong copies.
+    """
     for launch in launches:
         if device.uuid in launch.cell.devices:
             attributed = links.attributed(launch.seen, launch.cell, device.uuid, accused, cut_off=launch.cut_off)
@@ -64,7 +67,7 @@ def shares(launches: Iterable[Uncounted], device: Device, accused: Accused) -> I
 
 
 def wrong(attempt: Attempt, cell: Cell, attributed: Attributed) -> Iterator[Wrong]:
-    """Yield the mismatches of a launch that count against one device. attributed: from `links.attributed`."""
+    """Yield the mismatches with details that count against one device. attributed: from `links.attributed`."""
     kept = () if attributed.verification is None else attributed.verification.kept
     for mismatch, doubt in zip(kept, attributed.doubts, strict=True):
         at = iso(attempt.segment.at(mismatch.at_ns))
@@ -72,7 +75,7 @@ def wrong(attempt: Attempt, cell: Cell, attributed: Attributed) -> Iterator[Wron
 
 
 def unread(launches: Iterable[Uncounted], device: Device) -> Iterator[str]:
-    """Yield a text for each launch of a device whose mismatches cannot be read, with the reason."""
+    """Yield "<cell>, round 1, <time>: reason" for each launch of a device whose mismatches cannot be read."""
     for launch in launches:
         verification = launch.seen.get(device.uuid)
         if verification is not None and (why := verification.not_tested.get(UNREAD)) and launch.cut_off:
@@ -81,7 +84,10 @@ def unread(launches: Iterable[Uncounted], device: Device) -> Iterator[str]:
 
 
 def samples(launches: Iterable[tuple[Attempt, Cell, Verification | None]]) -> Iterator[Sample]:
-    """Yield the digests of launches, to compare them. Of a launch on several devices: those of the first device."""
+    """Yield the digests of launches, to compare them. Launches without verification (None) are omitted.
+
+    launches: (launch, cell, what its first device verified).
+    """
     for attempt, cell, verification in launches:
         if verification is not None:
             start = attempt.start

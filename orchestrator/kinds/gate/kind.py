@@ -15,18 +15,14 @@ from protocol.cell import Cell, Device
 
 
 def launch_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return the usual terms of a launch, with the Python interpreter that its side of the gate uses."""
+    """Return the usual terms of a launch, with the Python interpreter of the cell's side; "" for the running one."""
     both = planning.requested(configuration).sides
     python = next((side.python for side in both if cell.model in side.models), "")
     return LaunchTerms(configuration.measurement, configuration.deadlines, python=python)
 
 
 def worker_environment(configuration: Configuration) -> Mapping[str, str]:
-    """Return name → value of environment variables for workers.
-
-    If the run measures both sides, the variables make waiting threads sleep, which reduces noise. Otherwise there are
-    none.
-    """
+    """Return {"OMP_WAIT_POLICY": "PASSIVE"}, so that threads sleep, if the run measures both sides; else {}."""
     # On two cores beside other work, launches of a small network varied by 24 % so, and by 110 % where threads spun.
     return {"OMP_WAIT_POLICY": "PASSIVE"} if planning.requested(configuration).sides else {}
 

@@ -28,9 +28,9 @@ _LESS_NOISE: Final = "a larger batch (-b) or one device at a time (--solo)"
 
 
 def advise(stored: StoredRun, launches_ms: Mapping[str, Sequence[float]]) -> str:
-    """Return a warning about a noisy machine, with advice. Empty if the noise is small or not known yet.
+    """Return a warning about a noisy machine, with advice; "" if the noise is at most TOO_NOISY or not known yet.
 
-    launches_ms: planned cell → milliseconds of an iteration in each of its launches.
+    launches_ms: id of a planned cell → milliseconds of an iteration in each of its launches.
     """
     gate = planning.requested(stored.configuration)
     cells = {cell.id: cell for cell in stored.plan.cells}
@@ -40,10 +40,10 @@ def advise(stored: StoredRun, launches_ms: Mapping[str, Sequence[float]]) -> str
 
 
 def spread(pairs: Iterable[Sequence[Sequence[float]]]) -> float | None:
-    """Return the standard deviation between launches within a side, as a share: 0.03 is 3 %.
+    """Return the standard deviation between launches within a side, as a share: 0.03 is 3 %. Median over the pairs.
 
-    It is the median over the pairs of cells. pairs: for each pair, the times or rates of each side's launches. None
-    while no pair has enough launches (LEAST_DEGREES of freedom).
+    pairs: for each pair of compared cells, the times or rates (above 0) of each side's launches. None while no pair has
+    enough launches (LEAST_DEGREES of freedom).
     """
     logs = ([[math.log(value) for value in launches] for launches in pair if launches] for pair in pairs)
     variances = [one for pair in logs if (one := pooled.of_launches(pair)) and one.degrees >= LEAST_DEGREES]
@@ -51,7 +51,7 @@ def spread(pairs: Iterable[Sequence[Sequence[float]]]) -> float | None:
 
 
 def variation(*measured: Side) -> float | None:
-    """Return the `spread` (0.03 is 3 %) of the cells that one or two sides measured. None if unknown."""
+    """Return the `spread` (0.03 is 3 %) of the cells that one or two sides measured; None with too few launches."""
     rates: dict[tuple[str, CellKey], list[Sequence[float]]] = defaultdict(list)
     for cell in (cell for side in measured for cell in side.cells):
         rates[cell.gpu_uuid, cell.key].append(cell.rates)
@@ -59,9 +59,9 @@ def variation(*measured: Side) -> float | None:
 
 
 def advice(gate: Gate, varies: float | None) -> str:
-    """Return how much the machine varies and what helps against it, as text.
+    """Return how much the machine varies from launch to launch and what helps, as text. varies: from `spread`.
 
-    varies: result of `spread`, with which the text begins. If it is None, the text has only the advice.
+    If it is None, the text has only the advice.
     """
     variation_text = "" if varies is None else f"this machine varies by {varies:.1%} from launch to launch. "
     more = _LESS_NOISE if gate.sides else f"a new baseline with more launches (--launches), {_LESS_NOISE}"

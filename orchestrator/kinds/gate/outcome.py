@@ -33,7 +33,8 @@ _Figures = Mapping[str, Mapping[str, tuple[float | None, float | None]]]
 class Answer(Outcome):
     """A gate's comparison and verdict.
 
-    figures: name of a cell → name of a figure → (value on the first side, value on the second); None if unknown.
+    figures: name of a cell (with several GPUs: "GPU 0 <name>") → name of a figure → (value on the first side, value on
+    the second); None if unknown.
     """
 
     verdict: RunVerdict
@@ -41,7 +42,7 @@ class Answer(Outcome):
     figures: _Figures
 
     def render(self, kind: str) -> str:
-        """Return the answer as a string. kind: its format, one of FORMATS."""
+        """Return the answer as a string. kind: "text", "json" or "md" (Markdown)."""
         if kind == "json":
             content = {"exit_code": self.verdict.exit_code, "comparison": self.comparison, "figures": self.figures}
             return msgspec.json.format(msgspec.json.encode(content), indent=2).decode()
@@ -51,7 +52,7 @@ class Answer(Outcome):
         return self.text
 
     def junit(self) -> bytes:
-        """Return the answer as JUnit XML."""
+        """Return the answer as JUnit XML, with causes that concern the whole run."""
         of_run = tuple(cause for cause in self.verdict.causes if cause.kind not in COMPARED)
         return to_junit([self.comparison], FAIL_ON, of_run)
 

@@ -27,13 +27,13 @@ NOISE_S: Final = 60.0
 
 
 def requested(configuration: Configuration) -> Gate:
-    """Return the settings of the gate from the configuration of a gate."""
+    """Return the settings of the gate. configuration: of a gate; another one fails an assertion."""
     assert configuration.gate is not None
     return configuration.gate
 
 
 def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
-    """Return the plan of a gate. Raises ConfigError if it has no cells, or cells that cannot be compared."""
+    """Return the plan of a gate. Raises ConfigError if it has no cells, sides with different cells, or -b auto."""
     gate = requested(configuration)
     plan = _of_sides(gate.sides, devices) if gate.sides else _of_baseline(gate, configuration, devices)
     if any(cell.batch_size == AUTO for cell in plan.cells):
@@ -44,26 +44,23 @@ def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
 
 
 def shows_noise(cell: Cell) -> bool:
-    """Whether launches of a cell differ only by noise.
-
-    False for loading a model, whose time also depends on the page cache.
-    """
+    """Whether launches of a cell differ only by noise. False for loading a model: the page cache matters too."""
     return WORKLOADS[cell.workload].sibling_verdict
 
 
 def compared(gate: Gate, plan: Plan) -> tuple[tuple[str, ...], ...]:
-    """Return groups of cell ids, one for each comparison: a cell and its partner. With a baseline: a cell alone."""
+    """Return the cell ids of each comparison: (first side, second side), with a baseline only (cell,)."""
     return tuple(partners(gate, plan).items()) if gate.sides else tuple((cell.id,) for cell in plan.cells)
 
 
 def partners(gate: Gate, plan: Plan) -> dict[str, str]:
-    """Return id of a cell on the first side → id of its partner on the second side."""
+    """Return id of a cell on the first side → id of its partner on the second. gate: one with two sides."""
     first, second = ([cell.id for cell in plan.cells if cell.model in side.models] for side in gate.sides)
     return dict(zip(first, second, strict=True))
 
 
 def key(cell: Cell) -> CellKey:
-    """Return the key of a planned cell, which is also its key in a report (figures/keys.py)."""
+    """Return the key of a planned cell, which is also its key in a report. It does not contain the device."""
     probe = cell.workload is Workload.PROBE
     return CellKey(
         phase=cell.workload,

@@ -41,7 +41,7 @@ _PATIENCE_S: Final = 120.0
 
 
 class RequestedSide(NamedTuple):
-    """A side that the user requests. label: its name. changed: option of a run → value on this side.
+    """A side that the user requests. label: its name. changed: option, as in "batch_sizes" → its text on this side.
 
     python: path of the interpreter; "" for the running interpreter.
     """
@@ -52,7 +52,7 @@ class RequestedSide(NamedTuple):
 
 
 def of_baseline(side: Side, origin: str, limit_s: float, options: tuple[Option, ...]) -> Preset:
-    """Return the preset of a gate with all combinations of models, precisions, … of a baseline.
+    """Return the preset of a gate with all combinations of models, precisions, modes, phases and batches of a baseline.
 
     side: the baseline. limit_s: time limit in seconds. options: the table that validates the preset. origin: name of
     the baseline in messages. Raises ConfigError if the baseline has no result.
@@ -111,10 +111,10 @@ def with_cells(
 def sides(
     models: tuple[str, str] | None, settings: Sequence[Sequence[str]], pythons: Sequence[str | None]
 ) -> list[RequestedSide]:
-    """Return the two sides that --ab, --set-a and so on request. Empty without these options.
+    """Return the two sides that --ab, --set-a, --python-a and so on request; [] without these options.
 
-    models: those of --ab. settings: words NAME=VALUE of each side. pythons: interpreter of each side, if any. Raises
-    ConfigError for an invalid setting or interpreter, or if both sides are the same.
+    models: those of --ab. settings: words NAME=VALUE of sides a and b. pythons: interpreters of sides a and b; None for
+    the running one. Raises ConfigError for an invalid setting or interpreter, or if both sides are the same.
     """
     if models is None and not any(settings) and not any(pythons):
         return []
@@ -134,10 +134,10 @@ def sides(
 def with_sides(
     words: Sequence[RequestedSide], configurations: Sequence[Configuration], launches: int | None, percent: float | None
 ) -> Configuration:
-    """Return the configuration of a gate of two sides. words: the two sides.
+    """Return the configuration of a gate of two sides. words, configurations: one of each side.
 
-    configurations: the configuration of each side. A model that is on both sides gets another name on each. launches:
-    number of planned rounds; None for FIRST_ROUNDS. percent: tolerated slow-down of a cell; None for margins.yaml.
+    A model that is on both sides gets another name on each. launches: number of planned rounds; None for FIRST_ROUNDS.
+    percent: tolerated slow-down of a cell; None for margins.yaml.
     """
     first, second = ({model.name for model in one.models} for one in configurations)
     gate_sides: list[GateSide] = []
@@ -152,9 +152,10 @@ def with_sides(
 
 
 def parse(words: Iterable[str], origin: str) -> dict[str, str]:
-    """Return option name → value from the words NAME=VALUE of --set-a or --set-b.
+    """Return option, as in "batch_sizes" → value from words such as "batch-sizes=8" (--set-a or --set-b).
 
-    Raises ConfigError for another form, or for a name that is not in SETTABLE.
+    Of a repeated option, the last word counts. origin: the option, for messages. Raises ConfigError for another form,
+    or for a name that is not in SETTABLE.
     """
     changed: dict[str, str] = {}
     for word in words:
@@ -167,7 +168,10 @@ def parse(words: Iterable[str], origin: str) -> dict[str, str]:
 
 
 def interpreter(path: str, origin: str) -> str:
-    """Return the absolute path of an interpreter. Raises ConfigError if it cannot import torch, msgspec and zmq."""
+    """Return the absolute path of a Python interpreter, after it has imported torch, msgspec and zmq in a process.
+
+    origin: option that names it, for messages. Raises ConfigError if it cannot import them within 120 s.
+    """
     place = Path(path).expanduser().absolute()
     try:
         done = subprocess.run([place, "-c", _IMPORTS], capture_output=True, text=True, timeout=_PATIENCE_S, check=False)

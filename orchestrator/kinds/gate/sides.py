@@ -39,10 +39,10 @@ SIDE: Final = "side"  # The fact of the stack that names a side
 
 
 def compared(archive: Archive, evidence: Evidence, report: Report | None = None) -> tuple[Side, Side, Comparison]:
-    """Return (first side, second side, their comparison). The second side is this run, or its side b.
+    """Return (first side, second side, their comparison) with the launches so far.
 
-    The first side is the baseline, or side a of this run. report: that of the finished run; None while it runs. Raises
-    UserError if the stored baseline is damaged.
+    The first side is the baseline, or side a of this run. The second side is this run, or its side b. report: that of
+    the finished run; None while it runs. Raises UserError if the stored baseline is damaged.
     """
     report = report or report_builder.merge(archive, evidence, ReportTerms())
     gate = planning.requested(archive.stored.configuration)
@@ -71,10 +71,7 @@ def common(gate: Gate, cell: Cell) -> CellKey:
 
 
 def names(archive: Archive) -> dict[CellKey, str]:
-    """Return key → name of the compared cells: "lstm inference fp32 -> bf16 b8" shows how the sides differ.
-
-    The key is that of the cell on the first side. Empty for a gate with a baseline.
-    """
+    """Return key on the first side → name of both cells: "lstm inference fp32 -> bf16 b8"; {} with a baseline."""
     gate, cells = planning.requested(archive.stored.configuration), archive.cells
     pairs = planning.partners(gate, archive.stored.plan) if gate.sides else {}
     both = {common(gate, cells[one]): common(gate, cells[other]) for one, other in pairs.items()}
@@ -108,7 +105,6 @@ def _measured(archive: Archive, evidence: Evidence, report: Report) -> tuple[Sid
 
 
 def _renamed(cell: SideCell, key: CellKey) -> SideCell:
-    """Return a cell with the key of its partner. Intended differences then do not prevent a comparison."""
     as_requested = cell.ran_at == cell.key.batch_size
     return replace(cell, key=key, parameters=None, ran_at=key.batch_size if as_requested else cell.ran_at)
 

@@ -51,7 +51,8 @@ _FAR_FROM_ROOF: Final = 20.0
 class Roofs(NamedTuple):
     """The limits (roofs) of a device as probes measured them.
 
-    tb_per_second: bandwidth of its memory in TB/s; None if unknown. tflops: precision → TFLOP/s of matrix products.
+    tb_per_second: bandwidth of its memory in TB/s; None if unknown. tflops: precision → TFLOP/s of matrix products;
+    precisions without a result are missing.
     """
 
     tb_per_second: float | None
@@ -59,7 +60,7 @@ class Roofs(NamedTuple):
 
 
 def analyse(archive: Archive, evidence: Evidence, health: HealthReport) -> KindAnalysis:
-    """Return the operators' part of the report. Shapes that failed in every launch give a reason for the exit code."""
+    """Return the operators' part of the report, and a reason for the exit code if shapes failed in every launch."""
     found = tuple(graded(_rows(archive, evidence)))
     failed = [row for row in found if row.status is OperatorStatus.FAILED and _has_result(row, found)]
     return KindAnalysis(operators=OperatorsReport(rows=found), incomplete=tuple(_incomplete(failed)))
@@ -73,7 +74,7 @@ def _incomplete(failed: Sequence[OperatorRow]) -> Iterator[str]:
 
 
 def judge(archive: Archive, evidence: Evidence, report: Report) -> Iterator[Cause]:
-    """Yield a cause of exit code 1 for each implementation with a wrong result."""
+    """Yield a cause of exit code 1 for each implementation, precision and device with a wrong result."""
     wrong: dict[str, OperatorRow] = {}
     for row in report.operators.rows if report.operators else ():
         if row.status is OperatorStatus.WRONG:
@@ -93,7 +94,7 @@ def place(row: OperatorRow, report: Report) -> str:
 
 
 def roofs(measured: Iterable[ProbeMetrics], gpu_uuid: str) -> Roofs:
-    """Return the limits of the device `gpu_uuid`. measured: the probes of all devices."""
+    """Return the limits of the device `gpu_uuid`. measured: results of the probes, of any device."""
     mine = [probe for probe in measured if probe.gpu_uuid == gpu_uuid]
     rates = [rate for probe in mine for rate in (probe.copy_gb_per_sec, probe.triad_gb_per_sec) if rate]
     products = {probe.precision: probe.sustained_tflops for probe in mine if probe.sustained_tflops}
@@ -101,12 +102,15 @@ def roofs(measured: Iterable[ProbeMetrics], gpu_uuid: str) -> Roofs:
 
 
 def grade(percent: float) -> Grade:
-    """Return the grade of a speed. percent: the speed in percent of that of eager."""
+    """Return the grade of a speed. percent: the speed in percent of that of eager, at least 0."""
     return next(one for least, one in GRADES if percent >= least)
 
 
 def graded(rows: Iterable[OperatorRow]) -> Iterator[OperatorRow]:
-    """Yield the rows, completed with their speed relative to eager, their grade, and advice."""
+    """Yield the rows in the same order, with advice and, if not eager, with their speed relative to eager and grade.
+
+    A speed is None if eager has no time for the same device, operator, precision and shape, or if a time is noisy.
+    """
     every = tuple(rows)
     eager = {_place(row): row for row in every if row.implementation == EAGER}
     for row in every:
@@ -125,7 +129,7 @@ def graded(rows: Iterable[OperatorRow]) -> Iterator[OperatorRow]:
 
 
 def advice(row: OperatorRow) -> str:
-    """Return the most important advice on a row, such as "use the eager implementation". "" without any."""
+    """Return the most important advice on a row, such as "use the eager implementation"; "" if there is none."""
     if row.status is OperatorStatus.WRONG:
         return "fix the wrong result, which has no speed"
     pure_ms, real_ms = row.ms(TimeName.PURE), row.ms(TimeName.REAL)
@@ -163,10 +167,7 @@ def _is_noisy(row: OperatorRow, name: TimeName) -> bool:
 
 
 def _has_result(row: OperatorRow, rows: Sequence[OperatorRow]) -> bool:
-    """Whether any shape of the same device, operator, implementation and precision did not fail. rows: all rows.
-
-    If all have failed, the cell itself already counts as failed.
-    """
+    """Whether any shape of the row's device, operator, implementation and precision did not fail. rows: all rows."""
     alike = (row.gpu_uuid, title(row))
     return any((one.gpu_uuid, title(one)) == alike and one.status is not OperatorStatus.FAILED for one in rows)
 

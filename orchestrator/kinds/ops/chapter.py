@@ -51,10 +51,7 @@ def operators(report: Report) -> Section | None:
 
 
 def briefly(report: Report) -> Section | None:
-    """Return the short chapter for a terminal; None without rows.
-
-    It has no wrong results, because the verdict above it shows them.
-    """
+    """Return the short chapter for a terminal, without wrong results, which `answer` shows; None without rows."""
     rows = _rows(report)
     if not rows:
         return None
@@ -70,7 +67,7 @@ def briefly(report: Report) -> Section | None:
 
 
 def answer(report: Report) -> Answer | None:
-    """Return the verdict "WRONG: softmax, compiled, bf16 and 2 more". None if no result is wrong."""
+    """Return the verdict "WRONG: softmax, compiled, bf16 and 2 more", naming one; None if no result is wrong."""
     rows = _rows(report)
     wrong = dict.fromkeys(place(row, report) for row in rows if row.status is OperatorStatus.WRONG)
     return Answer(Badge(f"WRONG: {' '.join(_first(wrong, 1))}", Tone.BAD), _success(rows)) if wrong else None
@@ -99,7 +96,7 @@ def _success(rows: Sequence[OperatorRow]) -> str:
 
 
 def _to_do(rows: Sequence[OperatorRow]) -> Iterator[str]:
-    """Yield each advice with the number of its rows, most frequent first: "3 measurements: <advice>"."""
+    """Yield "3 measurements: <advice>" for each advice, most frequent first."""
     for advice, count in Counter(row.advice for row in rows if row.advice).most_common():
         yield f"{plural(count, 'measurement')}: {advice}"
 
@@ -131,7 +128,7 @@ def _categories(rows: Sequence[OperatorRow], *, together: bool = False) -> Table
 
 
 def _slowest(rows: Sequence[OperatorRow], report: Report, most: int) -> Table:
-    """Return a table of the rows that are slowest relative to eager. most: the largest number of rows."""
+    """Return a table of the at most `most` rows that are slowest relative to eager."""
     several = len(report.gpu_info) > 1
     slow = [row for row in _compared(rows) if row.grade is not Grade.EXCELLENT]
     entries = [
@@ -173,7 +170,6 @@ def _interval(row: OperatorRow, name: TimeName) -> str:
 
 
 def _every(rows: Sequence[OperatorRow], report: Report) -> Table:
-    """Return a table of all rows, except shapes that were never measured."""
     several = len(report.gpu_info) > 1
     entries = [
         (
@@ -222,7 +218,6 @@ def _every(rows: Sequence[OperatorRow], report: Report) -> Table:
 def _without_speed(
     rows: Sequence[OperatorRow], report: Report, statuses: Iterable[OperatorStatus] = tuple(_SPEEDLESS)
 ) -> Iterator[Finding]:
-    """Yield a finding for each of these statuses, with a line for each implementation."""
     for status in statuses:
         tone, words = _SPEEDLESS[status]
         found: dict[str, list[OperatorRow]] = {}
@@ -237,7 +232,6 @@ def _without_speed(
 
 
 def _extremes(rows: Sequence[OperatorRow], report: Report) -> Iterator[Finding]:
-    """Yield findings: fastest implementations, and eager operators farthest below GPU limits."""
     faster = [row for row in _compared(rows) if (row.eager_percent or 0.0) > _SAME]
     if faster:
         best = tuple(
@@ -258,7 +252,7 @@ def _extremes(rows: Sequence[OperatorRow], report: Report) -> Iterator[Finding]:
 
 
 def _name(row: OperatorRow) -> str:
-    """Return the name of the row's implementation: "eager", "kernels.py:my_softmax" without the folder of the file."""
+    """Return the name of the row's implementation without a folder: "eager", "kernels.py:my_softmax"."""
     return row.implementation.rpartition("/")[2]
 
 
@@ -275,7 +269,6 @@ def _speed(row: OperatorRow) -> str:
 
 
 def _limited(rows: Iterable[OperatorRow]) -> tuple[str, ...]:
-    """Return the remark that explains the mark of host-bound rows. Empty without such a row."""
     return (HOST_LIMITED,) if any(row.host_bound for row in rows) else ()
 
 

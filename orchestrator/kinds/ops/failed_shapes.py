@@ -7,7 +7,7 @@ from protocol.cell import Cell, Workload
 
 
 def look(archive: Archive, evidence: Evidence) -> Look:
-    """Return the cells with a shape (set of sizes) that failed in every launch. Each gets at most one more launch."""
+    """Return the cells with a shape (set of sizes) that failed in every launch with a result: one more launch each."""
     doubts = tuple(
         Doubt(cell.devices[0], (cell.id,))
         for cell in archive.stored.plan.cells
@@ -17,7 +17,6 @@ def look(archive: Archive, evidence: Evidence) -> Look:
 
 
 def _failed(cell: Cell, evidence: Evidence) -> bool:
-    """Whether any shape of a cell failed in every launch that has a result."""
     launches = [evidence.launches[number].result.shapes for number in evidence.outcomes[cell.id].valid_launches]
     names = {one.shape for shapes in launches for one in shapes}
     return bool(names - {one.shape for shapes in launches for one in shapes if not one.error})

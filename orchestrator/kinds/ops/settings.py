@@ -20,7 +20,7 @@ IMPLEMENTATIONS: Final = (EAGER, COMPILED)
 
 
 def chosen(categories: Sequence[str], names: Sequence[str]) -> tuple[OperatorSpec, ...]:
-    """Return the operators that are in one of the categories and have one of the names.
+    """Return the shipped operators that are in one of the categories and have one of the names.
 
     An empty sequence stands for all. Raises ConfigError for an unknown word, or if no operator matches.
     """
@@ -42,7 +42,8 @@ def chosen(categories: Sequence[str], names: Sequence[str]) -> tuple[OperatorSpe
 def own(words: Sequence[str], search: Search) -> tuple[ModelSpec, ...]:
     """Return the user's implementations. words: such as "kernels.py:my_softmax=softmax" (--against).
 
-    search: finds the file. Raises ConfigError for an invalid word, an unknown operator, or a word given twice.
+    search: finds the file and its function. Raises ConfigError for an invalid word, an unknown operator, or a word
+    given twice.
     """
     known, found = catalogue.load(), []
     for word in words:
@@ -66,7 +67,8 @@ def with_operators(
 ) -> Configuration:
     """Return the configuration of a run of these operators. mine: the user's implementations, from `own`.
 
-    fast: measure for a shorter time. Raises ConfigError for an unknown implementation.
+    implementations: those of each operator, "eager" or "compiled". fast: measure for a shorter time. Raises ConfigError
+    for an unknown implementation.
     """
     for one in implementations:
         require_known(one, "--implementations", IMPLEMENTATIONS, "implementation")

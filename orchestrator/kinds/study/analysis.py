@@ -21,7 +21,7 @@ from protocol.result import CallProfile, ShapeResult
 
 
 def analyse(archive: Archive, evidence: Evidence, health: HealthReport) -> KindAnalysis:
-    """Return the study's part of the report. Rows with the same operation, sizes and precision follow each other."""
+    """Return the study's part of the report, with the rows of each device, operation, sizes and precision together."""
     configuration = archive.stored.configuration
     rows = [_row(cell, archive, evidence) for cell in archive.stored.plan.cells]
     sizes = [row.sizes for row in rows]
@@ -48,7 +48,7 @@ def title(row: StudyRow) -> str:
 
 
 def point(row: StudyRow) -> tuple[object, ...]:
-    """Return device, operation, sizes and precision of a row: all but its implementation."""
+    """Return (device UUID, operation, sizes, precision) of a row: what its comparable rows have in common."""
     return row.gpu_uuid, row.operation, tuple(row.sizes.items()), row.precision
 
 

@@ -49,10 +49,7 @@ def study(report: Report) -> Section | None:
 
 
 def answer(report: Report) -> Answer | None:
-    """Return the verdict "WRONG: softmax, compiled, bf16; ..." with all wrong implementations.
-
-    None if no result is wrong. The report then has the usual verdict.
-    """
+    """Return the verdict "WRONG: softmax, compiled, bf16; …" with all wrong implementations; None if none is wrong."""
     rows = report.study.rows if report.study else ()
     wrong = dict.fromkeys(title(row) for row in rows if row.status is OperatorStatus.WRONG)
     return Answer(Badge(f"WRONG: {'; '.join(wrong)}", Tone.BAD), _success(rows)) if wrong else None
@@ -112,8 +109,6 @@ def _operations(report: Report, found: StudyReport) -> Table:
 
 
 def _labels(report: Report, found: StudyReport) -> Callable[[StudyRow], str]:
-    """Return a function that names a row by what differs: "attention t=512 bf16 flash"."""
-
     def words(row: StudyRow) -> tuple[str, ...]:
         return label_of(row.gpu_uuid, report), row.operation, _sizes(row, found.varied), row.precision
 
@@ -166,10 +161,7 @@ def _fastest(rows: Sequence[StudyRow], varied: Sequence[str]) -> Iterator[str]:
 
 
 def _marks(rows: Sequence[StudyRow]) -> Callable[[StudyRow], str]:
-    """Return a function from a row to the mark of its speed: HOST_MARK if the host limits it, else "".
-
-    The host also limits a speed if it limits the row with which the speed is compared.
-    """
+    """Return a function from a row to HOST_MARK if the host limits its speed or that of its reference, else ""."""
     bound = {point(row) for row in rows if row.host_bound and row.implementation == rows[0].implementation}
     return lambda row: HOST_MARK if row.device_ms and (row.host_bound or point(row) in bound) else ""
 

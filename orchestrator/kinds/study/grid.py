@@ -42,7 +42,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
     """The contents of a study's file. base: folder of the file. origin: its name in messages.
 
-    sizes: dimension, such as "h" → sizes.
+    sizes: dimension, such as "h" → its sizes. implementations: "eager", "im2col+compiled", "conv.py:mine" or "jax".
     """
 
     name: str
@@ -55,14 +55,15 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def names() -> list[str]:
-    """Return the names of the studies that ship with gpubench."""
+    """Return the names of the studies that ship with gpubench, sorted."""
     return sorted(path.stem for path in (configs_folder() / "studies").glob("*.yaml"))
 
 
 def read(word: str, current: Path) -> Grid:
-    """Return the study that `word` names: one that ships with gpubench, or a path relative to `current`.
+    """Return the study that `word` names. With a "/", ".yaml" or ".yml" it is a path relative to `current`.
 
-    Raises ConfigError for an unknown name or an invalid file.
+    Otherwise it is the name of a study that ships with gpubench. Raises ConfigError for an unknown name or an invalid
+    file.
     """
     own = "/" in word or word.endswith((".yaml", ".yml"))
     name = word if own else require_known(word, "study", names(), "study")
@@ -90,9 +91,10 @@ def read(word: str, current: Path) -> Grid:
 
 
 def narrowed(grid: Grid, implementations: Collection[str], sizes: Sequence[str]) -> Grid:
-    """Return the grid with only these implementations (empty: all). sizes: new sizes such as "h=32,64".
+    """Return the grid with only these implementations (empty: all) and with new sizes, such as "h=32,64".
 
-    Raises ConfigError for an implementation or a dimension that the grid does not have, or for an invalid size.
+    Dimensions that `sizes` does not name keep theirs. Raises ConfigError for an implementation or a dimension that the
+    grid does not have, or for an invalid size.
     """
     for one in implementations:
         require_known(one, "--implementations", grid.implementations, "implementation")
@@ -111,7 +113,7 @@ def narrowed(grid: Grid, implementations: Collection[str], sizes: Sequence[str])
 def entries(grid: Grid, search: Search) -> tuple[ModelSpec, ...]:
     """Return an entry for each combination of operation, sizes and implementation. search: finds the user's code.
 
-    Raises ConfigError for more than 5,000 cells, or for an unknown implementation.
+    Raises ConfigError for an unknown implementation, or for more than 5,000 cells (entries times precisions).
     """
     axes = (*grid.sizes.values(), grid.operations, grid.implementations, grid.precisions)
     number = math.prod(map(len, axes))
@@ -133,7 +135,7 @@ def base_of(implementation: str) -> str:
 
 
 def compiles(implementation: str) -> bool:
-    """Whether the implementation, such as "im2col+compiled", is compiled by torch.compile."""
+    """Whether an implementation, such as "im2col+compiled", is compiled by torch.compile."""
     return base_of(implementation) != implementation
 
 
@@ -152,9 +154,7 @@ def _entry(
 
 
 def _located(implementation: str, grid: Grid, search: Search) -> OwnModel | None:
-    """Return the user's function for an implementation such as "conv.py:mine".
-
-    None for an implementation that ships with gpubench.
+    """Return the user's function for an implementation such as "conv.py:mine"; None if gpubench ships it.
 
     Raises ConfigError for an unknown implementation.
     """
