@@ -38,7 +38,7 @@ class NvmlError(Exception):
 
 
 class NvmlAbsentError(NvmlError):
-    """There is no NVIDIA driver on this machine."""
+    """No NVIDIA driver is installed or loaded on this machine."""
 
 
 class NvmlBrokenError(NvmlError):
@@ -50,7 +50,7 @@ class GpuLostError(NvmlError):
 
 
 def unusable(error: Any, *, driver_is_there: bool) -> NvmlError:  # noqa: ANN401 - pynvml has no types
-    """Return the error for one of pynvml on opening NVML: NvmlAbsentError, or NvmlBrokenError if a driver is there."""
+    """Convert an error of pynvml on opening NVML: to NvmlAbsentError if no driver is loaded, else NvmlBrokenError."""
     code = int(error.value)
     if code == _DRIVER_NOT_LOADED or (code == _LIBRARY_NOT_FOUND and not driver_is_there):
         return NvmlAbsentError(f"no NVIDIA driver on this machine ({error})", code)
