@@ -20,7 +20,7 @@ class RunState(enum.StrEnum):
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of a cell (one thing to measure) on one device, from its last good measurement."""
+    """Figures of a cell from its last good measurement. iteration_s, items_per_second: None if unknown."""
 
     label: str  # of its device
     uuid: str

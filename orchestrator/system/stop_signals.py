@@ -35,11 +35,11 @@ class StopSignals:
         self._wakeup_before = -1
 
     def fileno(self) -> int:
-        """Return the descriptor that becomes readable after a stop request."""
+        """Return the descriptor that a stop request makes readable, until `clear`."""
         return self._reader
 
     def spare(self, requests: float) -> None:
-        """Only count the next `requests` stop requests; the one after them raises KeyboardInterrupt."""
+        """Only count the next `requests` stop requests (math.inf: all); the one after them raises KeyboardInterrupt."""
         self._spared = self.requests + requests
 
     def clear(self) -> None:
@@ -74,7 +74,7 @@ class StopSignals:
 
 
 def begin() -> None:
-    """From now on a stop request ends the program at once, with a message, and SIGHUP is ignored."""
+    """From now on a stop request ends the program at once with exit code INCOMPLETE, and SIGHUP is ignored."""
     for number, action in ((signal.SIGINT, _end), (signal.SIGTERM, _end), (signal.SIGHUP, signal.SIG_IGN)):
         if signal.getsignal(number) is not signal.SIG_IGN:
             _FOUND[number] = signal.signal(number, action)
