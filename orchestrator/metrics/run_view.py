@@ -34,7 +34,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """State of one run at the moment `at`."""
+    """State of one run at `at` (seconds since the epoch). figures: by id of the cell. health, burn_in: by UUID."""
 
     run_id: str
     tool_version: str

@@ -24,10 +24,9 @@ ALPHA: Final = 0.01
 
 
 class Change(NamedTuple):
-    """A lasting change of a figure.
+    """A lasting change of a figure. at: index of the first run after it. p: p-value after Bonferroni's correction.
 
-    at: index of the first run after the change. log_ratio: logarithm of (median after it / median before it). p:
-    p-value after Bonferroni's correction.
+    log_ratio: logarithm of (median after it / median before it).
     """
 
     at: int

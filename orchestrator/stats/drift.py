@@ -129,7 +129,7 @@ class Drift:
 
     @property
     def open_course(self) -> Course | None:
-        """The course that is TOO_SHORT for a verdict, if both are the relative one. None if neither is.
+        """The relative or raw course if it is TOO_SHORT for a verdict: the relative one if both are, None if neither.
 
         The relative course is ignored unless the siblings were compared for most of the time.
         """
@@ -320,7 +320,7 @@ def _of_kinds(logs: Mapping[str, Sequence[Window]], margin: float) -> dict[str, 
 
 
 def visits(windows: Sequence[Window]) -> list[float]:
-    """Return the median rate of each visit: windows between which fewer than _PAUSE are missing, in order of time.
+    """Return the median rate of each visit, in order of time. Between visits, _PAUSE or more windows are missing.
 
     windows: of one kind of work on one GPU, in order of time.
     """

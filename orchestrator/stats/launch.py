@@ -18,14 +18,13 @@ _MOST_REACH: Final = 10.0
 
 
 class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of one launch. Rates are per second of its measured blocks. None: it has no such times or tokens.
+    """Figures of one launch. Rates are per second of its measured blocks. None: too few such times, or no tokens.
 
     means_ms: name of a series → mean time, {"iteration": 4.2}. items: number of measured samples. quickest_block_ms:
     time of an iteration in the fastest block. tokens_expected: number of tokens if all texts have the requested length.
-    relative_half_width: half of the 95 % interval of the mean iteration time, divided by this mean. drift_percent: as
-    in percentiles.drift_percent. lasting_change: relative change of the times from the end of warm-up to the end of the
-    measurement (0.02 is 2 % longer); None if it is not clear. covered: sum of the iteration times, as a share of the
-    measured time.
+    relative_half_width: half of the 95 % interval of the mean iteration time, divided by this mean. drift_percent: from
+    percentiles.drift_percent. lasting_change: relative change of the times from the end of warm-up to the end of the
+    measurement (0.02 is 2 % longer); None if unclear. covered: sum of iteration times / measured time.
     """
 
     means_ms: dict[str, float]
@@ -47,8 +46,8 @@ class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of a cell: medians over its launches, but numbers of iterations and tokens are sums.
 
     pooled: name of a series → summary of the times of all launches together. drift_percent: the drift that is largest
-    in size among the launches. launch_spread_percent: (largest - smallest) / median throughput of the launches. None:
-    unknown for all launches, of tokens for any.
+    in size among the launches. launch_spread_percent: (largest - smallest) / median throughput, None for one launch. A
+    figure is None if no launch has it, `tokens` and `tokens_expected` if any launch lacks it.
     """
 
     launches: int

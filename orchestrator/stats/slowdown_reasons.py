@@ -40,7 +40,7 @@ class Reason(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """Rate, clock, temperature and power limit of one GPU in a window (windows.py), or their medians.
+    """Rate, clock, temperature and power limit of one GPU in a window (windows.py), or their medians. None: unknown.
 
     rate: of one kind of work, in any unit. capped: share of the time at the power limit, 0 to 1.
     """

@@ -50,7 +50,7 @@ class RunLogs:
         self.bytes = sum(path.stat().st_size for path in paths.of_processes("std*.log"))
 
     def compact(self, path: Path) -> None:
-        """Shorten the log of an ended process to CAP_BYTES, or to 64 KiB once the run's logs take ALL_BYTES."""
+        """Cut the log of an ended process: above CAP_BYTES to 4 MiB, or to 64 KiB if the run's logs take ALL_BYTES."""
         if self.bytes < ALL_BYTES:
             compact(path, CAP_BYTES, _HEAD_BYTES, _TAIL_BYTES)
         else:
@@ -59,7 +59,7 @@ class RunLogs:
 
 
 def compact(path: Path, cap: int = CAP_BYTES, head: int = _HEAD_BYTES, tail: int = _TAIL_BYTES) -> None:
-    """Cut the middle out of a file above `cap` bytes whose process has ended, and write how many bytes are missing.
+    """Cut the middle out of a file above `cap` bytes whose process has ended. A line in its place counts the bytes.
 
     The first `head` and last `tail` bytes stay. A missing file is ignored. On a full disk the file stays as it is.
     """

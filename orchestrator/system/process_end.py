@@ -102,7 +102,7 @@ def signal_group(pid: int, number: signal.Signals) -> None:
 
 
 def end_leftovers(processes: Iterable[Identity]) -> None:
-    """Kill processes with these PIDs and start times, sparing our ancestors. Wait at most 5 s for their end."""
+    """Kill processes with these PIDs and start times, except us and our ancestors. Wait at most 5 s for their end."""
     spared = _lineage()
     others = [identity for identity in processes if identity[0] not in spared]
     killed = [pidfd for pid, ticks in others if (pidfd := _opened(pid, ticks)) is not None]

@@ -106,7 +106,10 @@ def environment_of_workers(cache: Path, defaults: Mapping[str, str] | None = Non
 
 
 def start_module(module: str, *, log: Path, environment: dict[str, str], control: socket.socket) -> int:
-    """Start `python -P -m module` in a new session, with output to `log`, `control` as descriptor 3. Return the PID."""
+    """Start `python -P -m module` in a new session. Return its PID. environment: variables added to ours.
+
+    log: file to which its output is appended. control: socket that it gets as descriptor 3.
+    """
     with _opened(os.devnull, os.O_RDONLY) as null, _opened(log, _APPENDED) as output:
         return _start(module, environment, stdin=null, output=output, control=control.fileno())
 
@@ -128,7 +131,10 @@ def start_launch(spec: LaunchSpec, environment: dict[str, str], python: str = ""
 
 
 def start_answering(module: str, *, environment: dict[str, str]) -> tuple[int, int]:
-    """Start `python -P -m module` in its own session. Return its PID and a descriptor of its output, to be closed."""
+    """Start `python -P -m module` in a new session. Return its PID and a descriptor of its output, for you to close.
+
+    environment: variables added to ours.
+    """
     reader, writer = os.pipe()
     try:
         with _opened(os.devnull, os.O_RDONLY) as null:

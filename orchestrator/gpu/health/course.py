@@ -50,7 +50,7 @@ class Course:
         return max(self.rise.get("ecc_uncorrected", 0), self.rise.get("ecc_uncorrected_lifetime", 0))
 
     def take(self, values: Mapping[str, int], refusals: Mapping[str, str], seconds: float) -> None:
-        """Add a reading: name → value. seconds: time since the previous one. refusals: missing name → why."""
+        """Add a reading: name → value. seconds: time since the previous one, or 0. refusals: missing name → why."""
         busy = values.get("gpu_percent", 0) >= BUSY_PERCENT
         for name, value in values.items():
             self._take(name, value, seconds, busy=busy)

@@ -38,7 +38,7 @@ class KernelLog:
         return self._fd is not None
 
     def heard(self) -> Iterator[tuple[str, int]]:
-        """Yield (UUID, number) of each new Xid in the next MOST_RECORDS records, without waiting."""
+        """Yield (UUID, Xid number) for devices with new Xids in the next MOST_RECORDS records, without waiting."""
         for record in self._records():
             for match in _XID.finditer(record):
                 there = self._slots.get(_slot(match.group(1).decode().lower()))

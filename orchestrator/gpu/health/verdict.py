@@ -100,7 +100,7 @@ class Reaction:
 
 
 def reaction(numbers: Collection[int], *, broken: str = "") -> Reaction:
-    """Decide whether to quarantine a GPU. numbers: its Xids so far. broken: why NVML calls it unusable, or ""."""
+    """Decide whether to quarantine a GPU: for `broken` (NVML's reason, or "") or an Xid in xids.ENDS_USE."""
     if broken:
         return Reaction(quarantine=True, reason=broken)
     grave = [number for number in xids.roots(numbers) if xids.kind(number) in xids.ENDS_USE]

@@ -190,7 +190,7 @@ class _Events:
         self._by_handle = {address: mig.occupants(nvml, there) for address, there in found.items()}
 
     def heard(self) -> list[tuple[str, int]]:
-        """Return (UUID, number) of each Xid (driver error) since the last call, without waiting."""
+        """Return (UUID, Xid number) for new Xids (driver errors), about MOST_EVENTS at most, without waiting."""
         seen: list[tuple[str, int]] = []
         while self._by_handle and len(seen) < MOST_EVENTS:
             try:
@@ -206,7 +206,6 @@ class _Events:
         return seen
 
     def close(self) -> None:
-        """Free the event set."""
         if self._set is not None:
             with contextlib.suppress(NvmlError):  # the process ends with it
                 self._nvml.call(lambda lib: lib.nvmlEventSetFree(self._set))

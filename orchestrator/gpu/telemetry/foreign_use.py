@@ -40,7 +40,7 @@ class Lookout:
         self._seen: dict[str, tuple[ForeignProcess, ...]] = {}
 
     def look(self, uuid: str, at_ns: int) -> ForeignSeen | None:
-        """Return a message with the foreign processes on a GPU, if they changed. Else, or if NVML fails, None."""
+        """Return a message with the foreign processes on a GPU at `at_ns` (monotonic). None if unchanged or unknown."""
         try:
             processes = self._nvml.processes(uuid)
         except NvmlError:

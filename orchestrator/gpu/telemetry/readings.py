@@ -71,11 +71,10 @@ class Track:
         self._times_ns = [sample.at_ns for sample in samples]
 
     def readings(self, windows: Sequence[Window], load: Window | None = None) -> Readings:
-        """Return the readings over the measured windows, which are ordered by time.
+        """Return the readings over the measured windows, ordered by time. Without windows or samples: only a note.
 
         load: load window, over which power and utilisation are then averaged. Energy is then that power multiplied by
-        the time from the start of the first window to the end of the last. Without windows or samples, only `note` is
-        set.
+        the time from the start of the first window to the end of the last.
         """
         if not windows:
             return Readings(note="nothing was measured")

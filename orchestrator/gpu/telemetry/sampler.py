@@ -4,9 +4,9 @@
     orchestrator ◀── Digest (1 Hz), DeviceFree, Unavailable ──┤            telemetry/health.records
     orchestrator ◀── XidSeen, GpuBroken, TooHot, ForeignSeen ─┘            SOCK_SEQPACKET, descriptor 3
 
-It never waits for the orchestrator: if the socket is full, it drops the digest and delays answers. A batch of samples
-that cannot be written is lost. The first loss is reported. It ends when the socket closes, on SIGTERM, and with the
-orchestrator.
+The sampler never waits for the orchestrator: if the socket is full, it drops the digest and delays answers. A batch of
+samples that cannot be written is lost, and the first loss is reported. The sampler ends when the socket closes, on
+SIGTERM, and with the orchestrator.
 """
 
 import contextlib

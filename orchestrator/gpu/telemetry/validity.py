@@ -41,7 +41,7 @@ def judge(readings: Readings) -> Failure | None:
 
 
 def contaminated(process: str) -> Failure:
-    """Return the failure of a launch while `process` ("PID 4711 python3") also computed on the GPU."""
+    """Return the failure of a launch during which `process` (text, "PID 4711 python3") also computed on the GPU."""
     return Failure(category=Category.CONTAMINATED, message=f"{process} also used the GPU", phase=Phase.MEASURE)
 
 
