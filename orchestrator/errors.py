@@ -1,11 +1,7 @@
 """Errors with a message for the user.
 
-UserError            the request is impossible; exit code 2, nothing was run
-├── ConfigError      configuration file, option, model or precision
-├── DeviceError      GPU that is missing, busy, or cannot be read or used
-├── RunFolderError   run folder that is missing, damaged, in use, or made for another plan
-└── HistoryError     history of runs; a run that is in progress continues, but is not recorded
-StorageError         write that failed; the run stops with exit code 5
+UserError: the request is impossible. Exit code 2, nothing was run. Its subclasses name the cause.
+StorageError: exit code 5, the run stops.
 """
 
 
@@ -14,20 +10,20 @@ class UserError(Exception):
 
 
 class ConfigError(UserError):
-    """A wrong configuration file or option."""
+    """A wrong configuration file, option, model or precision."""
 
 
 class DeviceError(UserError):
-    """A requested device that cannot be used."""
+    """A requested device that is missing, busy, given twice, or cannot be read or used."""
 
 
 class RunFolderError(UserError):
-    """A run folder that cannot be used."""
+    """A run folder that is missing, damaged, in use, or made for another plan."""
 
 
 class HistoryError(UserError):
-    """A history of runs that cannot be used."""
+    """A history of runs that cannot be used. A run that is in progress continues, but is not recorded."""
 
 
 class StorageError(Exception):
-    """A write that failed. gpubench stops, because data that is not on the disk is lost."""
+    """A write that failed. gpubench stops with exit code 5, because data that is not on the disk is lost."""

@@ -24,13 +24,16 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def finding_of(level: Level, subject: str, message: str) -> Finding:
-    """Split a message "what is wrong. What to do" into a finding."""
+    """Return a finding for the message "what is wrong. What to do", split at its first ". " (no fix without one)."""
     problem, _, fix = message.partition(". ")
     return Finding(level, subject, problem, fix=fix)
 
 
 def examine(runs_folder: str, gpu_ids: str = "all") -> Iterator[Finding]:
-    """Yield findings on everything that a run on these devices needs. Raises DeviceError for an unknown device."""
+    """Yield findings, good ones too, on all that a run on these devices needs. A device that is missing is a finding.
+
+    runs_folder: where runs would be written. Raises DeviceError for a word in `gpu_ids` that cannot name a device.
+    """
     from orchestrator.config import catalogue, libraries
     from orchestrator.doctor import gpus, machine, software
     from protocol.cell import DeviceKind

@@ -38,9 +38,9 @@ _PROHIBITED: Final = 2
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about the GPUs. on_bus: number of NVIDIA GPUs on the PCI bus, None if unreadable.
 
-    chosen: GPUs that `gpu_ids` names. why_none: why `chosen` is empty. cuda_answers: CUDA's answers, in the order of
-    cuda_probe.visible_together. modes: device UUID → NVML's compute mode. mps: whether the MPS daemon runs.
-    environment: name and value of each variable that changes what is measured.
+    chosen: GPUs that `gpu_ids` names. why_none: why `chosen` is empty although NVML works, or "". cuda_answers: CUDA's
+    answers, in the order of cuda_probe.visible_together. modes: device UUID → NVML's compute mode. mps: whether MPS is
+    in use. environment: name and value of each variable that changes what is measured.
     """
 
     inventory: Inventory
@@ -56,12 +56,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def names_gpus(gpu_ids: str) -> bool:
-    """Whether the ids include a GPU. Raises DeviceError for an unknown device."""
+    """Whether the ids include a GPU. Raises DeviceError for a word that cannot name a device, such as "gpu"."""
     return any(not word.startswith("cpu:") for word in devices.require_words(gpu_ids, "--gpu-ids"))
 
 
 def look(gpu_ids: str = "all") -> Facts:
-    """Read the facts about the GPUs. Takes up to two minutes, if both NVML and CUDA hang."""
+    """Read the facts about the GPUs. Takes up to two minutes, if both NVML and CUDA hang. Errors are facts."""
     shown = inventory.look()
     chosen, busy, why_none = _chosen(shown, gpu_ids)
     return Facts(
@@ -90,7 +90,7 @@ def _chosen(shown: Seen, gpu_ids: str) -> tuple[tuple[Device, ...], tuple[Busy, 
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    """Yield findings about the GPUs. Pure."""
+    """Yield findings about the GPUs, good ones too. Pure."""
     yield from _driver(facts)
     if facts.why_none:
         yield finding_of(Level.BROKEN, "GPUs", facts.why_none)

@@ -37,7 +37,7 @@ _UNLIMITED: Final = resource.RLIM_INFINITY
 class Disk(msgspec.Struct, frozen=True, kw_only=True):
     """Free space where a run writes. what: purpose of the folder. folder: None if there is no usable one.
 
-    wrong: why writing fails; free_bytes is then None.
+    wrong: why writing fails, or ""; free_bytes is None if it does.
     """
 
     what: str
@@ -47,10 +47,10 @@ class Disk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts about the machine. ulimits: option of ulimit → the user's soft limit.
+    """Facts about the machine. ulimits: option of ulimit ("-n") → the user's soft limit, -1 for none.
 
-    memory_available: in bytes. allowed: limits of the control groups. sockets_wrong, rooms_wrong: why sockets, or
-    imports of gpubench's packages, would fail; empty if they work.
+    memory_available: in bytes. allowed: limits of the control groups. shm_bytes: size of /dev/shm, None if unknown.
+    sockets_wrong, rooms_wrong: why sockets, or imports of gpubench's packages, would fail; "" if they work.
     """
 
     cores: int
@@ -92,7 +92,7 @@ def look(runs_folder: str) -> Facts:
 
 
 def judge(facts: Facts, gpus: int) -> Iterator[Finding]:
-    """Yield findings about the machine. gpus: number of GPUs that would work at once. Pure."""
+    """Yield findings about the machine, good ones too. gpus: number of GPUs that would work at once. Pure."""
     yield from _cores(facts, gpus)
     yield from _memory(facts, gpus)
     yield from (_of_disk(disk) for disk in facts.disks)

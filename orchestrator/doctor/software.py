@@ -17,7 +17,7 @@ _DEVICES: Final = {DeviceKind.CPU: "CPU devices", DeviceKind.CUDA: "GPUs"}
 
 
 def judge(torch: Torch | None, driver_cuda: str | None) -> Iterator[Finding]:
-    """Yield findings about torch. Pure. driver_cuda: newest CUDA that the driver supports, None without a driver."""
+    """Yield the finding about torch (None: not installed). driver_cuda: newest CUDA of the driver, None without one."""
     if torch is None:
         yield Finding(Level.BROKEN, "torch", "torch is not installed", fix=HOW_TO_INSTALL)
         return

@@ -17,14 +17,15 @@ _TOPOLOGY: Final = "/sys/devices/system/cpu/cpu{}/topology/{}"
 
 
 def usable_cores() -> tuple[int, ...]:
-    """Return the logical cores that this process may use. Those of one physical core are adjacent in the result."""
+    """Return the numbers of the logical cores that this process may use, sorted by socket, then by physical core."""
     return tuple(sorted(os.sched_getaffinity(0), key=_place))
 
 
 def cpu_devices(numbers: Sequence[int], cores: Sequence[int]) -> tuple[Device, ...]:
-    """Return the device cpu:N for each N in `numbers`. Each gets equally many of `cores` (numbers of logical cores).
+    """Return the device cpu:N for each N in `numbers`, with an equal number of adjacent `cores` for each.
 
-    Devices share cores if there are fewer cores than devices.
+    cores: numbers of logical cores, at least one. Cores that remain are unused. With fewer cores than devices, devices
+    share cores.
     """
     size = max(1, len(cores) // max(1, len(numbers)))
     name, memory = _cpu_name(), psutil.virtual_memory()
@@ -47,8 +48,8 @@ def cpu_devices(numbers: Sequence[int], cores: Sequence[int]) -> tuple[Device, .
 def share_near_cores(devices: Sequence[Device], cores: Sequence[int]) -> tuple[Device, ...]:
     """Return the devices with new `cpus` of GPUs: the cores to which workers of the GPU are bound.
 
-    Each GPU gets an even part of those `cores` that are near it. GPUs near the same cores share them out. A GPU without
-    usable near cores gets none, so its workers are not bound.
+    The old `cpus` are the cores near the GPU. GPUs near the same cores share out those of them that are in `cores`. If
+    none is, `cpus` becomes (), and workers are not bound. CPU devices stay as they are.
     """
     siblings: dict[tuple[int, ...], list[str]] = {}
     for device in devices:

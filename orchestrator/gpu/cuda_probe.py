@@ -50,8 +50,8 @@ _OTHERWISE: Final = "Look into `nvidia-smi` and the kernel log"
 class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Answer of the probe: the number of visible GPUs, or the failed step and CUDA's description of its error.
 
-    count: None if a step failed. step: name of the failed function, "dlopen" if CUDA's library cannot be loaded. code,
-    name, words: CUDA's error code with its name and description.
+    count: None if a step failed. step: name of the failed function, or "". It is "dlopen", with only `words` set, if
+    CUDA's library cannot be loaded. code, name, words: CUDA's error code, its name and its description.
     """
 
     count: int | None = None
@@ -69,9 +69,10 @@ def require(devices: Sequence[Device]) -> None:
 
 
 def refusal(devices: Sequence[Device]) -> str | None:
-    """Return why no run can start on `devices` and what to do, as text. None if CUDA works or there is no GPU.
+    """Return why CUDA cannot be used on `devices` and what to do, as text. None if it works or there is no GPU.
 
-    One probe is made for all whole GPUs together, and one for each slice. It takes 0.5 s (one H200), at most TIMEOUT_S.
+    One probe checks all whole GPUs together, and one each slice. A probe takes 0.5 s (one H200), at most TIMEOUT_S.
+    Raises ConfigError if the probe's process would import other packages than this one.
     """
     for gpus in visible_together(devices):
         process_start.check_rooms()

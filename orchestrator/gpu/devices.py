@@ -29,9 +29,9 @@ _WORD: Final = re.compile(r"all|[0-9]{1,6}|(GPU|MIG)-[0-9A-Za-z-]*|cpu:[0-9]{1,6
 
 
 def on_this_machine(gpu_ids: str, look: Look, origin: str = "--gpu-ids") -> tuple[Device, ...]:
-    """Return the devices that `gpu_ids` names on this machine.
+    """Return the devices that `gpu_ids` names on this machine. Raises DeviceError as `resolve` does.
 
-    Calls `resolve` with the usable cores and the environment variables of this process.
+    Calls `resolve` with the usable cores and environment variables of this process.
     """
     visible, order = os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("CUDA_DEVICE_ORDER")
     return resolve(gpu_ids, visible=visible, order=order, cores=usable_cores(), origin=origin, look=look)
@@ -48,9 +48,9 @@ def resolve(
 ) -> tuple[Device, ...]:
     """Return the devices that `gpu_ids` names, in that order. A GPU's `gpu_id` is its index in CUDA_VISIBLE_DEVICES.
 
-    visible, order: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, None if unset. cores: usable cores of the CPU. origin:
-    option or variable from which `gpu_ids` comes, for errors. look: reads NVML. Raises DeviceError if a device is
-    unknown, unusable or named twice.
+    gpu_ids: as in the module's docstring. visible, order: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, None if unset.
+    cores: usable cores of the CPU. origin: name of the option or variable with `gpu_ids`, for errors. look: reads NVML,
+    called only if a GPU is named. Raises DeviceError if a device is unknown, unusable or named twice.
     """
     words = require_words(gpu_ids, origin)
     numbers = [int(word.removeprefix("cpu:")) if word.startswith("cpu:") else None for word in words]
@@ -67,7 +67,7 @@ def resolve(
 
 
 def require_words(gpu_ids: str, origin: str) -> list[str]:
-    """Split `gpu_ids` at commas into words. Raises DeviceError for a word that cannot name a device, such as "gpu"."""
+    """Split `gpu_ids` at commas into words. Raises DeviceError for a word that cannot name a device ("gpu", "")."""
     words = [word.strip() for word in gpu_ids.split(",")]
     if not all(words):
         raise DeviceError(f"{origin}: {gpu_ids!r}: a device is missing between commas. Use all, or a list like 0,1")
@@ -87,10 +87,7 @@ def _meant(word: str) -> str:
 
 
 class _Gpus:
-    """GPUs and slices that --gpu-ids can name, by UUID or by index in `_list`.
-
-    An entry of `_list` is None if that GPU cannot be opened.
-    """
+    """GPUs and slices that --gpu-ids can name, by UUID or by index in `_list` (None: cannot be opened)."""
 
     def __init__(self, machine: Inventory, visible: str | None, order: str | None, origin: str) -> None:
         if machine.nvml is NvmlStatus.BROKEN:
@@ -113,7 +110,7 @@ class _Gpus:
         self._all_slices = tuple(part for slices in self._slices.values() for part in slices)
 
     def of_word(self, word: str) -> tuple[Device, ...]:
-        """Return the devices that one word names. Raises DeviceError if it names none that can be used."""
+        """Return the devices that one word names, for "all" every one. Raises DeviceError if none can be used."""
         if word != "all":
             return (self._at(int(word)) if word.isdecimal() else self._by_uuid(word),)
         if not self._list:

@@ -17,9 +17,9 @@ _EFFECTIVE_AT_ZERO: Final = frozenset({"NVIDIA_TF32_OVERRIDE"})
 
 
 def set_in(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return (name, value) of each variable in EFFECTS that is set to a value with an effect.
+    """Return (name, value) of each variable in EFFECTS that has an effect: not empty, and not 0 unless 0 has one, too.
 
-    Values are shortened and made valid UTF-8.
+    Values are cut to 200 characters. Bytes that are not UTF-8 become "?".
     """
     return tuple(
         (name, value[:_LONGEST].encode("utf-8", "replace").decode("utf-8"))

@@ -13,7 +13,7 @@ from protocol.cell import Device, DeviceKind
 
 
 class Busy(msgspec.Struct, frozen=True, kw_only=True):
-    """A foreign process on a GPU. compute: True if it can run kernels, False if it only draws."""
+    """A foreign process on a GPU. compute: False if it only draws. name, used_bytes: None if unknown."""
 
     device: Device
     pid: int
@@ -28,7 +28,10 @@ class Busy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def busy(devices: Sequence[Device], look: Look) -> tuple[Busy, ...]:
-    """Return the foreign processes with a context on any of the GPUs. Raises DeviceError if NVML fails."""
+    """Return all processes but this one with a context on any of the GPUs. Raises DeviceError if NVML fails.
+
+    GPUs whose processes NVML cannot list (see `unseen`) count as unused.
+    """
     return tuple(
         Busy(
             device=gpu,
@@ -44,7 +47,7 @@ def busy(devices: Sequence[Device], look: Look) -> tuple[Busy, ...]:
 
 
 def unseen(devices: Sequence[Device], look: Look) -> tuple[Device, ...]:
-    """Return the GPUs whose processes NVML cannot list: foreign ones stay unknown. Raises DeviceError if NVML fails."""
+    """Return the GPUs whose processes NVML cannot list, so that they may be in use. Raises DeviceError like `busy`."""
     return tuple(gpu for gpu in devices if _processes(gpu, look) is None)
 
 
@@ -59,16 +62,13 @@ def _processes(device: Device, look: Look) -> tuple[GpuProcess, ...] | None:
 
 
 def marked(devices: Sequence[Device], processes: Sequence[Busy]) -> tuple[Device, ...]:
-    """Return the devices. `busy_with` of each is text about one process that computes on it; None if none does."""
+    """Return copies of the devices with a new `busy_with`: text about one process that computes on it, or None."""
     users = {process.device.uuid: str(process) for process in processes if process.compute}
     return tuple(msgspec.structs.replace(device, busy_with=users.get(device.uuid)) for device in devices)
 
 
 def refusal(devices: Sequence[Device], processes: Sequence[Busy]) -> str | None:
-    """Return why a run on `devices` cannot start while `processes` use them, as text. None if it can start.
-
-    The text also says what to do.
-    """
+    """Return why no run can start on `devices` while `processes` compute there, and what to do. None if it can."""
     blocking = [process for process in processes if process.compute]
     if not blocking:
         return None

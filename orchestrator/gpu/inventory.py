@@ -24,7 +24,7 @@ REMARK_S: Final = 5.0
 
 
 class NvmlStatus(enum.StrEnum):
-    """Whether NVML shows GPUs. With BROKEN, gpubench never silently uses CPU devices instead."""
+    """Whether NVML works. ABSENT: no NVIDIA driver is installed or loaded. BROKEN: it is, but fails or hangs."""
 
     OK = "ok"
     ABSENT = "absent"
@@ -34,8 +34,8 @@ class NvmlStatus(enum.StrEnum):
 class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All GPUs of the machine in NVML's order, and their MIG slices.
 
-    unreadable: index → reason, for GPUs that cannot be opened. reason: why NVML or some GPUs are unusable, or "".
-    hangs: True if NVML did not answer in time.
+    unreadable: index of a GPU that cannot be opened → why. reason: why NVML or some GPUs are unusable, or "". hangs:
+    True if NVML did not answer in time.
     """
 
     gpus: tuple[Device, ...]
@@ -56,7 +56,7 @@ class Use(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Answer of `look`. uses: UUID of a GPU or slice → its processes. modes: UUID of a GPU → NVML's compute mode."""
+    """Answer of `look`. uses: UUID of a GPU or slice → Use. modes: UUID of a GPU → NVML's compute mode, if readable."""
 
     inventory: Inventory
     uses: dict[str, Use] = {}
@@ -67,7 +67,7 @@ Look = Callable[[], Seen]
 
 
 def once(waiting: Callable[[str], None] | None = None) -> Look:
-    """Return a function that calls `look` on its first call, and returns the same answer afterwards."""
+    """Return a function that calls `look(waiting)` on its first call, and returns the same answer afterwards."""
     return functools.cache(lambda: look(waiting))
 
 

@@ -20,7 +20,7 @@ _NOT_OURS: Final = frozenset({NOT_FOUND, NO_PERMISSION})
 
 
 def slices(nvml: Nvml, gpu: Device) -> tuple[Device, ...]:
-    """Return the slices of a GPU in NVML's order; none with MIG off. Raises NvmlError if NVML cannot list them."""
+    """Return the slices that this process may use, in NVML's order; () with MIG off. Raises NvmlError if NVML fails."""
     if not gpu.mig_enabled:
         return ()
     most = nvml.ask(gpu.uuid, lambda lib, handle: int(lib.nvmlDeviceGetMaxMigDeviceCount(handle)))
@@ -34,7 +34,7 @@ def listed(devices: Iterable[Device]) -> str:
 
 
 def profile(device: Device) -> str:
-    """Return NVIDIA's profile of a slice, such as "1g.18gb". NVML gives it only as a part of the slice's name."""
+    """Return NVIDIA's profile of a slice, such as "1g.18gb". It is a part of the slice's name."""
     return device.name.rpartition("MIG ")[2]
 
 
@@ -51,7 +51,7 @@ def sharing(devices: Sequence[Device]) -> tuple[Device, ...]:
 class Occupants:
     """The devices of a run on one GPU: the GPU itself, or slices.
 
-    instances: UUID → GPU instance of a slice. None: the device counts as the whole GPU.
+    instances: UUID → NVML's GPU instance of a slice. None: the device counts as the whole GPU.
     """
 
     instances: Mapping[str, int | None]
@@ -62,7 +62,7 @@ class Occupants:
 
 
 def occupants(nvml: Nvml, uuids: Iterable[str]) -> Occupants:
-    """Return the devices on one GPU, as `Occupants`. A slice whose GPU instance cannot be read counts as whole."""
+    """Return `uuids`, devices on one GPU, as Occupants. A slice whose GPU instance cannot be read counts as whole."""
     return Occupants({uuid: _instance(nvml, uuid) if is_slice(uuid) else None for uuid in uuids})
 
 

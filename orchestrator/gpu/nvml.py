@@ -26,7 +26,7 @@ _SLICE: Final = "MIG-"
 
 
 def missing() -> NvmlError | None:
-    """Return the error for a missing NVML library; None if it can be loaded. Does not call the driver."""
+    """Return an NvmlAbsentError or NvmlBrokenError if NVML's library cannot be loaded, else None. Calls no driver."""
     try:
         ctypes.CDLL(_LIBRARY)
     except OSError:
@@ -38,19 +38,19 @@ def missing() -> NvmlError | None:
 
 
 def is_slice(uuid: str) -> bool:
-    """Return True if the UUID is that of a MIG slice ("MIG-…")."""
+    """Whether the UUID is that of a MIG slice ("MIG-…")."""
     return uuid.startswith(_SLICE)
 
 
 class UnreadableGpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU that NVML counts but cannot open. index: its place in NVML's order."""
+    """A GPU that NVML counts but cannot open. index: its place in NVML's order. reason: NVML's error as text."""
 
     index: int
     reason: str
 
 
 class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """A process with a context on a GPU. compute: True if it can run kernels, False if it only draws."""
+    """A process with a context on a GPU. compute: False if it only draws. used_bytes: GPU memory, None if unknown."""
 
     pid: int
     used_bytes: int | None
@@ -98,11 +98,14 @@ class Nvml:
         return None if version is None else f"{version // 1000}.{version % 1000 // 10}"
 
     def gpus(self) -> tuple[Device | UnreadableGpu, ...]:
-        """Return every GPU of the machine in NVML's order. `gpu_id` is the index in that order."""
+        """Return every GPU in NVML's order. `gpu_id` is the index in it. Raises NvmlError if NVML cannot count them."""
         return tuple(self._gpu(index) for index in range(self._required(self._lib.nvmlDeviceGetCount)))
 
     def read(self, uuid: str) -> Sample:
-        """Take one reading of a GPU, or of a slice's whole GPU. Raises GpuLostError if the GPU does not answer."""
+        """Take one reading of a GPU, for a slice that of its GPU with the slice's memory. Unsupported values: None.
+
+        Raises NvmlError, namely GpuLostError if the GPU does not answer.
+        """
         lib, handle = self._lib, self._whole(uuid)
         at_ns = time.monotonic_ns()
         utilization = self._read_or_none(lib.nvmlDeviceGetUtilizationRates, handle)
@@ -140,17 +143,17 @@ class Nvml:
         return self._required(question, self._lib)
 
     def memory_used(self, uuid: str) -> int | None:
-        """Return the bytes of GPU memory in use, without those that the driver reserves. None if unknown."""
+        """Return the bytes in use on a GPU or slice, without those that the driver reserves; None if unsupported."""
         memory = self._memory(self._handle(uuid))
         return None if memory is None else int(memory.used)
 
     def memory_total(self, uuid: str) -> int | None:
-        """Return the total memory in bytes; None if unknown."""
+        """Return the total memory of a GPU or slice in bytes; None if unsupported."""
         memory = self._memory(self._handle(uuid))
         return None if memory is None else int(memory.total)
 
     def processes(self, uuid: str) -> tuple[GpuProcess, ...] | None:
-        """Return the processes with a context on the GPU, by PID. None if NVML cannot list compute processes."""
+        """Return the processes with a context on the GPU or slice, by PID. None if NVML cannot list compute ones."""
         lib, handle = self._lib, self._handle(uuid)
         found: dict[int, GpuProcess] = {}
         for compute, ask in (

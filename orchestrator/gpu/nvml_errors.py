@@ -1,10 +1,4 @@
-"""Errors of NVML by its return codes: no driver, a broken driver, or one lost GPU.
-
-NvmlError
-├── NvmlAbsentError    no NVIDIA driver on this machine
-├── NvmlBrokenError    a driver that does not work; the message says what to do
-└── GpuLostError       one GPU that no longer answers
-"""
+"""Errors of NVML by its return codes: no driver, a broken driver, or one lost GPU."""
 
 from typing import Any, Final
 
@@ -44,11 +38,11 @@ class NvmlError(Exception):
 
 
 class NvmlAbsentError(NvmlError):
-    """There is no NVIDIA driver on this machine."""
+    """No NVIDIA driver is installed or loaded on this machine."""
 
 
 class NvmlBrokenError(NvmlError):
-    """There is a driver that does not work."""
+    """There is a driver that does not work. The message says what to do."""
 
 
 class GpuLostError(NvmlError):
@@ -56,7 +50,7 @@ class GpuLostError(NvmlError):
 
 
 def unusable(error: Any, *, driver_is_there: bool) -> NvmlError:  # noqa: ANN401 - pynvml has no types
-    """Return our error for an error of pynvml on opening NVML. driver_is_there: True if a driver is installed."""
+    """Convert an error of pynvml on opening NVML: to NvmlAbsentError if no driver is loaded, else NvmlBrokenError."""
     code = int(error.value)
     if code == _DRIVER_NOT_LOADED or (code == _LIBRARY_NOT_FOUND and not driver_is_there):
         return NvmlAbsentError(f"no NVIDIA driver on this machine ({error})", code)
@@ -64,7 +58,7 @@ def unusable(error: Any, *, driver_is_there: bool) -> NvmlError:  # noqa: ANN401
 
 
 def typed(error: Any) -> NvmlError:  # noqa: ANN401 - pynvml has no types
-    """Return our error for an error of pynvml. Its class depends on NVML's return code."""
+    """Convert an error of pynvml: to GpuLostError (code in LOST), NvmlBrokenError (code in FATAL), else NvmlError."""
     code = int(error.value)
     kind = GpuLostError if code in LOST else NvmlBrokenError if code in FATAL else NvmlError
     return kind(_words(error, "NVML"), code)

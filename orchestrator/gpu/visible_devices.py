@@ -23,9 +23,9 @@ def visible_gpus(
 ) -> tuple[Device | None, ...]:
     """Return the GPUs and slices that CUDA_VISIBLE_DEVICES names, in its order. All `gpus` if it is None (unset).
 
-    visible: CUDA_VISIBLE_DEVICES. gpus: all, in NVML's order, None for one that cannot be opened. order:
-    CUDA_DEVICE_ORDER. slices: all MIG slices. Raises DeviceError if `visible` has indices in an order that only CUDA
-    knows.
+    visible: CUDA_VISIBLE_DEVICES. gpus: all, in NVML's order. One that cannot be opened is None, also in the result.
+    order: CUDA_DEVICE_ORDER, None if unset. slices: all MIG slices. Raises DeviceError if `visible` has indices in an
+    order that only CUDA knows.
     """
     if visible is None:
         return tuple(gpus)

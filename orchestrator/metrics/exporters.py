@@ -31,7 +31,7 @@ _LONGEST_PID: Final = 30  # write_to_textfile adds two numbers to the name while
 
 
 class Exporters:
-    """The metrics file and port that the user requested. problem: why the last write of the file failed, else empty."""
+    """The metrics file and port that the user requested. problem: why the last write of the file failed, else ""."""
 
     def __init__(self, path: Path | None, server: "_Server | None") -> None:
         self.problem = ""
@@ -58,7 +58,7 @@ class Exporters:
         return self._follower
 
     def judged(self, report: Report) -> None:
-        """Export the verdicts of the run's report from now on."""
+        """Export the verdicts of the run's report from now on. Does nothing before `follow`."""
         if self._follower is not None:
             self._follower.judged(report)
 
@@ -67,7 +67,7 @@ class Exporters:
         return None if self._follower is None else self._follower.view()
 
     def close(self) -> None:
-        """Write the file a last time, and close the port."""
+        """Write the file a last time, waiting at most PATIENCE_S, and close the port. `problem` says if it failed."""
         self._over.set()
         if self._writer is not None:
             self._writer.join(PATIENCE_S)
@@ -93,7 +93,7 @@ class Exporters:
 
 
 def opened(file: str | None, port: int | None) -> Exporters:
-    """Return exporters to `file` and `port` (None: not requested).
+    """Return exporters to `file` and to `port` of 127.0.0.1 (None: not requested). The port is open at once.
 
     Raises ConfigError if the file cannot be written or its name does not end in .prom, or the port cannot be opened.
     """
@@ -156,7 +156,7 @@ class _Server(WSGIServer):
         self.server_close()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore clients that hang up or stay silent."""
+        """Ignore every error of a request, such as a client that hangs up or stays silent."""
 
 
 class _Handler(WSGIRequestHandler):

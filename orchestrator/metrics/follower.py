@@ -42,7 +42,7 @@ class Follower:
         )
 
     def view(self) -> View:
-        """Return the state of the run now. It stays valid while the loop goes on: collections are copied."""
+        """Return the state of the run now. The caller may keep it: collections are copied."""
         with self._lock:
             newest = {cell: good[-1] for cell, good in self._figures.items() if good}
             return msgspec.structs.replace(

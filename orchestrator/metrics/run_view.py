@@ -20,7 +20,7 @@ class RunState(enum.StrEnum):
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of a cell (one thing to measure) on one device, from its last good measurement."""
+    """Figures of a cell from its last good measurement. iteration_s, items_per_second: None if unknown."""
 
     label: str  # of its device
     uuid: str
@@ -34,7 +34,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """State of one run at the moment `at`."""
+    """State of one run at `at` (seconds since the epoch). figures: by id of the cell. health, burn_in: by UUID."""
 
     run_id: str
     tool_version: str

@@ -35,7 +35,7 @@ __all__ = ["Outcome", "Row", "inject"]
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome of one injected fault. wrong: texts on deviations from the expected handling; empty if all is well."""
+    """Outcome of one injected fault. wrong: texts on deviations from the expected handling; () if all is well."""
 
     injection: Injection
     account: Account
@@ -43,7 +43,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome of a self-test. folder: of the run, None if removed.
+    """Outcome of a self-test. folder: of the run, None if removed. left_behind: leftovers of the run, in words.
 
     interrupted: whether a person stopped it. A row may then be wrong only because its fault was not handled yet.
     """

@@ -41,7 +41,7 @@ class Watch:
         self.close = display.close
 
     def seen(self, log: Path) -> Seen:
-        """Return the largest size of a log so far, in length and on disk."""
+        """Return the largest length and disk usage of a log so far; 0 for a log that was never seen."""
         return self._seen.get(log, Seen())
 
     def show(self, snapshot: Snapshot) -> None:
@@ -72,7 +72,7 @@ class Watch:
 
 
 def left_behind(paths: RunPaths) -> Iterator[str]:
-    """Describe leftovers of the finished run: processes, its socket folder, temporary files."""
+    """Describe each leftover of the finished run: a process, its socket folder, a temporary file. Nothing if clean."""
     own = psutil.Process()
     children = {child.pid for child in own.children(recursive=True)}
     for process in psutil.process_iter(("pid", "name")):
@@ -95,9 +95,9 @@ def _uses(pid: int, folder: Path) -> bool:
 def read(
     archive: Archive, report: Report, injection: Injection, moments: Mapping[int, int], seen: Callable[[Path], Seen]
 ) -> Account:
-    """Return how one fault was handled. moments: launch → monotonic nanoseconds of the injection.
+    """Return how one fault was handled, by the journal (`archive`), the report and the logs.
 
-    seen: returns the largest size that a log had (Watch.seen).
+    moments: launch → monotonic nanoseconds of the injection. seen: returns the largest size of a log (Watch.seen).
     """
     cell, device = injection.cell, injection.device.uuid
     last = [attempt.start.cell for attempt in archive.attempts if attempt.start.device == device][-1:]
@@ -117,7 +117,7 @@ def read(
 
 
 def moments(path: Path) -> dict[int, int]:
-    """Read number of a launch → monotonic nanoseconds at which its fault was injected. Empty if none was injected."""
+    """Read number of a launch → monotonic nanoseconds at which its fault was injected. Empty if there is no file."""
     lines = path.read_text(encoding="ascii").splitlines() if path.exists() else []
     return {int(launch): int(at_ns) for launch, at_ns in map(str.split, lines)}
 

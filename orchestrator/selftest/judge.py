@@ -16,10 +16,10 @@ _PRINTED_BYTES: Final = 64 * 1024
 class Try(msgspec.Struct, frozen=True, kw_only=True):
     """One process as recorded in the journal. category: None if it gave a result or its end is not recorded.
 
-    signal: name of the signal that ended it. injected: whether the fault was injected into it. seconds: time from the
-    injection until the journal recorded the end; None unless both are known. stacks: whether the stacks of its threads
-    were dumped. output_bytes: length of its output that was kept. printed_bytes, disk_bytes: maximum length and disk
-    usage of its log as it ran.
+    signal: name of the signal that ended it, or None. injected: whether the fault was injected into it. seconds: time
+    from the injection until the journal recorded the end; None unless both are known. stacks: whether the stacks of its
+    threads were dumped. output_bytes: length of its output that was kept. printed_bytes, disk_bytes: maximum length and
+    disk usage of its log as it ran.
     """
 
     batch_size: int
@@ -77,7 +77,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def done(self) -> Done:
-        """How the orchestrator reacted to the fault."""
+        """How the orchestrator reacted to the fault; GIVEN_UP unless it did anything else."""
         if self.quarantined:
             return Done.QUARANTINED
         if self.skipped:
@@ -97,7 +97,7 @@ def _distinct(values: Iterable[str | None]) -> tuple[str, ...]:
 
 
 def judge(expected: Expected, account: Account) -> Iterator[str]:
-    """Describe each difference between the handling of a fault and the expected one."""
+    """Describe each difference between the handling of a fault and the expected one; nothing if there is none."""
     if not account.tries:
         yield "the fault was never injected"
         return

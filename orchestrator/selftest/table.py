@@ -10,12 +10,12 @@ HEADER = ("injected", "expected", "reported", "ended by", "tries", "reaction", "
 
 
 def rows(outcome: Outcome) -> list[tuple[str, ...]]:
-    """Return the lines of the table below HEADER, each as a tuple of fields."""
+    """Return the lines of the table below HEADER, each as a tuple of its cells as text."""
     return [_line(row, outcome) for row in outcome.rows]
 
 
 def details(outcome: Outcome) -> Iterator[str]:
-    """Yield lines on wrongly handled faults and leftovers, then a summary."""
+    """Yield lines on wrongly handled faults (none if interrupted) and leftovers, then a summary."""
     wrong = () if outcome.interrupted else outcome.wrong
     for row in wrong:
         yield f"{row.injection.fault.name} on {row.injection.device.label}: {'; '.join(row.wrong)}"

@@ -24,10 +24,9 @@ ALPHA: Final = 0.01
 
 
 class Change(NamedTuple):
-    """A lasting change of a figure.
+    """A lasting change of a figure. at: index of the first run after it. p: p-value after Bonferroni's correction.
 
-    at: index of the first run after the change. log_ratio: logarithm of (median after it / median before it). p:
-    p-value after Bonferroni's correction.
+    log_ratio: logarithm of (median after it / median before it).
     """
 
     at: int
@@ -56,7 +55,7 @@ _WITHIN: Final = _Held(0.0, 1.0)
 
 
 def find(logs: Sequence[float], margin: float) -> list[Change]:
-    """Return the lasting changes of a figure, oldest first.
+    """Return the lasting changes of a figure by more than a margin, oldest first.
 
     logs: logarithm of the figure in each run, oldest run first. margin: tolerated change as a share (0.05).
     """
@@ -80,9 +79,9 @@ def _first(series: _Series, start: int) -> Change | None:
 
 
 def _sharpest(series: _Series, start: int, at: int, length: int) -> Change:
-    """Return the change with the least p among those that begin at one of `length` runs.
+    """Return the change with the least p among those that begin at one of the `length` runs from index `at` on.
 
-    start: index of the first run since the last change. at: index of the first of the `length` runs.
+    start: index of the first run since the last change.
     """
     runs = len(series.logs)
     held = {

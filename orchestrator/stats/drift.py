@@ -129,7 +129,7 @@ class Drift:
 
     @property
     def open_course(self) -> Course | None:
-        """The course that is TOO_SHORT for a verdict: if both are, the relative course. None if neither is.
+        """The relative or raw course if it is TOO_SHORT for a verdict: the relative one if both are, None if neither.
 
         The relative course is ignored unless the siblings were compared for most of the time.
         """
@@ -150,9 +150,9 @@ class Drift:
 def judge(rates: Mapping[str, Sequence[Window]], margin: float, alone: float) -> tuple[Drift, ...]:
     """Return how the rates of each GPU changed over time, sorted by GPU.
 
-    rates: GPU → its windows after the heat soak (warm-up). margin: tolerated loss relative to the siblings, as a share
-    (0.02). alone: tolerated loss of a GPU's own rates, which includes the effect of the room (0.04). Raises ValueError
-    for a rate that is not above zero.
+    rates: GPU → its windows after the heat soak (warm-up), in any order. margin: tolerated loss relative to the
+    siblings, as a share (0.02). alone: tolerated loss of a GPU's own rates, which includes the effect of the room
+    (0.04). Raises ValueError for a rate that is not above zero.
     """
     raw, relative = _logs(rates)
     own_courses, courses = _courses(raw, alone), _courses(relative, margin)
@@ -189,11 +189,10 @@ def changes(series: Mapping[str, Sequence[float]], least: int, confidence: float
 
 
 def _rest(values: Sequence[float], least: int) -> _Rest:
-    """Return the residuals of the values from a straight line, or from a step if that fits much better.
+    """Return the residuals of the values from a straight line, or from a step if that halves the sum of squares.
 
-    A step is two constant levels. It fits much better if its sum of squares is less than half that of the line. `step`
-    of the result: index of the first value after the step; None for a line. least: fewest values on each side of a
-    step.
+    A step is two constant levels. `step` of the result: index of the first value after the step; None for a line.
+    least: fewest values on each side of a step.
     """
     line = linear_regression(range(len(values)), values)
     by_line = _deviations([value - line.slope * number for number, value in enumerate(values)])
@@ -235,8 +234,7 @@ def _squares(values: Sequence[float]) -> float:
 def _logs(rates: Mapping[str, Sequence[Window]]) -> tuple[dict[str, list[Window]], dict[str, list[Window]]]:
     """Return two dicts GPU → windows with log rates: raw ones, and those relative to siblings.
 
-    Relative: minus the median of at least three other GPUs in the same window, each corrected for its usual lead
-    (by how much it is usually faster).
+    Relative: minus the median of at least three other GPUs in the same window, each corrected for its usual lead.
     """
     raw: dict[str, list[Window]] = {gpu: [] for gpu in rates}
     relative: dict[str, list[Window]] = {gpu: [] for gpu in rates}
@@ -277,11 +275,10 @@ def _levels(rates: Mapping[str, Sequence[Window]]) -> dict[str, dict[str, dict[i
 
 
 def _usually_faster(levels: Mapping[str, Mapping[int, float]]) -> dict[str, dict[str, float]]:
-    """Return GPU → sibling → usual lead of the sibling: by how much the sibling is usually faster than the GPU.
+    """Return GPU → sibling → usual lead: median over common windows of log(rate of the sibling / rate of the GPU).
 
-    It is the median, over the windows of both, of log(rate of the sibling / rate of the GPU): above zero if the sibling
-    is faster. levels: GPU → number of the window → log rate, for one kind of work. Siblings of a GPU are all GPUs that
-    did this work during most of the GPU's time. If fewer than three did, they are the three that did it longest.
+    levels: GPU → number of the window → log rate, for one kind of work. Siblings of a GPU are all GPUs that did this
+    work during most of the GPU's time. If fewer than three did, they are the three that did it longest.
     """
     ahead: dict[str, dict[str, float]] = {gpu: {} for gpu in levels}
     lasted: dict[str, dict[str, int]] = {gpu: {} for gpu in levels}
@@ -323,9 +320,9 @@ def _of_kinds(logs: Mapping[str, Sequence[Window]], margin: float) -> dict[str, 
 
 
 def visits(windows: Sequence[Window]) -> list[float]:
-    """Return the median rate of each visit, a series of windows without a pause.
+    """Return the median rate of each visit, in order of time. Between visits, _PAUSE or more windows are missing.
 
-    A pause is at least _PAUSE missing windows. windows: of one kind of work on one GPU, in order of time.
+    windows: of one kind of work on one GPU, in order of time.
     """
     parted: list[list[Window]] = []
     for window in windows:

@@ -18,13 +18,13 @@ _MOST_REACH: Final = 10.0
 
 
 class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of one launch. Rates are per second of its measured blocks.
+    """Figures of one launch. Rates are per second of its measured blocks. None: too few such times, or no tokens.
 
     means_ms: name of a series → mean time, {"iteration": 4.2}. items: number of measured samples. quickest_block_ms:
     time of an iteration in the fastest block. tokens_expected: number of tokens if all texts have the requested length.
-    relative_half_width: half of the 95 % interval of the mean iteration time, divided by this mean. lasting_change:
-    relative change of the times from the end of warm-up to the end of the measurement (0.02 is 2 % longer); None if it
-    is not clear. covered: sum of the iteration times, as a share of the measured time.
+    relative_half_width: half of the 95 % interval of the mean iteration time, divided by this mean. drift_percent: from
+    percentiles.drift_percent. lasting_change: relative change of the times from the end of warm-up to the end of the
+    measurement (0.02 is 2 % longer); None if unclear. covered: sum of iteration times / measured time.
     """
 
     means_ms: dict[str, float]
@@ -43,10 +43,11 @@ class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of a cell: medians over its launches. Numbers of iterations and tokens are sums.
+    """Figures of a cell: medians over its launches, but numbers of iterations and tokens are sums.
 
     pooled: name of a series → summary of the times of all launches together. drift_percent: the drift that is largest
-    in size among the launches. launch_spread_percent: (largest - smallest) / median throughput of the launches.
+    in size among the launches. launch_spread_percent: (largest - smallest) / median throughput, None for one launch. A
+    figure is None if no launch has it, `tokens` and `tokens_expected` if any launch lacks it.
     """
 
     launches: int
@@ -64,7 +65,7 @@ class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def drifting(self) -> bool | None:
-        """Whether the times of any launch drifted beyond the limit. None for too few times."""
+        """Whether the times of any launch drifted by more than DRIFT_LIMIT_PERCENT. None for too few times."""
         return percentiles.drifting(self.drift_percent)
 
 
@@ -97,10 +98,9 @@ def of_launch(result: Result) -> LaunchFigures:
 
 
 def _lasting_change(result: Result, times_ms: Sequence[float]) -> float | None:
-    """Return the relative change of the times from warm-up to the last block: 0.02 is 2 % longer.
+    """Return the relative change of the times from warm-up to the last block (0.02 is 2 % longer), None if unclear.
 
-    None if no change is clear. Also None on a CPU device or for a host-bound launch, where other load on the host
-    changes the times.
+    None, too, on a CPU device or for a host-bound launch, where other load on the host changes the times.
     """
     warm_up = result.warm_up
     if not warm_up.course or result.launch_bound is None or result.host_bound:
@@ -110,7 +110,7 @@ def _lasting_change(result: Result, times_ms: Sequence[float]) -> float | None:
 
 
 def block_medians(blocks: Sequence[Block], times_ms: Sequence[float], group: int) -> list[float]:
-    """Return the median iteration time of each block, in ms. group: number of iterations that each time covers."""
+    """Return the median iteration time in ms of each block that has times. group: iterations that a time covers."""
     values = iter(times_ms)
     parts = [list(islice(values, block.iterations // group)) for block in blocks]
     return [median(part) for part in parts if part]

@@ -24,7 +24,7 @@ class Variance:
 
 
 def of_launches(sides: Sequence[Sequence[float]]) -> Variance | None:
-    """Return the variance between a cell's launches within the same run or session.
+    """Return the variance between a cell's launches within the same run or session, at least LEAST_VARIANCE.
 
     sides: one list of launches (logarithms of their rates) for each run or session. None if no list has two launches.
     """
@@ -37,7 +37,7 @@ def of_launches(sides: Sequence[Sequence[float]]) -> Variance | None:
 
 
 def shrunk(own: Sequence[Variance]) -> list[Variance]:
-    """Return the variances of a run's cells, shrunk towards their common variance."""
+    """Return the variances of a run's cells in the same order, shrunk towards their common variance."""
     if len(own) < 2:
         return list(own)
     whole = math.fsum(variance.degrees for variance in own)
@@ -54,16 +54,13 @@ def shrunk(own: Sequence[Variance]) -> list[Variance]:
 
 
 def common(own: Sequence[Variance]) -> Variance:
-    """Return the expected variance of a cell with too few launches. own: variances of the other cells."""
+    """Return the expected variance of a cell with too few launches. own: variances of the other cells, at least one."""
     value, weight = _prior(own) if len(own) > 1 else (own[0].value, own[0].degrees)
     return Variance(value, min(weight, math.fsum(variance.degrees for variance in own)))
 
 
 def _prior(own: Sequence[Variance]) -> tuple[float, float]:
-    """Return the common variance of the cells and its degrees of freedom.
-
-    The degrees are infinite if the variances of the cells differ no more than by chance.
-    """
+    """Return the common variance of the cells and its degrees of freedom, infinite if they differ only by chance."""
     logs = [
         math.log(variance.value) - digamma(variance.degrees / 2) + math.log(variance.degrees / 2) for variance in own
     ]

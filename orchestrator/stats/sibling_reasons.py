@@ -31,7 +31,7 @@ class Work(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Traits:
-    """Known facts about a GPU in one cell. None: unknown.
+    """Known facts about a GPU in one cell. None, or () for cores: unknown.
 
     link: (PCIe generation, lanes). cores: numbers of the host cores near the GPU. launch_bound: it waited for the host.
     """
@@ -44,7 +44,7 @@ class Traits:
 
 
 def why(work: Work, own: Traits, others: Sequence[Traits]) -> Why:
-    """Return the probable reason why `own` is slower than `others` (at least one).
+    """Return the probable reason why `own` is slower than `others` (at least one): OTHER or UNKNOWN if none is found.
 
     work: the main limit of the speed of the compared cell.
     """

@@ -40,7 +40,7 @@ class Reason(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """Rate, clock, temperature and power limit of one GPU in a window (windows.py), or their medians.
+    """Rate, clock, temperature and power limit of one GPU in a window (windows.py), or their medians. None: unknown.
 
     rate: of one kind of work, in any unit. capped: share of the time at the power limit, 0 to 1.
     """
@@ -75,9 +75,9 @@ def over_time(readings: Sequence[Reading]) -> Why:
 
 
 def between(early: Reading, late: Reading) -> Why:
-    """Return why `late` is slower than `early`. The reason is NOT_SLOWER if it is not.
+    """Return why `late` is slower than `early`: two readings of one GPU, or of two siblings.
 
-    Both are readings of one GPU at two times, or of two siblings.
+    The reason is NOT_SLOWER if it is not, UNKNOWN if a clock is unknown, OTHER if the clock explains less than half.
     """
     loss = -math.log(late.rate / early.rate)
     if loss < LEAST_LOSS:

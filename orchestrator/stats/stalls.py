@@ -15,7 +15,7 @@ from protocol.result import Block, Result
 LEAST_NS: Final = 5_000_000_000
 """Least length of a stall. In a burn-in, a block lasts 0.25 s, and a pause between two load steps 1 s."""
 TIMES: Final = 10
-"""A stalled iteration takes over TIMES the fastest iteration. Steps of the memory test differ by a factor of 8."""
+"""A stalled iteration takes over TIMES times as long as the fastest. Memory test steps differ by a factor of 8."""
 
 Span = tuple[int, int]
 """A period: (start, end) in monotonic nanoseconds."""
@@ -24,8 +24,8 @@ Span = tuple[int, int]
 def stalls(result: Result) -> tuple[Span, ...]:
     """Return the stalls of one launch in order of time, as (start, end) in monotonic nanoseconds.
 
-    A gap of more than LEAST_NS between two blocks is a stall. An iteration that takes more than LEAST_NS and more than
-    TIMES the fastest iteration is a stall, too.
+    A gap of more than LEAST_NS between two blocks is a stall, and an iteration that takes more than LEAST_NS and more
+    than TIMES times as long as the fastest one.
     """
     found = [
         (before.end_ns, after.start_ns)
@@ -46,7 +46,7 @@ def stalls(result: Result) -> tuple[Span, ...]:
 
 
 def inside(block: Block, stalls_of_launch: Iterable[Span]) -> int:
-    """Return how many nanoseconds of a block lie in stalls."""
+    """Return how many nanoseconds of a block lie in stalls, which must not overlap."""
     return sum(max(min(end, block.end_ns) - max(begin, block.start_ns), 0) for begin, end in stalls_of_launch)
 
 

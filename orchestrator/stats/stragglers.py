@@ -107,10 +107,11 @@ class Effect:
 class Sibling:
     """Verdict on one GPU. p: p-value of its slow-down, after Holm over the GPUs. why: the reason, as text.
 
-    ratio, low, high: relative rate over all cells of the GPU, with its 90 % interval. effects: bound → effect over the
-    cells of this bound. alone: cell → effect in this cell alone. slow_cells: those of `alone` that are slow. wanted:
-    number of further launches of each cell that should give a verdict; 0 if none would help. in_question: cells whose
-    launches would help to decide about a SUSPECT. faster: the faster GPUs, if the verdict is SPLIT.
+    ratio, low, high: relative rate over all cells of the GPU, with its 90 % interval; None without a comparison, like
+    p. effects: bound → effect over the cells of this bound. alone: cell → effect in this cell alone. slow_cells: those
+    of `alone` that are slow. wanted: number of further launches of each cell that should give a verdict; 0 if none
+    would help. in_question: cells whose launches would help to decide about a SUSPECT. faster: the faster GPUs, if the
+    verdict is SPLIT.
     """
 
     gpu: str
@@ -153,7 +154,7 @@ class _Effects(NamedTuple):
 
 
 def judge(cells: Sequence[SiblingCell], margins: Mapping[Bound, float], judgements: int = 1) -> tuple[Sibling, ...]:
-    """Return a verdict on each GPU, sorted by name.
+    """Return a verdict on each GPU, sorted by name; NONE for a GPU that cannot be compared in any cell.
 
     margins: bound of a cell → tolerated slow-down as a share (0.05). judgements: number of calls that judge the same
     GPUs; each p is multiplied by it. Excluded are cells of fewer than four GPUs, and cells with one launch per GPU.
@@ -173,7 +174,7 @@ def judge(cells: Sequence[SiblingCell], margins: Mapping[Bound, float], judgemen
 
 
 def holm(chances: Mapping[_Key, float]) -> dict[_Key, float]:
-    """Return key → p-value after Holm's correction. chances: key → p-value before it."""
+    """Return key → p-value after Holm's correction, at most 1. chances: key → p-value before it."""
     adjusted, least = {}, 0.0
     for done, (name, p) in enumerate(sorted(chances.items(), key=lambda item: item[1])):
         least = adjusted[name] = max(least, min(1.0, p * (len(chances) - done)))
@@ -239,10 +240,7 @@ def _of_gpus(ratios: Sequence[_Ratios], margins: Mapping[Bound, float]) -> dict[
 
 
 def _margin_alone(margin: float, gpus: int, cells: int) -> float:
-    """Return the wider margin for a cell that is judged alone. By chance, one of many cells differs a lot.
-
-    gpus, cells: how many of them are judged.
-    """
+    """Return the wider margin for a cell that is judged alone. By chance, one of many cells differs a lot."""
     tail = NormalDist()
     return margin * tail.inv_cdf(1 - ALPHA / (gpus * cells)) / tail.inv_cdf(1 - ALPHA / gpus)
 
@@ -343,10 +341,7 @@ def _ratio(sibling: Sibling) -> float:
 
 
 def _wanted(effect: Effect) -> int:
-    """Return how many further launches should separate the interval from the margin.
-
-    0 if more than MOST_LAUNCHES launches would be needed.
-    """
+    """Return how many further launches should separate the interval from the margin, 0 if beyond MOST_LAUNCHES."""
     gap = abs(math.log(effect.ratio) - math.log1p(-effect.margin))
     reach = math.log(effect.ratio / effect.low)
     if effect.launches * (reach / (gap + _MAY_BE_OFF * reach)) ** 2 > MOST_LAUNCHES:

@@ -14,10 +14,7 @@ _PRECISION: Final = 1e-12
 
 
 def tail(t: float, degrees: float) -> float:
-    """Return the probability that Student's t is above `t`.
-
-    degrees: degrees of freedom. Raises ValueError unless they are above zero.
-    """
+    """Return the probability that Student's t is above `t`. Raises ValueError unless the degrees of freedom are > 0."""
     if not degrees > 0:
         raise ValueError(f"Student's t needs degrees of freedom above zero, got {degrees}")
     whole = degrees + t * t

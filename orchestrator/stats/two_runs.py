@@ -101,8 +101,9 @@ class Judged:
     """Verdict on a pair. ratio: rate after divided by rate before.
 
     low, high: its 95 % interval. low_90, high_90: its 90 % interval. p: p-value of a change beyond the margin, after
-    Holm over the cells. wanted: launches per run that should give a verdict. It is 0 if there is a verdict already or
-    if no number helps, and None if MOST_LAUNCHES would not suffice.
+    Holm over the cells. All are None, and the verdict INCONCLUSIVE, if the variance is unknown. wanted: launches per
+    run that should give a verdict. It is 0 if there is a verdict already or if no number helps, and None if
+    MOST_LAUNCHES would not suffice.
     """
 
     verdict: ChangeVerdict
@@ -143,10 +144,7 @@ class _Estimate(NamedTuple):
     degrees: float
 
     def reach(self, share: float) -> float:
-        """Return half the width of an interval of the log ratio.
-
-        share: probability on one side, 0.975 for a 95 % interval.
-        """
+        """Return half the width of an interval of the log ratio. share: one-sided, 0.975 for a 95 % interval."""
         return student.quantile(share, self.degrees) * math.sqrt(self.variance)
 
     def chance(self, bound: float) -> float:
@@ -175,17 +173,14 @@ def _beyond(pair: Pair, variances: Sequence[Variance]) -> float:
 
 
 def without_verdict(pair: Pair, wanted: int) -> Judged:
-    """Return the verdict INCONCLUSIVE on a pair, with its ratio but without an interval.
-
-    wanted: as in Judged. Raises ValueError for a rate that is not above zero.
-    """
+    """Return INCONCLUSIVE for a pair, with its ratio only. wanted: as in Judged. Raises ValueError like `judge`."""
     return Judged(verdict=ChangeVerdict.INCONCLUSIVE, ratio=math.exp(pair.log_ratio), wanted=wanted)
 
 
 def group_means(groups: Sequence[Sequence[Pair]]) -> list[GroupMean]:
     """Return the geometric mean of the ratios (after / before) in each group of cells. All cells weigh the same.
 
-    The verdicts are those after Holm's correction over the groups.
+    No group is empty. The verdicts are those after Holm's correction over the groups.
     """
     variances = [_of_mean(pairs) for pairs in groups]
     bounds = [fmean([_bound(pair.margin) for pair in pairs]) for pairs in groups]
@@ -309,10 +304,7 @@ def _of_one_prior(pairs: Mapping[int, Pair], prior: float | None) -> dict[int, t
 
 
 def _shrunk(own: Mapping[int, Variance]) -> dict[int, Variance]:
-    """Shrink the variances of cells towards the common variance, but not below it.
-
-    A cell with two modes may have shown only one of them, and two launches may agree by chance.
-    """
+    """Shrink the variances of cells towards the common variance, but not below it: few launches may agree by chance."""
     least = pooled.common(list(own.values())).value if own else 0.0
     return {
         index: Variance(max(one.value, least), one.degrees)
@@ -373,9 +365,9 @@ def _verdict(pair: Pair, log_ratio: float, narrow: float, p: float, *, unseen: b
 
 
 def _wanted(estimate: _Estimate, tests: int, pair: Pair) -> int | None:
-    """Return the launches per run that should give a verdict, with 80 % power.
+    """Return the launches per run that should give a verdict, with 80 % power. None: more than MOST_LAUNCHES.
 
-    None: more than MOST_LAUNCHES. 0: no number helps. tests: number of cells over which Holm's correction goes.
+    0: no number helps. tests: number of cells over which Holm's correction goes.
     """
     if not pair.trusted:
         return 0

@@ -29,11 +29,10 @@ class Window(msgspec.Struct, frozen=True):
 
 
 def windows(blocks: Iterable[tuple[int, int, int]], *, work: float, key: str) -> tuple[Window, ...]:
-    """Return the windows of one GPU and one kind of work, in order of time.
+    """Return the windows of one GPU and one kind of work, in order of time, if blocks cover at least half of them.
 
-    blocks: (start_ns, end_ns, iterations), without overlap. work: work of one iteration, in any unit. key: the kind of
-    work. Windows of which blocks cover less than half are dropped. Raises ValueError for a block that ends no later
-    than it starts.
+    blocks: (start_ns, end_ns, iterations) in monotonic time, without overlap. work: work of one iteration, in any unit.
+    key: the kind of work. Raises ValueError for a block that ends no later than it starts.
     """
     covered: dict[int, int] = defaultdict(int)
     done: dict[int, float] = defaultdict(float)

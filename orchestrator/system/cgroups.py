@@ -19,7 +19,7 @@ _UNLIMITED_BYTES: Final = 1 << 60
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The tightest limits; None without a limit. cores: CPU seconds per second. processes: includes threads."""
+    """Tightest limits of our control groups; None: no limit. cores: CPU seconds per second. processes: with threads."""
 
     memory_bytes: int | None = None
     cores: float | None = None
@@ -36,7 +36,7 @@ def limits(root: Path = _ROOT, own: Path = _OWN) -> Limits:
 
 
 def oom_kills(root: Path = _ROOT, own: Path = _OWN, host_file: Path = _VMSTAT) -> int | None:
-    """Count the processes of our control group that the kernel killed for lack of memory.
+    """Count the processes of our control group that the kernel has killed for lack of memory so far.
 
     If no file of the group has the count, count those of the host. None if that is unknown, too.
     """

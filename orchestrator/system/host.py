@@ -62,6 +62,6 @@ def text(path: Path) -> str:
 
 
 def number(path: Path) -> int | None:
-    """Read the whole number in a kernel file; None if it is missing or has other contents ("max")."""
+    """Read the whole number in a kernel file; None if it is missing or has other contents ("max", "-1")."""
     content = text(path).strip()
     return int(content) if content.isdigit() else None

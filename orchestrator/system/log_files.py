@@ -1,7 +1,6 @@
 """Log files of worker processes, kept below a size limit without blocking the process that prints.
 
-The middle of a file above the limit is given back to the file system. Once all logs of a run take ALL_BYTES together,
-only a few kilobytes of each further log are kept.
+Once all logs of a run take ALL_BYTES together, only a few kilobytes of each further log are kept.
 """
 
 import ctypes
@@ -25,7 +24,10 @@ _FALLOC_FL_PUNCH_HOLE: Final = 2
 
 
 def hold_below_cap(path: Path) -> None:
-    """Free the middle of a file above CAP_BYTES, while a process may be writing to it."""
+    """Free the disk space of a log above CAP_BYTES except its first MiB and last 3 MiB. A process may still write it.
+
+    On a file system without holes, only the first MiB stays. A missing file is ignored.
+    """
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -42,13 +44,13 @@ def hold_below_cap(path: Path) -> None:
 
 
 class RunLogs:
-    """The total size of the logs of one run, which limits how much of further logs is kept."""
+    """The total size of the logs of one run (`bytes`), which limits how much of further logs is kept."""
 
     def __init__(self, paths: RunPaths) -> None:
         self.bytes = sum(path.stat().st_size for path in paths.of_processes("std*.log"))
 
     def compact(self, path: Path) -> None:
-        """Shorten the log of an ended process; to a few kilobytes if the run's logs take ALL_BYTES together."""
+        """Cut the log of an ended process: above CAP_BYTES to 4 MiB, or to 64 KiB if the run's logs take ALL_BYTES."""
         if self.bytes < ALL_BYTES:
             compact(path, CAP_BYTES, _HEAD_BYTES, _TAIL_BYTES)
         else:
@@ -57,7 +59,10 @@ class RunLogs:
 
 
 def compact(path: Path, cap: int = CAP_BYTES, head: int = _HEAD_BYTES, tail: int = _TAIL_BYTES) -> None:
-    """Cut the middle out of a file above `cap` whose process has ended, and write how many bytes are missing."""
+    """Cut the middle out of a file above `cap` bytes whose process has ended. A line in its place counts the bytes.
+
+    The first `head` and last `tail` bytes stay. A missing file is ignored. On a full disk the file stays as it is.
+    """
     try:
         size = path.stat().st_size
     except FileNotFoundError:
@@ -86,7 +91,7 @@ def phase_reached(path: Path, otherwise: Phase) -> Phase:
 
 
 def tail(path: Path, length: int = TAIL_TEXT_BYTES) -> str:
-    """Return the last lines of a log, at most `length` bytes; empty if there is no log."""
+    """Return the last `length` bytes of a log as stripped text, possibly from within a line; "" if there is no log."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)

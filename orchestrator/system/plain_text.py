@@ -40,12 +40,12 @@ def plain(text: str) -> str:
 
 
 def aligned(line: str) -> str:
-    """Clean a line of output as `plain` does, but keep its spaces."""
+    """Clean a line of output as `plain` does, but keep leading and inner spaces, and turn tabs into spaces."""
     return _printable(_ESCAPE.sub("", line).expandtabs()).rstrip()
 
 
 def plain_lines(text: str) -> str:
-    """Clean text of several lines as `plain` does, but keep the lines and their spaces."""
+    """Clean each line of a text as `aligned` does."""
     return "\n".join(map(aligned, text.splitlines()))
 
 

@@ -38,12 +38,12 @@ class Exit:
 
 
 def reap(pid: int) -> Exit | None:
-    """Wait until a child process ends, and return how. Return None if it is not a child of this process."""
+    """Wait until a child process ends, and return how. None if it was reaped before or is not our child."""
     return _reap(pid, os.WEXITED)
 
 
 def reap_now(pid: int) -> Exit | None:
-    """Return how a child process ended; None if it still lives or is not our child. Does not wait."""
+    """Return how a child process ended, without waiting; None if it still lives, was reaped or is not our child."""
     return _reap(pid, os.WEXITED | os.WNOHANG)
 
 
@@ -59,7 +59,7 @@ def _reap(pid: int, options: int) -> Exit | None:
 
 
 def reap_orphan(known_pids: Collection[int | None]) -> int | None:
-    """Collect one ended child that is not in `known_pids` (an adopted grandchild). Return its PID, or None."""
+    """Reap one ended child not in `known_pids` (an adopted grandchild), without waiting. Return its PID, or None."""
     try:
         status = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -72,7 +72,7 @@ def reap_orphan(known_pids: Collection[int | None]) -> int | None:
 
 
 def was_stopped(pid: int) -> bool:
-    """Whether a signal has stopped or continued a child process since the last call."""
+    """Whether a signal has stopped or continued a child process since the last call. False if it was reaped."""
     changed = False
     with contextlib.suppress(ChildProcessError):  # it was reaped before
         while os.waitid(os.P_PID, pid, os.WSTOPPED | os.WCONTINUED | os.WNOHANG) is not None:
@@ -81,20 +81,20 @@ def was_stopped(pid: int) -> bool:
 
 
 def ends_within(pidfd: int, patience_s: float) -> bool:
-    """Wait at most `patience_s` seconds for a process to end. Return True if it has ended."""
+    """Wait at most `patience_s` seconds for the process of a pidfd to end. Return True if it has ended."""
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
     return bool(poller.poll(patience_s * 1000))
 
 
 def signal_quietly(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a child that may already have ended."""
+    """Send a signal to a child. Does nothing if it has ended."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a worker and all processes in its process group."""
+    """Send a signal to worker `pid` and all processes in its process group. Does nothing if they have ended."""
     try:
         os.killpg(pid, number)
     except ProcessLookupError:
@@ -102,7 +102,7 @@ def signal_group(pid: int, number: signal.Signals) -> None:
 
 
 def end_leftovers(processes: Iterable[Identity]) -> None:
-    """Kill processes with these PIDs and start times, sparing our ancestors. Wait at most 5 s for their end."""
+    """Kill processes with these PIDs and start times, except us and our ancestors. Wait at most 5 s for their end."""
     spared = _lineage()
     others = [identity for identity in processes if identity[0] not in spared]
     killed = [pidfd for pid, ticks in others if (pidfd := _opened(pid, ticks)) is not None]
@@ -116,7 +116,7 @@ def end_leftovers(processes: Iterable[Identity]) -> None:
 
 
 def orphans(workers: Collection[Identity], folder: Path) -> list[Identity]:
-    """Return the processes that workers of a dead orchestrator left behind.
+    """Return PID and start time of the processes that workers of a dead orchestrator left behind.
 
     Such a process is in the session of a worker, and has a file of `folder` open. Excluded: processes older than the
     worker, sessions led by another process, and this process's ancestors.
@@ -141,14 +141,14 @@ def _lineage() -> frozenset[int]:
 
 
 def holds(pid: int, folder: Path) -> bool:
-    """Whether a process has a file of `folder` open. Raises OSError if it has ended or belongs to another user."""
+    """Whether a process has a file below `folder` open. Raises OSError if it has ended or belongs to another user."""
     return any(link.readlink().is_relative_to(folder) for link in Path(f"/proc/{pid}/fd").iterdir())
 
 
 def signal_same(pid: int, ticks: int, number: signal.Signals) -> bool:
     """Send a signal to process `pid` only if its start time is still `ticks`. Return True if it was sent.
 
-    Raises PermissionError for a process of another user.
+    ticks: as in Identity. Raises PermissionError for a process of another user.
     """
     pidfd = _opened(pid, ticks)
     if pidfd is None:

@@ -47,7 +47,7 @@ def rooms_root() -> Path:
 
 
 def become_subreaper() -> None:
-    """Let this process adopt its descendants when their parents end."""
+    """Let this process adopt its descendants when their parents end. Raises OSError if the kernel refuses."""
     if _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")
 
@@ -61,7 +61,7 @@ def die_with(parent: int) -> None:
 
 
 def check_rooms() -> None:
-    """Raise ConfigError unless child processes will import the same packages as this process."""
+    """Raise ConfigError unless child processes will import protocol, worker and orchestrator from `rooms_root()`."""
     search = [str(rooms_root()), *sys.path[1:]] if _in_checkout() else sys.path[1:]
     for room in ("protocol", "worker", "orchestrator"):
         spec = PathFinder.find_spec(room, search)
@@ -79,10 +79,7 @@ def _in_checkout() -> bool:
 
 
 def child_environment(extra: dict[str, str]) -> dict[str, str]:
-    """Return our environment plus `extra`, for a Python child that is started with -P.
-
-    In it, the child can import our packages.
-    """
+    """Return our environment plus `extra`, for a child started with `python -P`, so that it can import our packages."""
     environment = {**os.environ, **extra}
     if _in_checkout():  # an installed root in PYTHONPATH would put site-packages before the standard library
         paths = [str(rooms_root()), *filter(None, [environment.get("PYTHONPATH")])]
@@ -93,8 +90,8 @@ def child_environment(extra: dict[str, str]) -> dict[str, str]:
 def environment_of_workers(cache: Path, defaults: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return variables to add to our environment for processes that import torch.
 
-    cache: folder of the weights. If it is writable, torch's compile cache is in it. defaults: variables to set unless
-    the user has set them.
+    cache: folder of the weights. If it is writable, torch's compile cache goes there, unless the user has set its
+    folder. defaults: variables to set unless the user has set them.
     """
     unset = {name: value for name, value in (defaults or {}).items() if name not in os.environ}
     standing = next(place for place in (cache, *cache.parents) if os.access(place, os.F_OK))
@@ -109,7 +106,10 @@ def environment_of_workers(cache: Path, defaults: Mapping[str, str] | None = Non
 
 
 def start_module(module: str, *, log: Path, environment: dict[str, str], control: socket.socket) -> int:
-    """Start `python -P -m module` in its own session. control: socket that it gets as descriptor 3. Return the PID."""
+    """Start `python -P -m module` in a new session. Return its PID. environment: variables added to ours.
+
+    log: file to which its output is appended. control: socket that it gets as descriptor 3.
+    """
     with _opened(os.devnull, os.O_RDONLY) as null, _opened(log, _APPENDED) as output:
         return _start(module, environment, stdin=null, output=output, control=control.fileno())
 
@@ -117,8 +117,8 @@ def start_module(module: str, *, log: Path, environment: dict[str, str], control
 def start_launch(spec: LaunchSpec, environment: dict[str, str], python: str = "") -> int:
     """Start a new interpreter for one measurement, which reads `spec` from standard input. Return the PID.
 
-    python: path of an interpreter with its own libraries, empty for ours. For such an interpreter, PYTHONPATH in
-    `environment` must be the folder made by `rooms_alone`.
+    environment: variables added to ours. python: path of an interpreter with its own libraries, "" for ours. For such
+    an interpreter, PYTHONPATH in `environment` must be the folder made by `rooms_alone`.
     """
     reader, writer = os.pipe()
     try:
@@ -131,7 +131,10 @@ def start_launch(spec: LaunchSpec, environment: dict[str, str], python: str = ""
 
 
 def start_answering(module: str, *, environment: dict[str, str]) -> tuple[int, int]:
-    """Start `python -P -m module` in its own session. Return its PID and a descriptor of its output, to be closed."""
+    """Start `python -P -m module` in a new session. Return its PID and a descriptor of its output, for you to close.
+
+    environment: variables added to ours.
+    """
     reader, writer = os.pipe()
     try:
         with _opened(os.devnull, os.O_RDONLY) as null:
@@ -177,8 +180,7 @@ def _start(
 ) -> int:
     """Start `python -P -m module`. Return its PID. Raises OSError if it cannot be started.
 
-    The kernel kills it when our main thread ends. The kernel is told before Python starts: a process stopped in between
-    would outlive us.
+    The kernel kills it when our main thread ends.
     """
     parent = os.getpid()
 
@@ -222,12 +224,12 @@ class Zygote:
         return self._control.fileno()
 
     def fork(self, spec: LaunchSpec) -> None:
-        """Request a fork for a measurement. Raises OSError if the zygote accepts no more requests."""
+        """Request a fork for a measurement, if the zygote lives. Raises OSError if it accepts no more requests."""
         with contextlib.suppress(ConnectionError):  # receive sees its death
             self._send(Fork(spec=spec))
 
     def receive(self) -> FromZygote | None:
-        """Return an answer; None if there is none yet. Raises EOFError if the zygote is gone."""
+        """Return the next answer, without waiting; None if there is none yet. Raises EOFError if the zygote is gone."""
         try:
             data = self._control.recv(_MAX_ANSWER_BYTES)
         except BlockingIOError:
@@ -239,7 +241,7 @@ class Zygote:
         return _FROM_ZYGOTE.decode(data)
 
     def close(self) -> Exit | None:
-        """Close the socket, kill the zygote, and return how it ended; None if it is not our child."""
+        """Close the socket, kill the zygote, and return how it ended; None if it was reaped before."""
         self._control.close()
         signal_quietly(self.pid, signal.SIGKILL)
         return reap(self.pid)

@@ -25,7 +25,7 @@ _FOUND: Final[dict[int, Any]] = {}
 
 
 class StopSignals:
-    """Within `with`, counts stop requests (`requests`). After `spare` a request may also interrupt the command."""
+    """Within `with`, counts SIGINT and SIGTERM (`requests`), ignores SIGHUP. After `spare` a request may interrupt."""
 
     def __init__(self) -> None:
         self.requests = 0
@@ -35,11 +35,11 @@ class StopSignals:
         self._wakeup_before = -1
 
     def fileno(self) -> int:
-        """Return the descriptor that becomes readable after a stop request."""
+        """Return the descriptor that a stop request makes readable, until `clear`."""
         return self._reader
 
     def spare(self, requests: float) -> None:
-        """Only count the next `requests` stop requests; the one after them raises KeyboardInterrupt."""
+        """Only count the next `requests` stop requests (math.inf: all); the one after them raises KeyboardInterrupt."""
         self._spared = self.requests + requests
 
     def clear(self) -> None:
@@ -74,7 +74,7 @@ class StopSignals:
 
 
 def begin() -> None:
-    """From now on a stop request ends the program at once, with a message, and SIGHUP is ignored."""
+    """From now on, SIGINT and SIGTERM end the program at once with exit code INCOMPLETE, and SIGHUP is ignored."""
     for number, action in ((signal.SIGINT, _end), (signal.SIGTERM, _end), (signal.SIGHUP, signal.SIG_IGN)):
         if signal.getsignal(number) is not signal.SIG_IGN:
             _FOUND[number] = signal.signal(number, action)
@@ -87,7 +87,7 @@ def settle() -> None:
 
 
 def leave() -> None:
-    """From now on ignore stop requests, which would replace the exit code of this ending process."""
+    """From now on, ignore SIGINT and SIGTERM, which would replace the exit code of this ending process."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     # Python ends by SIGINT, whatever sys.exit says, once a KeyboardInterrupt has left code of exec(), which dataclasses

@@ -20,12 +20,12 @@ class Course:
     """How the health values of one GPU, or of the machine, changed over a run.
 
     looks: number of readings. first, last, lowest, highest: name of a value → that reading of it. rise: name → increase
-    of a counter, which counts on after a reset. busy_lowest: lowest readings under load. spent_s: longest time for
-    which a temperature margin was zero or less. refusals: name → why the value is missing in the newest reading.
-    broken: NVML's first report that the GPU is unusable. damaged: NVML's first report that its InfoROM is damaged.
-    unheard: source of Xids (the driver's error numbers) → why it could not be read at some time. deaf: why no source
-    could be read at some time. Texts are empty if all was well. watched_s: seconds between the readings, without pauses
-    between telemetry processes.
+    of a counter, which counts on after a reset. busy_lowest: name → lowest reading at BUSY_PERCENT or more utilisation.
+    spent_s: name → longest time at zero or less, for temperature margins. refusals: name → why it is missing in the
+    newest reading. broken: NVML's first report that the GPU is unusable. damaged: NVML's first report that its InfoROM
+    is damaged. unheard: source of Xids (the driver's error numbers) → why it could not be read at some time. deaf: why
+    no source could be read at some time. Texts are "" if all was well. watched_s: seconds between the readings, without
+    pauses between telemetry processes.
     """
 
     looks: int = 0
@@ -50,7 +50,7 @@ class Course:
         return max(self.rise.get("ecc_uncorrected", 0), self.rise.get("ecc_uncorrected_lifetime", 0))
 
     def take(self, values: Mapping[str, int], refusals: Mapping[str, str], seconds: float) -> None:
-        """Add a reading, made `seconds` after the previous one. refusals: name of a missing value → why."""
+        """Add a reading: name → value. seconds: time since the previous one, or 0. refusals: missing name → why."""
         busy = values.get("gpu_percent", 0) >= BUSY_PERCENT
         for name, value in values.items():
             self._take(name, value, seconds, busy=busy)
@@ -94,8 +94,8 @@ class Look(NamedTuple):
 class Courses:
     """Health of a run. All mappings are by UUID, all tuples ordered by time.
 
-    gpus: changes of each GPU's values. node: changes of the machine's values. looks: times of readings. The machine has
-    the UUID "" there.
+    gpus: changes of each GPU's values. node: changes of the machine's values. looks: times of readings, of the machine
+    under the UUID "".
     """
 
     gpus: Mapping[str, Course] = field(default_factory=dict)

@@ -62,7 +62,7 @@ _DETAILS: Final = {
 
 @dataclass(frozen=True)
 class Judgement:
-    """The judged state of a signal, and what to do.
+    """The judged state of a signal, why (text, may be ""), and what to do.
 
     partly: judged without some of its values. If the signal is required, that is not enough for PASS.
     """

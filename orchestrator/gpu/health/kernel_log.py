@@ -25,10 +25,7 @@ _XID: Final = re.compile(rb"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)(?: GPU-I:(\d+))?(?:
 
 
 class KernelLog:
-    """The kernel's log, read as it grows. slots: PCI address → devices of the run on that GPU.
-
-    gap: why records were missed, or empty.
-    """
+    """The kernel's log, read as it grows. slots: PCI address → devices there. gap: why records were missed, or ""."""
 
     def __init__(self, slots: Mapping[str, Occupants], path: Path = KMSG) -> None:
         self._slots = {_slot(kernel_name(address)): there for address, there in slots.items()}
@@ -37,11 +34,11 @@ class KernelLog:
 
     @property
     def readable(self) -> bool:
-        """True while the log can be read."""
+        """Whether the log can be read. False for ever after an error."""
         return self._fd is not None
 
     def heard(self) -> Iterator[tuple[str, int]]:
-        """Yield (UUID, number) of each Xid logged since the last call, without waiting."""
+        """Yield (UUID, Xid number) for devices with new Xids in the next MOST_RECORDS records, without waiting."""
         for record in self._records():
             for match in _XID.finditer(record):
                 there = self._slots.get(_slot(match.group(1).decode().lower()))

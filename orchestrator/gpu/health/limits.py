@@ -34,7 +34,7 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HealthRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Content of configs/health.yaml. nvlinks: NVML's name of the board → number of links. levels: by kind of run."""
+    """Content of configs/health.yaml. nvlinks: NVML's name of a board → its links. levels: kind of run → Level."""
 
     limits: Limits
     nvlinks: dict[str, int]
@@ -42,7 +42,7 @@ class HealthRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def load(folder: Path | None = None) -> HealthRules:
-    """Load the rules from `folder`, by default those of gpubench. Raises ConfigError if the file is invalid."""
+    """Load the rules from health.yaml in `folder` (None: configs/). Raises ConfigError if it is missing or invalid."""
     return _load(folder or configs_folder())
 
 

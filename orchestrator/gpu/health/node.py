@@ -22,8 +22,8 @@ _TOTAL: Final = re.compile(r"^TOTAL_ERR_\w+ (\d+)$", re.MULTILINE)
 def look(pci_addresses: Iterable[str], elsewhere: int = 0, sysfs: Path = SYSFS) -> NodeVitals:
     """Read the error counters: AER summed over the GPUs, EDAC summed over the memory controllers.
 
-    elsewhere: number of further GPUs, whose PCI address is unknown. `refusals` of the result: counter → why it is
-    missing, or lacks some of the GPUs.
+    pci_addresses: in NVML's form. elsewhere: number of further GPUs, whose PCI address is unknown. `refusals` of the
+    result: counter → why it is missing, or lacks some of the GPUs.
     """
     values: dict[str, int] = {}
     refusals: dict[str, str] = {}

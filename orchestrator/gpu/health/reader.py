@@ -40,7 +40,7 @@ _RECOVERY_ACTION: Final = 230
 
 
 def vitals(nvml: Nvml, uuid: str) -> Vitals:
-    """Read all health values of a GPU. Errors of NVML are not raised: they are part of the result."""
+    """Read all health values of a GPU, none after it is found lost. Errors of NVML are part of the result."""
     at_ns = time.monotonic_ns()
     values: dict[str, int] = {}
     refusals: dict[str, str] = {}
@@ -59,7 +59,7 @@ def vitals(nvml: Nvml, uuid: str) -> Vitals:
 
 
 def refused(error: NvmlError) -> str:
-    """Return in words why NVML gave no value, such as "no permission"."""
+    """Return in words why NVML gave no value: "no permission", "NVML error 5"."""
     if isinstance(error, GpuLostError) or error.code == CORRUPTED_INFOROM:
         return f"{_BROKEN[error.code]} (NVML error {error.code})"
     return _REFUSED.get(error.code, f"NVML error {error.code}")

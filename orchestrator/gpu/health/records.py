@@ -30,7 +30,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Watch(_Record, frozen=True, kw_only=True):
-    """A telemetry process starts. deaf: UUID → why NVML gives no Xids of that GPU.
+    """A telemetry process starts. deaf: UUID → why NVML gives no Xids (error numbers of the driver) of that GPU.
 
     kernel_log: True if the kernel's log is read. unlogged: UUID → why the log may lack that GPU's Xids.
     """
@@ -50,10 +50,10 @@ class Deafened(_Record, frozen=True, kw_only=True):
 
 
 class Vitals(_Record, frozen=True, kw_only=True):
-    """Values of one GPU at one time, by the names of reader.py. refusals: name of a value → why it is missing.
+    """Values of one GPU at one time, by the names of QUESTIONS in reader.py. refusals: name → why it is missing.
 
     broken: why the GPU is gone or must be reset. damaged: why its InfoROM counts as damaged. Both are NVML's reason as
-    text, empty if all is well.
+    text, "" if all is well.
     """
 
     uuid: str
@@ -75,9 +75,9 @@ _RECORD: Final = codec.Decoder[HealthRecord](HealthRecord)
 
 
 def read(path: Path) -> Iterator[HealthRecord]:
-    """Yield the undamaged records of a file, nothing if it does not exist.
+    """Yield the records of a file in the order written; none if it does not exist. Skips damaged ones.
 
-    Raises RunFolderError if it cannot be read or has another format.
+    Raises RunFolderError if the file cannot be read.
     """
     for _, body in frames(contents(path)):
         try:

@@ -24,7 +24,7 @@ GAP_NS: Final = 3 * LOOK_NS
 
 
 class HealthVerdict(enum.StrEnum):
-    """Verdict on a GPU, on the machine, or on all of them."""
+    """Verdict on a GPU, on the machine, or on all of them. The module's docstring says when each is given."""
 
     PASS = "PASS"  # noqa: S105 - a verdict, no password
     WARN = "WARN"
@@ -67,7 +67,7 @@ class Finding:
 class Opinion:
     """A verdict on a GPU or the machine. findings: the judged signals. lacking: required signals that were not read.
 
-    action: what to do about the gravest finding. note: why there is no verdict or readings are incomplete, or empty.
+    action: what to do about the gravest finding. note: why there is no verdict or readings are incomplete, or "".
     """
 
     verdict: HealthVerdict
@@ -93,14 +93,14 @@ class Opinion:
 
 @dataclass(frozen=True)
 class Reaction:
-    """Reaction of a run to a fault. quarantine: True if it measures nothing more on the GPU. reason: why, or empty."""
+    """Reaction of a run to a fault. quarantine: True if it measures nothing more on the GPU. reason: why, or ""."""
 
     quarantine: bool
     reason: str = ""
 
 
 def reaction(numbers: Collection[int], *, broken: str = "") -> Reaction:
-    """Decide whether to quarantine a GPU. numbers: its Xids so far. broken: why NVML calls it unusable, or ""."""
+    """Decide whether to quarantine a GPU: for `broken` (NVML's reason, or "") or an Xid in xids.ENDS_USE."""
     if broken:
         return Reaction(quarantine=True, reason=broken)
     grave = [number for number in xids.roots(numbers) if xids.kind(number) in xids.ENDS_USE]
@@ -110,7 +110,10 @@ def reaction(numbers: Collection[int], *, broken: str = "") -> Reaction:
 
 
 def of_gpu(case: Case, required: Collection[str], *, gap: str = "") -> Opinion:
-    """Return the verdict on one GPU. required: signals that PASS needs. gap: why readings are incomplete, or ""."""
+    """Return the verdict on one GPU. required: names of signals that PASS needs. gap: why readings are missing, or "".
+
+    A slice is NOT APPLICABLE unless it had failed launches or a grave Xid.
+    """
     if case.board.kind is not BoardClass.SLICE:
         return _opinion(tuple(_finding(signal, case, required) for signal in SIGNALS), gap)
     lost = reaction(case.xids).quarantine
@@ -165,7 +168,7 @@ class Work:
 
 
 def broke_off(looks: Iterable[Look], parts: Iterable[Work]) -> str:
-    """Return why a part of a GPU's work lacks health readings, such as "no readings for 40 s". Empty if none does.
+    """Return why a part of a GPU's work lacks health readings, such as "no readings for 40 s"; "" if none does.
 
     looks: times of the readings. parts: times of the work.
     """

@@ -30,7 +30,7 @@ _SAME_NS: Final = 5_000_000_000  # equal errors from NVML and the kernel's log w
 
 
 class HealthWatch:
-    """Writes health records of some GPUs and the machine to a file. Raises OSError if the file cannot be opened."""
+    """Writes health records of GPUs and the machine to the file `path`. Raises OSError if it cannot be opened."""
 
     def __init__(self, nvml: Nvml, uuids: Iterable[str], path: Path, kernel_log: Path = KMSG) -> None:
         self._nvml = nvml
@@ -54,8 +54,8 @@ class HealthWatch:
     def tick(self, now_ns: int) -> tuple[XidSeen | GpuBroken, ...]:
         """Write new Xids (driver errors), and every ten seconds all values. Return new Xids and newly broken GPUs.
 
-        A GPU is broken if it is lost, its InfoROM is damaged, or it had uncorrected memory errors. Raises OSError if a
-        write fails.
+        now_ns: monotonic. A GPU is broken if it is lost, its InfoROM is damaged, or it had uncorrected memory errors.
+        Raises OSError if a write fails.
         """
         if not self._begun:
             self._begun = True
@@ -68,9 +68,9 @@ class HealthWatch:
         return (*heard, *self._look())
 
     def look_at(self, uuid: str) -> tuple[GpuBroken, ...]:
-        """Read one GPU's values out of turn, at most once a second.
+        """Read and write one GPU's values out of turn, unless they were read less than a second ago.
 
-        Return (GpuBroken,) if the GPU is newly broken (see tick), else ().
+        Return (GpuBroken,) if the GPU is newly broken (see tick), else (). Raises OSError if the write fails.
         """
         if time.monotonic_ns() - self._looked.get(uuid, 0) < _OFTEN_NS:
             return ()
@@ -190,7 +190,7 @@ class _Events:
         self._by_handle = {address: mig.occupants(nvml, there) for address, there in found.items()}
 
     def heard(self) -> list[tuple[str, int]]:
-        """Return (UUID, number) of each Xid (driver error) since the last call, without waiting."""
+        """Return (UUID, Xid number) for new Xids (driver errors), about MOST_EVENTS at most, without waiting."""
         seen: list[tuple[str, int]] = []
         while self._by_handle and len(seen) < MOST_EVENTS:
             try:
@@ -206,7 +206,6 @@ class _Events:
         return seen
 
     def close(self) -> None:
-        """Free the event set."""
         if self._set is not None:
             with contextlib.suppress(NvmlError):  # the process ends with it
                 self._nvml.call(lambda lib: lib.nvmlEventSetFree(self._set))

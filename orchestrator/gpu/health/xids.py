@@ -51,21 +51,18 @@ _NAMES: Final = {
 
 
 def described(number: int) -> str:
-    """Return an Xid with its name, if it is a common one, and its kind: "Xid 79 (fallen off the bus): the GPU ..."."""
+    """Return an Xid in words, with its name if it is a common one: "Xid 79 (fallen off the bus): the GPU was lost"."""
     name = f" ({_NAMES[number]})" if number in _NAMES else ""
     return f"Xid {number}{name}: {kind(number)}"
 
 
 def kind(number: int) -> XidKind:
-    """Return the kind of an Xid, given its number."""
+    """Return the kind of an Xid, given its number: SUSPECT for an unknown one."""
     return _KINDS.get(number, XidKind.SUSPECT)
 
 
 def roots(numbers: Collection[int]) -> tuple[int, ...]:
-    """Return the distinct Xids in their order, without those that only follow from another error.
-
-    Returns all distinct Xids if all only follow.
-    """
+    """Return the distinct Xids in their order, without those that only follow from another error, unless all do."""
     distinct = tuple(dict.fromkeys(numbers))
     own = tuple(number for number in distinct if kind(number) is not XidKind.FOLLOWS)
     return own or distinct

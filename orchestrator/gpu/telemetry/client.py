@@ -25,8 +25,7 @@ from protocol.result import Result
 
 _FROM_SAMPLER: Final = codec.Decoder[FromSampler](FromSampler)
 _PATIENCE_S: Final = 2.0
-"""Seconds to wait after each step of ending the sampler: closing the socket, SIGTERM, SIGKILL. SIGKILL as the first
-step once froze an A100."""
+"""Seconds to wait after each step: closing the socket, SIGTERM, SIGKILL, which as the first step once froze an A100."""
 
 
 class Telemetry:
@@ -50,8 +49,8 @@ class Telemetry:
     ) -> Self:
         """Start a process that samples the GPUs into `RunPaths(folder).samples(uuid)`. stop, hot: as in sampler.Task.
 
-        Call it from the main thread: the sampler is killed when that thread ends. Raises StorageError if the folder for
-        the samples cannot be made.
+        interval_ms: between two samples. Call it from the main thread: the sampler is killed when that thread ends.
+        Raises StorageError if the folder for the samples cannot be made, OSError if no process can be started.
         """
         paths = RunPaths(folder)
         try:
@@ -104,16 +103,16 @@ class Telemetry:
     def await_free(self, uuid: str, limit_bytes: int, timeout_s: float) -> None:
         """Request a DeviceFree message, which `receive` returns later.
 
-        The sampler sends it when the GPU's used memory is at most `limit_bytes`, or at the timeout. If the memory
-        cannot be read, it sends free=False, used_bytes=None at once. Raises EOFError if the process has ended or takes
-        no requests.
+        The sampler sends it when the GPU's used memory is at most `limit_bytes`, or with free=False at the timeout. If
+        the memory cannot be read, it sends free=False, used_bytes=None at once. Raises EOFError if the process has
+        ended or takes no requests.
         """
         self._send(AwaitFree(uuid=uuid, limit_bytes=limit_bytes, timeout_s=timeout_s))
 
     def stop(self) -> process_end.Exit | None:
-        """End the process after its last write, and return its exit. Takes at most 6 s. May be called again.
+        """End the process after its last write. Return its exit; None if it hangs in the driver and survives SIGKILL.
 
-        Returns None if the process survives SIGKILL, because it hangs inside the driver.
+        Takes at most 6 s. May be called again.
         """
         with contextlib.suppress(OSError):  # closed already, or nobody is at the other end
             self._channel.shutdown(socket.SHUT_WR)
@@ -153,9 +152,9 @@ class LaunchTelemetry:
         self._kept: dict[str, list[Sample]] = {uuid: [] for uuid in self._readers}
 
     def readings(self, device: Device, result: Result) -> Readings:
-        """Return the readings of a device for the measured time of a launch, which has just ended.
+        """Return the readings of a device for the measured time of a launch; only a note if there was no telemetry.
 
-        result: of that launch.
+        result: of that launch, which has just ended. Call it for launches in their order: older samples are dropped.
         """
         reader = self._readers.get(device.uuid)
         if reader is None or not result.blocks:

@@ -25,7 +25,7 @@ class Climate:
 
 
 def climates(samples: Iterable[Sample]) -> tuple[Climate, ...]:
-    """Return one Climate for each window that has samples, in order. samples: of one GPU in one boot."""
+    """Return one Climate for each window that has samples, in order of time. samples: of one GPU in one boot."""
     windows: dict[int, list[Sample]] = defaultdict(list)
     for sample in samples:
         windows[sample.at_ns // WINDOW_NS].append(sample)

@@ -22,7 +22,7 @@ SLOWDOWN: Final = 0x008 | 0x020 | 0x040 | 0x080
 
 
 def reason_names(masks: Iterable[int | None]) -> tuple[str, ...]:
-    """Return names of the clock-event reasons in any of the bit masks. A bit without a name is given as a number."""
+    """Return names of the clock-event reasons in any of the bit masks. Bits without a name give "unknown (0x200)"."""
     seen = reduce(or_, filter(None, masks), 0)
     named = tuple(name for bit, name in CLOCK_EVENT_REASONS.items() if seen & bit)
     rest = seen & ~sum(CLOCK_EVENT_REASONS)

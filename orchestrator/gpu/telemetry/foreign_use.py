@@ -19,7 +19,7 @@ _GENERATIONS: Final = 64  # limit of ancestors: reused PIDs could form an endles
 
 
 def is_ours(pid: int, orchestrator: int) -> bool | None:
-    """Return True if `pid` is `orchestrator` (a PID) or one of its descendants. None if /proc does not show it."""
+    """Whether `pid` is `orchestrator` (a PID) or one of its descendants. None if /proc does not show `pid`."""
     link = pid
     for _ in range(_GENERATIONS):
         if link == orchestrator:
@@ -40,7 +40,7 @@ class Lookout:
         self._seen: dict[str, tuple[ForeignProcess, ...]] = {}
 
     def look(self, uuid: str, at_ns: int) -> ForeignSeen | None:
-        """Return a message with the foreign processes on a GPU. None if unchanged or if NVML cannot list them."""
+        """Return a message with the foreign processes on a GPU at `at_ns` (monotonic). None if unchanged or unknown."""
         try:
             processes = self._nvml.processes(uuid)
         except NvmlError:
@@ -58,10 +58,7 @@ class Lookout:
 
 
 class ForeignUse:
-    """Foreign processes on each GPU, as the telemetry process reported them.
-
-    Texts are such as "PID 4711 python3, 2.0 GiB, and 1 more". A text is empty if a GPU has no foreign processes.
-    """
+    """Foreign processes on each GPU, as the telemetry process reported them, in words ("PID 4711 python3, 2.0 GiB")."""
 
     def __init__(self) -> None:
         self._here: dict[str, str] = {}
@@ -72,36 +69,33 @@ class ForeignUse:
         self.note(message.uuid, describe_processes(message.processes), message.at_ns)
 
     def note(self, uuid: str, by: str, at_ns: int) -> None:
-        """Note which processes compute on a GPU from `at_ns` (monotonic) on. by: in words, empty for none."""
+        """Note which processes compute on a GPU from `at_ns` (monotonic) on. by: in words, "" for none."""
         if left := self._here.pop(uuid, ""):
             self._last[uuid] = (at_ns, left)
         if by:
             self._here[uuid] = by
 
     def unseen(self, at_ns: int) -> None:
-        """Note that telemetry ended at `at_ns`: from then on, the processes seen last count as gone."""
+        """Note that telemetry ended at `at_ns` (monotonic): from then on, the processes seen last count as gone."""
         for uuid in tuple(self._here):
             self.note(uuid, "", at_ns)
 
     def here(self, uuid: str) -> str:
-        """Return the foreign processes on a GPU now, in words."""
+        """Return the foreign processes on a GPU now, in words; "" if there are none."""
         return self._here.get(uuid, "")
 
     def during(self, uuid: str, since_ns: int) -> str:
-        """Return the last foreign processes that used a GPU at or after `since_ns` (monotonic), in words."""
+        """Return the last foreign processes on a GPU at or after `since_ns` (monotonic), in words; "" for none."""
         left_ns, words = self._last.get(uuid, (0, ""))
         return self.here(uuid) or (words if left_ns >= since_ns else "")
 
     def beside(self, uuids: Iterable[str], since_ns: int) -> str:
-        """Return the result of `during` for the first GPU that had foreign processes. Empty if none had."""
+        """Return the result of `during` for the first GPU that had foreign processes; "" if none had."""
         return next(filter(None, (self.during(uuid, since_ns) for uuid in uuids)), "")
 
 
 def describe_processes(processes: tuple[ForeignProcess, ...]) -> str:
-    """Describe the process with the most memory, and count the others. Empty for none.
-
-    Example: "PID 4711 python3, 2.0 GiB, and 1 more".
-    """
+    """Return "PID 4711 python3, 2.0 GiB, and 1 more" for the process with the most memory; "" for no processes."""
     if not processes:
         return ""
     first = max(processes, key=lambda process: process.used_bytes or 0)

@@ -57,7 +57,7 @@ class FrameFile:
 
 
 def contents(path: Path) -> bytes:
-    """Return the bytes of a file of frames. Empty if it does not exist. Raises RunFolderError if it cannot be read."""
+    """Return the bytes of a file of frames; b"" if it does not exist. Raises RunFolderError if it cannot be read."""
     try:
         return safe_read.read(path)
     except FileNotFoundError:
@@ -70,7 +70,7 @@ def contents(path: Path) -> bytes:
 
 
 def frames(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield each whole frame as (offset of its end, body). The body is empty if its checksum is wrong."""
+    """Yield each whole frame as (offset of its end, body). The body is b"" if its checksum is wrong."""
     offset = 0
     while offset + _FRAME.size <= len(data):
         length, checksum = _FRAME.unpack_from(data, offset)

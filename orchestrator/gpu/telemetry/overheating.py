@@ -23,10 +23,7 @@ _LOOK_NS: Final = 1_000_000_000
 
 
 class TemperatureStop(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a GPU is too hot. celsius: requested limit in degrees. None: only the GPU's own limit counts.
-
-    held_s: seconds at the limit after which a GPU is too hot.
-    """
+    """When a GPU is too hot: after `held_s` seconds at its own limit or at `celsius` (None: only its own counts)."""
 
     celsius: int | None = None
     held_s: float = HELD_S
@@ -41,9 +38,9 @@ class Thermometer:
         self._reported: set[str] = set()
 
     def too_hot(self, uuid: str, now_ns: int, temperature_c: int | None, margin_c: int | None) -> str:
-        """Return why a GPU must stop, as text. Empty if it may continue, or an earlier call returned the reason.
+        """Return why a GPU must stop, as text; "" if it may continue, or if an earlier call returned the reason.
 
-        temperature_c: now. margin_c: degrees left until the GPU slows itself down. None if not read.
+        now_ns: monotonic. temperature_c: now. margin_c: degrees left until the GPU slows itself down. None if not read.
         """
         limit = self._reached(temperature_c, margin_c)
         if not limit:
@@ -66,7 +63,7 @@ class Thermometer:
 
 
 class HeatWatch:
-    """Watches the temperature of GPUs. hot: UUID → degrees to use instead of the real ones (a simulated fault)."""
+    """Watches the temperature of GPUs. hot: UUID → simulated degrees Celsius, used instead of the real ones."""
 
     def __init__(self, nvml: Nvml, stop: TemperatureStop, hot: Mapping[str, int]) -> None:
         self._nvml = nvml
@@ -75,7 +72,7 @@ class HeatWatch:
         self._next_ns = 0
 
     def look(self, newest: Mapping[str, Sample], now_ns: int) -> Iterator[TooHot]:
-        """Yield the GPUs that must stop, each once. newest: UUID → newest sample.
+        """Yield the GPUs that must stop, each once in a run. newest: UUID → newest sample. now_ns: monotonic.
 
         Does nothing if the last look was less than a second ago.
         """

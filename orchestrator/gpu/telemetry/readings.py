@@ -57,7 +57,7 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def slowdown(self) -> float | None:
         """Fraction of time with clocks lowered by heat or a brake; None if unknown.
 
-        It is the larger of thermal_violation and slowdown_samples.
+        It is the larger of thermal_violation and slowdown_samples, or the one that is known.
         """
         signs = (self.thermal_violation, self.slowdown_samples)
         return max((sign for sign in signs if sign is not None), default=None)
@@ -71,7 +71,7 @@ class Track:
         self._times_ns = [sample.at_ns for sample in samples]
 
     def readings(self, windows: Sequence[Window], load: Window | None = None) -> Readings:
-        """Return the readings over the measured windows, which are ordered by time.
+        """Return the readings over the measured windows, ordered by time. Without windows or samples: only a note.
 
         load: load window, over which power and utilisation are then averaged. Energy is then that power multiplied by
         the time from the start of the first window to the end of the last.
@@ -187,10 +187,7 @@ def _note(values: dict[str, float | None], measured_s: float | None) -> str:
 
 
 def of_slice(readings: Readings) -> Readings:
-    """Return the readings without energy, which is unknown for a slice.
-
-    A note says that all values but memory are those of the whole GPU.
-    """
+    """Return a copy for a slice: without energy, with a note that all values but memory are those of the whole GPU."""
     note = "; ".join(filter(None, [readings.note, SHARED]))
     return msgspec.structs.replace(readings, energy_j=None, note=note)
 
@@ -204,9 +201,9 @@ def _nearest(around: Sequence[Sample], windows: Sequence[Window]) -> list[Sample
 
 
 class _Moment(NamedTuple):
-    """A time between two samples. before, after: their indices. since_ns: time since the earlier sample.
+    """A time between two samples with the indices `before` and `after`, which are `apart_ns` apart.
 
-    apart_ns: time between both samples.
+    since_ns: time since the earlier sample.
     """
 
     before: int

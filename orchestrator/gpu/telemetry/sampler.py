@@ -4,9 +4,9 @@
     orchestrator ◀── Digest (1 Hz), DeviceFree, Unavailable ──┤            telemetry/health.records
     orchestrator ◀── XidSeen, GpuBroken, TooHot, ForeignSeen ─┘            SOCK_SEQPACKET, descriptor 3
 
-It never waits for the orchestrator: if the socket is full, it drops the digest and delays answers. A batch of samples
-that cannot be written is lost. The first loss is reported. It ends when the socket closes, on SIGTERM, and with the
-orchestrator.
+The sampler never waits for the orchestrator: if the socket is full, it drops the digest and delays answers. A batch of
+samples that cannot be written is lost, and the first loss is reported. The sampler ends when the socket closes, on
+SIGTERM, and with the orchestrator.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     parent_pid: of the orchestrator. root: folder from which the orchestrator imported its packages. A sampler imported
     from another folder refuses to work. interval_ms: between two readings. stop: when a GPU is too hot, None for never.
-    hot: UUID → degrees to use instead of the real ones (a simulated fault).
+    hot: UUID → degrees Celsius to use instead of the real ones (a simulated fault).
     """
 
     parent_pid: int
@@ -90,7 +90,7 @@ class Sampler:
         self._heat = None if task.stop is None else HeatWatch(nvml, task.stop, task.hot)
 
     def run(self) -> None:
-        """Sample and answer until the socket closes."""
+        """Sample and answer until the socket closes. Then write what is unwritten and close the files."""
         poller = select.poll()
         poller.register(self._channel, select.POLLIN)
         while True:
@@ -236,7 +236,7 @@ class Sampler:
 
 
 def main() -> int:
-    """Run the telemetry process and return its exit code. Descriptor 3 is its socket to the orchestrator."""
+    """Run the telemetry process and return its exit code, always 0. Descriptor 3 is its socket to the orchestrator."""
     with socket.socket(fileno=CONTROL_FD) as channel:
         data = channel.recv(MAX_MESSAGE_BYTES)
         if not data:

@@ -49,7 +49,10 @@ class SampleFile:
         self._file = FrameFile(path)
 
     def append(self, samples: Sequence[Sample]) -> None:
-        """Write one batch, whole or not at all. Raises OSError if writing fails or the file is at its cap."""
+        """Write one batch, whole or not at all. From FULL_BYTES on, it is `thinned`.
+
+        Raises OSError if writing fails or the file has reached CAP_BYTES.
+        """
         if self._file.size >= CAP_BYTES:
             raise OSError(f"the file has reached its cap of {CAP_BYTES >> 20} MiB")
         kept = samples if self._file.size < FULL_BYTES else thinned(samples)
@@ -62,10 +65,7 @@ class SampleFile:
 
 
 def thinned(samples: Sequence[Sample]) -> list[Sample]:
-    """Return some of the samples: the last, and earlier ones at least THINNED_NS apart.
-
-    The last may be the first after the end of a launch, which its readings need.
-    """
+    """Return the last of the samples and, going back from it, those at least THINNED_NS apart, in order of time."""
     kept: list[Sample] = []
     for sample in reversed(samples):
         if not kept or kept[-1].at_ns - sample.at_ns >= THINNED_NS:
@@ -74,10 +74,10 @@ def thinned(samples: Sequence[Sample]) -> list[Sample]:
 
 
 def read_samples(path: Path, boot_id: str | None = None) -> tuple[Sample, ...]:
-    """Return the samples of a file, ordered by time; () if it does not exist. boot_id: only samples of that boot.
+    """Return the samples of a file, ordered by time; () if it does not exist.
 
-    Damaged batches and an unfinished last one are skipped. Raises RunFolderError if the file cannot be read or has
-    another format.
+    boot_id: only samples of that boot; None: all, whose monotonic times may overlap. Damaged batches, an unfinished
+    last one and samples of an unknown format are skipped. Raises RunFolderError if the file cannot be read.
     """
     batches = _batches(contents(path))
     samples = [sample for batch in batches if boot_id in (None, batch.boot_id) for sample in _samples(batch)]
@@ -85,7 +85,7 @@ def read_samples(path: Path, boot_id: str | None = None) -> tuple[Sample, ...]:
 
 
 class SampleReader:
-    """Reads a growing file of samples, each sample once."""
+    """Reads the samples of one boot from a growing file, each sample once."""
 
     def __init__(self, path: Path, boot_id: str) -> None:
         self._path = path
@@ -93,7 +93,7 @@ class SampleReader:
         self._offset = 0
 
     def read(self) -> tuple[Sample, ...]:
-        """Return the samples of this boot added since the last call; () if the file cannot be read."""
+        """Return the samples of the boot added since the last call; () if there are none or the file cannot be read."""
         try:
             data = safe_read.read(self._path, self._offset)
         except OSError:

@@ -36,10 +36,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Trace:
-    """Curves of a GPU in one boot, by names of READINGS.
-
-    at_ns: monotonic time of the first sample of each stretch.
-    """
+    """Curves of a GPU in one boot: name in READINGS → Curve. at_ns: monotonic time of each stretch's first sample."""
 
     at_ns: tuple[int, ...] = ()
     curves: Mapping[str, Curve] = field(default_factory=dict)
@@ -51,7 +48,7 @@ def points(devices: int) -> int:
 
 
 def trace(samples: Sequence[Sample], most: int) -> Trace:
-    """Reduce the samples of one boot, ordered by time, to a trace of at most `most` points."""
+    """Reduce the samples of one boot, ordered by time, to at most `most` points. Times without samples get none."""
     stretches = _stretches(samples, most)
     return Trace(
         at_ns=tuple(inside[0].at_ns for inside in stretches),

@@ -17,12 +17,12 @@ LIMIT: Final = 0.01
 
 
 def throttled(readings: Readings) -> bool | None:
-    """Return True if the GPU was slowed down for a larger fraction of the time than LIMIT. None if unknown."""
+    """Whether the GPU was slowed down for a larger fraction of the measured time than LIMIT. None if unknown."""
     return None if readings.slowdown is None else readings.slowdown > LIMIT
 
 
 def judge(readings: Readings) -> Failure | None:
-    """Return the failure of a launch whose GPU was throttled, so that its result does not count. None if it counts."""
+    """Return the failure of a launch whose GPU was throttled, None if it was not. None, too, if that is unknown."""
     if readings.slowdown is None or not throttled(readings):
         return None
     evidence = {
@@ -41,7 +41,7 @@ def judge(readings: Readings) -> Failure | None:
 
 
 def contaminated(process: str) -> Failure:
-    """Return the failure of a launch during which `process` (in words) also computed on the GPU."""
+    """Return the failure of a launch during which `process` (text, "PID 4711 python3") also computed on the GPU."""
     return Failure(category=Category.CONTAMINATED, message=f"{process} also used the GPU", phase=Phase.MEASURE)
 
 
