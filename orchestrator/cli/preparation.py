@@ -162,7 +162,7 @@ def configure(params: RunParams, preset: Preset | None) -> tuple[LayeredSettings
         if burn_in_settings.DURATION in settings.values:
             origin = settings.origin(burn_in_settings.DURATION)
             raise ConfigError(
-                f"{origin}: the preset {preset.name} has its own time limit and makes no burn-in. Use `run --burn-in`"
+                f"{origin}: a preset ({preset.name}) has its own time limit and makes no burn-in. Use `run --burn-in`"
             )
         configuration = preset.on(configuration)
     return settings, burn_in_settings.of_settings(settings, configuration, models, levels.load()), models

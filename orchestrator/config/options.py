@@ -317,7 +317,7 @@ MEASUREMENT: Final = (
         "benchmark.launches",
         Kind.NUMBER,
         "Processes per cell.",
-        default="1 to 5, as many as fit into 5 min",
+        default="1 to 5, so that the run fits 5 min",
         needs=Need.FIXED_BATCH,
         most=MOST_LAUNCHES,
     ),

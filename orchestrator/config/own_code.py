@@ -155,9 +155,10 @@ def require_buildable(own: OwnModel, origin: str) -> None:
     own_methods = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
     made_by = own_methods.get("__init__") if isinstance(node, ast.ClassDef) else node
     if made_by is not None and (needed := _needed(made_by, bound=made_by is not node)):
+        words = f"argument{'s' if len(needed) > 1 else ''} {listed(needed, 'and')}"
         raise ConfigError(
-            f"{origin}: {own.target} needs {listed(needed, 'and')}, but gpubench calls it without arguments. Give "
-            f"{name} defaults, or give the values as `args` or `config` in a file for --models-file."
+            f"{origin}: {own.target} needs the {words}, but gpubench calls it without any. Give them default values, "
+            "or values as `args` or `config` in a file for --models-file."
         )
     if _makes_no_module(node):
         raise _no_module(own, origin)

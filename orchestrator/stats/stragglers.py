@@ -370,7 +370,7 @@ def _why(verdict: SiblingVerdict, effects: Mapping[Bound, Effect], slow: Mapping
     match verdict:
         case SiblingVerdict.STRAGGLER:
             least, most = 1 - worst.high, 1 - worst.low
-            between = f"{least:.1%} to {most:.1%} in {bound}-bound cells, allowed: {worst.margin:.0%}"
+            between = f"90% interval {least:.1%} to {most:.1%} in {bound}-bound cells, allowed: {worst.margin:.0%}"
             return f"{1 - worst.ratio:.1%} slower than its siblings ({between})"
         case SiblingVerdict.IN_CELLS:
             return f"slower than its siblings in {len(slow)} of its cells: {cells}"

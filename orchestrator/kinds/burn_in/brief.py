@@ -104,7 +104,7 @@ def _work(gpus: Sequence[GpuBurnIn]) -> str:
     figures = (
         _range([gpu.under_load_seconds for gpu in gpus], chapter.short),
         f"{_range([gpu.rounds for gpu in gpus], str)} {'round' if {gpu.rounds for gpu in gpus} == {1} else 'rounds'}",
-        f"{_range(checks, '{:,}'.format)} checks",
+        f"{_range(checks, '{:,}'.format)} comparisons",
         f"{_range(wrong, str)} wrong",
         f"{_range(hottest, '{:.0f}'.format)} °C" if hottest else "",
     )

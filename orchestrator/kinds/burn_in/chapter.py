@@ -217,12 +217,12 @@ def evidence(result: BurnInReport, memory: str = "free memory") -> Iterator[str]
         checks = sum(check.checks for check in reports)
         found = f", {wrong:,} wrong" if wrong or transfers else _bound(reports)
         if transfers != wrong:  # a consequence of another error counts for no device
-            why = "the others are copies of wrong numbers" if transfers > wrong else "a copy may count for both devices"
+            why = "the others passed on wrong numbers" if transfers > wrong else "a copy may count for both devices"
             found = f", {plural(transfers, 'wrong transfer')}: {wrong:,} counted in the column Wrong ({why})"
         shares = [check.covered_share for check in reports if check.covered_share is not None]
         moved = sum(check.verified_bytes for check in reports) / 1e9
         least = "at least " if len(set(shares)) > 1 else ""
-        covered = f", {moved:,.1f} GB, {least}{100 * min(shares):.0f} % of {memory}" if shares else ""
+        covered = f", {least}{100 * min(shares):.0f} % of {memory}, {moved:,.1f} GB verified" if shares else ""
         # A launch of links is shared by its devices.
         launches = sum(counted.launches for counted in (result.links if kind == Workload.LINKS else reports))
         yield f"{kind}: {checks:,} checks in {plural(launches, 'launch', 'launches')}{covered}{found}"

@@ -62,8 +62,8 @@ def require_planned(plan: Plan, configuration: Configuration, devices: Sequence[
         if number >= planned:
             possible = of(plan, configuration, devices, device).possible
             raise ConfigError(
-                f"--inject flip: {device.label} has no round {number + 1}. Planned: {plural(planned, 'round')}; time "
-                f"for about {format_count(possible)}. {_advice(possible)}"
+                f"--inject flip: {device.label} has no round {number + 1}. Planned: at most "
+                f"{plural(planned, 'round')}; the time suffices for about {format_count(possible)}. {_advice(possible)}"
             )
 
 

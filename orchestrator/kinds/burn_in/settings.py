@@ -143,8 +143,8 @@ def configured(
     name = level or table.level_for(duration_s)
     if Mode.SOLO in configuration.modes:
         raise ConfigError(
-            f"{origin}: a burn-in loads all devices at once, so --solo (benchmark.mode) cannot be used. Remove it, or "
-            "name one device with --gpu-ids."
+            f"{origin}: a burn-in loads all devices at once, so --solo (benchmark.mode) cannot be used. Remove it. "
+            "--gpu-ids selects devices."
         )
     return msgspec.structs.replace(
         configuration,

@@ -122,7 +122,7 @@ def _seen(workload: Workload, mismatch: Mismatch) -> str:
         again = f"wrong again in {mismatch.wrong_again} of {mismatch.repeated} repetitions"
     else:
         times = "a repetition" if mismatch.repeated == 1 else f"all {mismatch.repeated} repetitions"
-        again = f"intermittent: right in {times}"
+        again = f"intermittent: afterwards right in {times}"
     if workload is Workload.REPLAY:
         return f"{mismatch.what}; {again}"  # which gradients differ, and the loss; nobody knows by how many bits
     return f"{mismatch.what}: {size if mismatch.elements else 'check failed, but no element differs'}; {again}"

@@ -257,8 +257,7 @@ def probes(report: Report) -> Section | None:
             precision = f"{probe.precision} " if probe.name == "gemm" else ""
             found.setdefault(probe.title, {}).setdefault(precision, []).append(probe)
     rates = "; ".join(filter(None, (_rates(title, by_precision) for title, by_precision in found.items())))
-    medians = "; medians of GPUs" if rates and len(report.gpu_info) > 1 else ""
-    return Section("probes", "Probes", (f"{rates}{medians}",)) if rates else None
+    return Section("probes", "Probes", (rates,)) if rates else None
 
 
 def _rates(title: str, by_precision: Mapping[str, Sequence[ProbeMetrics]]) -> str:

@@ -42,7 +42,7 @@ def test_a_fault_in_a_round_without_time_has_a_note_and_beyond_the_plan_is_refus
     short = ("--burn-in", "60s", *NIGHT[2:])
     (shown,) = re.findall(r"about ([\d.]+) rounds fit", " ".join(invoke(*short).output.split()))
     refused = " ".join(invoke(*short, "--inject", "flip:1:99").output.split())
-    (planned, possible) = re.findall(r"Planned: (\d+) .* ([\d.]+)\.", refused)[0]
+    (planned, possible) = re.findall(r"Planned: at most (\d+) .* ([\d.]+)\.", refused)[0]
     assert possible == shown
     assert float(possible) <= int(planned) < 2 * float(possible)
     assert f" 1 to {int(float(possible))}, or a longer --burn-in" in refused
