@@ -84,10 +84,10 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     key: device, architecture, driver, libraries, MIG; digests are compared only between launches with equal keys.
     digests: of the outputs that every launch must reproduce, in order. losses: of training steps, as hexadecimal
-    floats. patterns: pattern of a memory test → number of complete passes. share: memory tests only. method: how
-    outputs were compared, in words. checks: number of comparisons. operations: number of verified floating-point
-    operations. verified_bytes: bytes of memory or transfers. mismatches: number of all mismatches; kept: details of the
-    first KEPT_MISMATCHES. not_tested: check that was omitted → reason.
+    floats. patterns: pattern of a memory test → number of complete passes. share: bytes of memory that were tested,
+    allocated and free; memory tests only. method: how outputs were compared, in words. checks: number of comparisons.
+    operations: number of verified floating-point operations. verified_bytes: bytes of memory or transfers. mismatches:
+    number of all mismatches; kept: details of the first KEPT_MISMATCHES. not_tested: check that was omitted → reason.
     """
 
     key: tuple[str, ...]

@@ -177,8 +177,10 @@ def measured(
 ) -> MeasuredIterations:
     """Enter Phase.MEASURE, and run and time blocks until Stopper gives a reason to stop.
 
-    iteration_ms: last known iteration time. Without a fixed number of iterations, runs at least `work.least`, and ends
-    about one iteration after `measurement.max_s` at the latest. Errors of the device are raised at the end of a block.
+    iteration_ms: last known iteration time. A fixed number, `measurement.iterations`, is run exactly: `work.least` and
+    `measurement.max_s` do not apply. Otherwise the measurement ends about one iteration after `max_s` at the latest,
+    but never before `work.least` iterations, however long they take. Errors of the device are raised at the end of a
+    block.
     """
     stage.enter(Phase.MEASURE)
     requested = None if measurement.iterations is None else max(measurement.iterations, 1)

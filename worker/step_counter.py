@@ -1,4 +1,8 @@
-"""Counter of the common operations of a launch's processes (transfers and barriers). Its file outlives a process."""
+"""Counters of the transfers and barriers that each process of a launch has begun, in one file for each launch.
+
+The file has an entry for each process and outlives them. If a launch hangs or fails, the orchestrator reads it
+(engine/launches/gang.py) to find the process that began the fewest: the others wait for that one.
+"""
 
 import mmap
 from pathlib import Path

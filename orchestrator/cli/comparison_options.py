@@ -31,8 +31,9 @@ def read(
 ) -> Against:
     """Return the given baseline, file of thresholds and price, read and checked. Each may be None.
 
-    baseline: a file, or a run in runs_folder or the history. price: for one device and hour. models: models that
-    thresholds may name. origins: key of an option → its name in messages. Raises UserError for an unusable value.
+    baseline: a file, a run in runs_folder or the history, or the name of a baseline that gpubench ships. history_db:
+    history file; None for the user's own. price: for one device and hour. models: models that thresholds may name.
+    origins: key of an option → its name in messages. Raises UserError for an unusable value.
     """
     if price is not None and not 0 < price <= MOST_PRICE:
         origin = origins["compare.price"]

@@ -157,10 +157,12 @@ def _render_file(
     *,
     full: bool,
 ) -> None:
-    """Render the report file `file` without its run: print the report, or write it to `output`.
+    """Render the report file `file` without its run: print the report as text, or write it to `output`.
 
-    format: value of -f. named: the formats in that value, None without -f. needs_run: the given options that need a
-    run. Raises UserError if needs_run has an option, or if `file` is no report.
+    format: value of -f; None: the suffix of `output` decides, else json. named: the formats in that value, None without
+    -f. Without `output` only txt is possible, and prints the whole report. full: print the whole report, not its brief
+    form; no effect with `output`. needs_run: the given options that need a run. Raises UserError if needs_run has an
+    option, if other or several formats are given without `output`, or if `file` is no report.
     """
     from orchestrator import report as reports
     from orchestrator.cli.shown_report import places, shown

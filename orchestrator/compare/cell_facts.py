@@ -177,7 +177,10 @@ def measures_host(before: Place, after: Place) -> bool:
 
 
 def few_launches(before: Place, after: Place) -> str:
-    """Return "one launch" or "two launches" if one of the two cells has too few to show its own spread; else ""."""
+    """Return "one launch" or "two launches" if a cell has fewer than three, too few to show its own spread; else "".
+
+    The cell with fewer launches decides: one launch compared with two is "one launch".
+    """
     return _FEW.get(min(len(before.cell.values), len(after.cell.values)), "")
 
 

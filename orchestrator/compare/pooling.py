@@ -21,9 +21,10 @@ _DOUBTS: Final[dict[str, Callable[[Sequence[bool]], bool]]] = {"steady": all, "c
 def partners(candidates: Sequence[Place], place: Place, *, any_device: bool = False) -> Sequence[Place]:
     """Return those of `candidates` to compare `place` with: one, or the middle two. Empty without candidates.
 
-    candidates: the baseline's results of the same cell, one for each device. If none of them is comparable, returns
-    one, preferably of the same GPU model. any_device: another GPU model is allowed. The device of `place` is then not
-    preferred, because a score compares machines.
+    In order of preference: the device of `place`, if comparable; else the comparable device with the median rate, or
+    the middle two of an even number (rate: median over launches); else, if none is comparable, any one, preferably of
+    the same GPU model. candidates: the baseline's results of the same cell, one for each device. any_device: another
+    GPU model is allowed. The device of `place` is then not preferred, because a score compares machines.
     """
     compare = [one for one in candidates if not cell_facts.difference(one, place, any_device=any_device)]
     if not compare:

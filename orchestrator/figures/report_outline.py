@@ -1,4 +1,4 @@
-"""Fields of a JSON report that `status` and `watch` read. The rest of a large report is slow to read."""
+"""Fields of a JSON report that `status` and `watch` read. The rest is not decoded: a large report would be slow."""
 
 import msgspec
 
@@ -27,13 +27,16 @@ class GpuOutline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BurnInOutline(msgspec.Struct, frozen=True, kw_only=True):
-    """Verdicts of a burn-in."""
+    """Verdicts of a burn-in, one for each device."""
 
     gpus: tuple[GpuOutline, ...]
 
 
 class ReportOutline(msgspec.Struct, frozen=True, kw_only=True):
-    """A report without its results."""
+    """The few fields of a JSON report that `status` and `watch` read, so that the rest need not be decoded.
+
+    Decoding all of a large report is slow.
+    """
 
     metadata: MetadataOutline
     summary: SummaryOutline

@@ -1,4 +1,7 @@
-"""Sources of measured figures, named in figures/table.py and read in analysis/cell_figures.py."""
+"""Sources of figures: how each figure of a cell is computed from the results of its launches.
+
+figures/table.py names the source of each figure, and analysis/cell_figures.py computes it.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

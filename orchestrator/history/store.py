@@ -110,7 +110,10 @@ def refusal(place: Place) -> str:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Run the body of a `with` block in a transaction. Other writers wait. After an error nothing of it remains."""
+    """Run the body of a `with` block in a transaction, then commit. Other writers wait.
+
+    An error in the body rolls it back and is raised. Raises sqlite3.OperationalError if a transaction is open already.
+    """
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -122,7 +125,11 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def migrate(connection: sqlite3.Connection, migrations: Sequence[Sequence[str]] = MIGRATIONS) -> None:
-    """Bring the database to the newest schema, if it is older. migrations: statements of each version, in order."""
+    """Bring the database to the newest schema, if it is older, in one transaction that is committed at the end.
+
+    An error, such as that of a statement, is raised and leaves the database unchanged. The connection must not be in a
+    transaction. migrations: statements of each version, in order.
+    """
     if _number(connection, "PRAGMA user_version") == len(migrations):
         return
     with transaction(connection):

@@ -71,7 +71,10 @@ def answer(find: Callable[[], msgspec.Struct]) -> int:
 
 
 def _heard(pidfd: int, answer: int, output: bytearray, until: float) -> bool:
-    """Read output until the process ends, even if a child keeps the pipe open. Return True if it ended in time."""
+    """Read output until the process ends, even if a child keeps the pipe open. Return True if it ended in time.
+
+    answer: read end of the pipe, non-blocking. output: what is read is appended. until: deadline on time.monotonic().
+    """
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
     poller.register(answer, select.POLLIN)

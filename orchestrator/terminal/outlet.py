@@ -18,7 +18,11 @@ _FALLBACK_SIZE: Final = os.terminal_size((80, 24))
 
 
 class Outlet:
-    """A text stream for rich and structlog. gone: the reader hung up or `close` was called; later text is dropped."""
+    """A text stream for rich and structlog that never waits for its reader, except in `close`.
+
+    Unread text is queued. While PENDING_LIMIT bytes (1 MiB) wait, new text is dropped. gone: the reader hung up, or
+    `close` was called. Queued and later text is then dropped, without an error.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

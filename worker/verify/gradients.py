@@ -74,7 +74,7 @@ class Recorder:
         return self._passes % self._parts
 
     def begin(self) -> None:
-        """Start a new replay: forget the losses and digests of the last one."""
+        """Start a new replay at step 0: forget the digests of the last one. Its losses are overwritten later."""
         self._totals.zero_()
         self._passes = 0
 
@@ -83,7 +83,10 @@ class Recorder:
         return [parameter for parameter in self._parameters if parameter.grad is not None]
 
     def record(self, loss: torch.Tensor) -> None:
-        """Record the loss (a scalar) and gradients of a part, after its backward pass. Does not wait for the device."""
+        """Record the gradients and the loss (a scalar) of one part of a training step. Does not wait for the device.
+
+        Call it once after each backward pass: each call moves on to the next part, or to the next step.
+        """
         self._losses[self.step, self.part].copy_(loss)
         first = self.step * len(self._parameters)
         for number, (parameter, digester) in enumerate(zip(self._parameters, self._digesters, strict=True)):
@@ -99,7 +102,7 @@ class Recorder:
 
 
 def matrix(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the tensor as a contiguous matrix to digest: a row for each index of its first dimension, or one row."""
+    """Return the tensor as a contiguous matrix: a row for each index of dimension 0; one row for a scalar or vector."""
     return tensor.contiguous().view(len(tensor) if tensor.dim() > 1 else 1, -1)
 
 

@@ -66,7 +66,11 @@ class Watch:
             self._wrong(_Made(0, pair, 0), output, verdict=verdict, when=_BEFORE)
 
     def begin(self, iterations: int) -> None:
-        """Start a block of `iterations` products. Raises ValueError if these are more than there are `outputs`."""
+        """Start a block of `iterations` products. Raises ValueError if these are more than there are `outputs`.
+
+        A requested fault is injected into the middle product of the first block that ends in the measurement's second
+        half.
+        """
         if iterations > len(self.outputs):
             raise ValueError(f"a block of {iterations} products, with {len(self.outputs)} outputs to keep them in")
         self._verdicts.zero_()
@@ -179,7 +183,11 @@ class WatchedWork(Work):
     grouped: bool = False
 
     def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
-        """Run one timed block, then read its verdicts, untimed."""
+        """Run one timed block, then read its verdicts, untimed. A wrong product does not end the measurement.
+
+        It is examined and kept (Watch.look). group: iterations for each time mark; the time of a mark covers them all.
+        Raises ValueError if `iterations` is more than the number of outputs.
+        """
         self.watch.begin(iterations)
         block = super().block(clock, iterations, group)
         self.watch.look()

@@ -46,10 +46,11 @@ class HeatSoak:
 
 
 def heat_soak(work: Sequence[Climate], begin: int, end: int, requested_s: float, rule: HeatSoakRule) -> HeatSoak:
-    """Return the heat soak of a GPU in one session.
+    """Return the heat soak of a GPU in one session: from its first launch until its temperature is steady.
 
     work: its temperatures by window, in order. begin, end: numbers of the first and last window of its launches; others
-    are ignored. requested_s: requested duration of the burn-in in seconds. rule: when a GPU counts as warm.
+    are ignored. requested_s: requested duration of the burn-in in seconds, which only limits the heat soak. rule: when
+    a GPU counts as warm, and the limit. Without temperatures, the heat soak is all work of round 0.
     """
     readings = [
         (climate.number, climate.temperature_c)

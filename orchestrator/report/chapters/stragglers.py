@@ -144,14 +144,21 @@ def brief_findings(report: Report) -> Iterator[Finding]:
 
 
 def brief_cause(reason: str | None) -> str:
-    """Return the cause of slowness: "probably heat"; "cause unknown" if none was found, "" if none was sought."""
+    """Return the cause of slowness in a few words: "probably heat"; "cause unknown" if none was found.
+
+    "" if none was sought (reason is None), or if the readings were not slower (NOT_SLOWER). A lower clock is no cause
+    by itself: "its clock is lower, cause unknown".
+    """
     if reason is None:
         return ""
     return _BRIEF_CAUSES.get(reason, f"probably {reason}")
 
 
 def _cause(one: Standing) -> str:
-    """Return the probable cause of a GPU's slowness, "" if none was sought. A lower clock is no cause by itself."""
+    """Return the probable cause of a GPU's slowness with its evidence, "" if none was sought (one.reason is None).
+
+    A lower clock is no cause by itself: then only the evidence is returned.
+    """
     if one.reason is None:
         return ""
     return one.reason_text if one.reason == Reason.CLOCK else f"probably {one.reason}: {one.reason_text}"
@@ -165,7 +172,10 @@ def _rate(one: Standing) -> str:
 
 
 def without_finding(report: Report, elsewhere: Collection[str]) -> Iterator[Finding]:
-    """Yield a finding for each verdict that is not `is_found`, with its GPUs. elsewhere: UUIDs of GPUs to skip."""
+    """Yield a finding for all GPUs that are OK, and one for each reason why GPUs have no verdict.
+
+    GPUs that heat or power slowed down (Standing.slowed) are skipped, as are those in elsewhere (UUIDs).
+    """
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     standings = [one for one in report.stragglers if not is_found(one) and one.gpu_uuid not in elsewhere]
     alike: dict[tuple[SiblingVerdict, str], list[Standing]] = {}
@@ -216,7 +226,10 @@ def _cell(effect: SiblingEffect) -> str:
 
 
 def _alike(standings: Sequence[Standing], devices: Mapping[str, GpuInfo]) -> Iterator[str]:
-    """Yield a line for all devices that are OK, and one for each reason why devices have no verdict."""
+    """Yield a line for all devices that are OK, and one for each reason why devices have no verdict.
+
+    Devices that heat or power slowed down (Standing.slowed) are skipped.
+    """
     alike_by_line: dict[str, list[GpuInfo]] = {}
     for one in standings:
         if one.slowed:
