@@ -12,6 +12,7 @@ from orchestrator.figures.exit_code import Cause, CauseKind, RunVerdict, run_ver
 from orchestrator.figures.health import HealthReport
 from orchestrator.figures.report import CellCounts
 from orchestrator.state.archive import Archive
+from orchestrator.stats.slowdown_reasons import CAUSES
 from orchestrator.stats.stragglers import SiblingVerdict
 
 TAINTED: Final = "tainted: faults were injected on purpose, so no figure of this run counts"
@@ -61,7 +62,7 @@ def _word(verdict: SiblingVerdict) -> str:
 
 
 def _probably(standing: Standing) -> str:
-    return "" if standing.reason is None else f"; probably {standing.reason}"
+    return f"; probably {standing.reason}" if standing.reason in CAUSES else ""
 
 
 def _causes(

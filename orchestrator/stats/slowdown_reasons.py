@@ -38,6 +38,10 @@ class Reason(enum.StrEnum):
     NOT_SLOWER = "not slower"
 
 
+CAUSES: Final = frozenset({Reason.HEAT, Reason.POWER, Reason.LINK, Reason.MEMORY, Reason.HOST})
+"""Reasons that say why a GPU is slow. The others say only how: a lower clock, or less work per clock cycle."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Reading:
     """Rate, clock, temperature and power limit of one GPU in a window (windows.py), or their medians. None: unknown.

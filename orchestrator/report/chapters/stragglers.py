@@ -17,7 +17,7 @@ from orchestrator.report.device_labels import by_uuid, label, labels
 from orchestrator.report.numbers import NOT_AVAILABLE, number, share, unit
 from orchestrator.report.remarks import DOUBTS
 from orchestrator.report.sections import Badge, Finding, Section, Tone, numbers, table, texts
-from orchestrator.stats.slowdown_reasons import Reason
+from orchestrator.stats.slowdown_reasons import CAUSES, Reason
 from orchestrator.stats.stragglers import SiblingVerdict
 
 SHOWN_CELLS: Final = 3
@@ -154,14 +154,14 @@ def brief_cause(reason: str | None) -> str:
     return _BRIEF_CAUSES.get(reason, f"probably {reason}")
 
 
-def _cause(one: Standing) -> str:
+def cause(one: Standing) -> str:
     """Return the probable cause of a GPU's slowness with its evidence, "" if none was sought (one.reason is None).
 
-    A lower clock is no cause by itself: then only the evidence is returned.
+    A lower clock is no cause by itself: then, and if the cause is unknown, only the evidence is returned.
     """
     if one.reason is None:
         return ""
-    return one.reason_text if one.reason == Reason.CLOCK else f"probably {one.reason}: {one.reason_text}"
+    return one.reason_text if one.reason not in CAUSES else f"probably {one.reason}: {one.reason_text}"
 
 
 def _rate(one: Standing) -> str:
@@ -210,7 +210,7 @@ def _lines(standing: Standing) -> Iterator[str]:
     if standing.baseline and standing.verdict is not SiblingVerdict.BELOW_BASELINE:
         yield f"{share(standing.baseline_percent)} of the baseline {standing.baseline}"
     if standing.reason is not None:
-        yield _cause(standing)
+        yield cause(standing)
     if standing.slowest_cells:
         yield f"slowest in {'; '.join(_cell(cell) for cell in standing.slowest_cells[:SHOWN_CELLS])}"
     if standing.launches_wanted is not None:

@@ -8,7 +8,7 @@ from orchestrator.figures.comparisons import Standing
 from orchestrator.figures.report import Report
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.report.chapters import brief, health
-from orchestrator.report.chapters.stragglers import TONES
+from orchestrator.report.chapters.stragglers import TONES, cause
 from orchestrator.report.charts.types import Kind, Ratio, Ratios
 from orchestrator.report.device_labels import label
 from orchestrator.report.gpu_differences import Differences, differences
@@ -76,7 +76,7 @@ def _speeds(report: Report, against: Differences) -> Iterator[tuple[str, Ratio]]
 def _judged(name: str, standing: Standing, percent: float) -> Ratio:
     says = (
         f"{standing.word}: {standing.why}",
-        f"probably {standing.reason}: {standing.reason_text}" if standing.reason else "",
+        cause(standing),
         standing.next_step,
     )
     low, high = (None if end is None else end / 100 for end in (standing.low_percent, standing.high_percent))
