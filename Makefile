@@ -28,7 +28,7 @@ bench: $(STAMP) ## a quick benchmark of all GPUs, or of two CPU devices where th
 	fi; \
 	$(BIN)/python -m orchestrator "$$@" --profile quick
 
-baseline: $(STAMP) ## a checked baseline of these GPUs: make baseline NAME=h200-141gb [OPTIONS="-p fp32,bf16"]
+baseline: $(STAMP) ## a checked baseline of these GPUs: make baseline NAME=h200-141gb-bf16 [OPTIONS="-p bf16"]
 	@scripts/baseline.sh "$(NAME)" $(OPTIONS)
 
 test: $(STAMP) ## every test that this machine can run, but the slow ones; ruff and mypy

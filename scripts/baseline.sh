@@ -3,14 +3,14 @@
 #
 #   run ──▶ make-baseline ──▶ NAME.json     run again ──▶ compare with it ──▶ configs/baselines/NAME.json
 #
-# $1       NAME, such as h200-141gb
+# $1       NAME, such as h200-141gb-bf16
 # others   options of `run`, in place of all phases and precisions
 set -eu
 cd "$(dirname "$0")/.."
 
 name=${1:-}
 if [ -z "$name" ] || [ -e "configs/baselines/$name.json" ]; then
-    echo "error: expected a new name, got '$name'. Type: make baseline NAME=<gpu>-<memory>, such as h200-141gb" >&2
+    echo "error: expected a new name, got '$name'. Type: make baseline NAME=<gpu>-<memory>, such as h200-141gb-bf16" >&2
     exit 2
 fi
 shift

@@ -42,7 +42,7 @@ def verdict(
         remarks.extend(additions.warnings)
     remarks.extend(describe_slow_gpus(slow))
     if more := sum(standing.launches_added for standing in slow):
-        remarks.append(f"{plural(more, 'launch was', 'launches were')} added to the plan, because a GPU was SUSPECT")
+        remarks.append(f"{plural(more, 'launch was', 'launches were')} added to the plan to decide a verdict")
     return run_verdict(causes, remarks)
 
 

@@ -81,7 +81,6 @@ def command(
     from orchestrator.config import margins
     from orchestrator.run_reports import report_reader
     from orchestrator.store import folders
-    from orchestrator.store.journal import write_durably
 
     if len(runs) < 2:
         last = "The last two are @last~1 and @last"
@@ -102,7 +101,7 @@ def command(
     ]
     code = comparison.exit_code(compared, failing)
     if junit is not None:
-        write_durably(Path(junit), to_junit(compared, failing))
+        output_formats.write(to_junit(compared, failing), junit)
     output_formats.deliver(_rendered(compared, chosen, code, failing), output)
     context.exit(code)
 

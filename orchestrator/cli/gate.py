@@ -101,7 +101,6 @@ def command(context: click.Context, /, **params: Unpack[GateParams]) -> None:
     from orchestrator.cli import preparation
     from orchestrator.kinds.gate import outcome
     from orchestrator.store import folders
-    from orchestrator.store.journal import write_durably
 
     require_one_volume(params)
     if params["threshold"] is not None and not 0 < params["threshold"] < 100:
@@ -115,7 +114,7 @@ def command(context: click.Context, /, **params: Unpack[GateParams]) -> None:
         assert isinstance(answer, outcome.Answer)
         rendered = answer.render(kind)
         if params["junit"] is not None:
-            write_durably(Path(params["junit"]), answer.junit())
+            output_formats.write(answer.junit(), params["junit"])
         if params["compared"] is not None:
             output_formats.write(rendered, params["compared"])
             return answer.text

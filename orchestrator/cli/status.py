@@ -57,7 +57,8 @@ def so_far(status: "Status", stored: "StoredRun", paths: "RunPaths") -> str:
     if stored.configuration.burn_in is None or status.standing not in GOES_ON:
         return ""
     causes = reporting.make(paths, stored).verdict.causes
-    return "; ".join(cause.text for cause in causes if cause.kind is CauseKind.FAULT) or "no fault found"
+    found = "; ".join(cause.text for cause in causes if cause.kind is CauseKind.FAULT) or "no fault found"
+    return f"TEST with injected faults: {found}" if stored.configuration.burn_in.injections else found
 
 
 def _launches(status: "Status") -> str:

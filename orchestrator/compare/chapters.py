@@ -59,7 +59,9 @@ def answer(comparisons: Sequence[Comparison], end: Ended) -> Section:
         if slower and len(comparisons) == 1 and comparisons[0].changes
         else ""
     )
-    lines = (*first, changed, *slower, end.meaning, end.step)
+    hidden = wording.excluded([cell for one in comparisons for cell in one.cells])
+    unseen = f"{ChangeVerdict.NO_CHANGE}: {hidden}, a smaller one is not" if hidden else ""
+    lines = (*first, changed, *slower, unseen, end.meaning, end.step)
     title = f"{end.badge}: {wording.headline(comparisons)}"
     return Section("answer", title, tuple(f"{line}." for line in lines if line))
 
@@ -83,7 +85,7 @@ def worst(comparisons: Sequence[Comparison]) -> Finding | None:
         return None
     of, cell = min(gravest, key=lambda each: (wording.GRAVEST_FIRST.index(each[1].verdict), each[1].ratio or 1.0))
     where = f", {of.after}" if len(comparisons) > 1 else ""
-    name = f"Worst cell: {wording.naming(of)(cell)}{where}"
+    name = f"{'Not compared' if cell.ratio is None else 'Worst cell'}: {wording.naming(of)(cell)}{where}"
     return Finding(
         Badge(cell.verdict, TONES[cell.verdict]),
         ": ".join(filter(None, (name, wording.judged(cell)))),

@@ -24,7 +24,7 @@ _MOST_LONE: Final = 10
 _MOST_SLOWER: Final = 5
 LEGEND: Final = "Change: speed of the second run relative to the first; above 0% is faster."
 MEANS: Final = {
-    ExitCode.PASSED: "every cell was judged, and no verdict fails the comparison",
+    ExitCode.PASSED: "no verdict fails the comparison (--fail-on)",
     ExitCode.MISSED: "a verdict fails the comparison (--fail-on)",
     ExitCode.INCOMPLETE: "a cell could not be judged, or is missing in the second run",
 }

@@ -15,19 +15,35 @@ from protocol.cell import Workload
 EQUAL_PERCENT: Final = 1.0
 """Differences.range_percent up to which GPUs are called equal: the interval target of the standard profile."""
 
+LAG_PERCENT: Final = 5.0
+"""Loss from which a GPU lags in a cell. Steady GPU-bound cells of healthy H200s differ by 2 % at most."""
+
+
+class Lag(NamedTuple):
+    """Cells in which a GPU lags behind the median GPU. percent: largest loss of speed. cells: their number."""
+
+    percent: float
+    cells: int
+
 
 class Differences(NamedTuple):
     """Comparison of the speeds of identical GPUs.
 
     percent: UUID → how much faster than the median GPU, in percent (negative: slower), as a median over the cells. It
     is empty if no cell can show a difference. cells: number of cells that all these GPUs have measured. judging: number
-    of those that can show a difference.
+    of those that can show a difference. lagging: UUID → where this GPU lags; only GPUs that lag in a cell.
     """
 
     group: Group
     percent: Mapping[str, float]
     judging: int
     cells: int
+    lagging: Mapping[str, Lag]
+
+    @property
+    def are_equal(self) -> bool:
+        """Whether the GPUs were compared, differ by EQUAL_PERCENT at most, and none lags in any cell."""
+        return bool(self.percent) and self.range_percent <= EQUAL_PERCENT and not self.lagging
 
     @property
     def range_percent(self) -> float:
@@ -65,4 +81,10 @@ def _of_group(group: Group, found: Mapping[str, Mapping[tuple[object, ...], Line
             for uuid, rate in rates.items():
                 ratios[uuid].append(rate / middle)
     percent = {uuid: (median(each) - 1) * 100 for uuid, each in ratios.items() if each}
-    return Differences(group, percent, judging, len(common))
+    losses = {uuid: [(1 - ratio) * 100 for ratio in each] for uuid, each in ratios.items()}
+    lagging = {
+        uuid: Lag(max(each), sum(loss > LAG_PERCENT for loss in each))
+        for uuid, each in losses.items()
+        if each and max(each) > LAG_PERCENT
+    }
+    return Differences(group, percent, judging, len(common), lagging)

@@ -101,6 +101,7 @@ def baseline(name: str, runs_folder: str, history_db: str | None = None, *, orig
         name in shipped
         or "/" in name
         or name.endswith(".json")
+        or name.startswith("@")
         or run_lookup.is_id(name)
         or safe_read.is_there(Path(name))
     ):

@@ -156,7 +156,9 @@ class _Estimate(NamedTuple):
 def judge(pairs: Sequence[Pair]) -> list[Judged]:
     """Return a verdict for each pair, in order. Raises ValueError for a rate that is not above zero."""
     variances = _of_launches(pairs)
-    known = {index: _estimate(pairs[index], _widest(found)) for index, found in enumerate(variances) if found}
+    known = {
+        index: _estimate(pairs[index], _widest(pairs[index], found)) for index, found in enumerate(variances) if found
+    }
     beyond = holm({index: _beyond(pairs[index], variances[index]) for index in known})
     changed = holm({index: one.chance(0.0) for index, one in known.items()})
     return [
@@ -215,7 +217,7 @@ def _of_mean(pairs: Sequence[Pair]) -> _Estimate | None:
     for pair, found in zip(pairs, _of_launches(pairs), strict=True):
         own = _own(pair)
         if found and pair.prior is not None and pair.needs_prior:
-            own = _widest(found if pair.trusted or own is None else (found[0], own))
+            own = _widest(pair, found if pair.trusted or own is None else (found[0], own))
         if own is None:
             return None
         parts.append(Variance(own.value * _share_of_launch(pair), own.degrees))
@@ -312,9 +314,9 @@ def _shrunk(own: Mapping[int, Variance]) -> dict[int, Variance]:
     }
 
 
-def _widest(launches: Sequence[Variance]) -> Variance:
-    """Return the variance that gives the widest interval, at a confidence that suits many cells."""
-    return max(launches, key=lambda one: math.sqrt(one.value) * student.quantile(1 - ALPHA / 10, _stepped(one.degrees)))
+def _widest(pair: Pair, launches: Sequence[Variance]) -> Variance:
+    """Return the variance of a launch that gives the widest 95 % interval of the pair, its sessions included."""
+    return max(launches, key=lambda one: _estimate(pair, one).reach(1 - ALPHA / 2))
 
 
 def _bound(share: float) -> float:

@@ -244,7 +244,10 @@ def _top(phase: Workload, by_shape: dict[_Shape, list[Measured]]) -> _Rate | Non
 
 def _rates(phase: Workload, by_shape: dict[_Shape, list[Measured]]) -> Iterator[_Rate]:
     figure = main_figure(phase, "")
+    most = max(map(len, by_shape.values()), default=0)
     for shape, metrics in by_shape.items():
+        if 2 * len(metrics) <= most:  # it ran on few of the GPUs, and does not fit on the others
+            continue
         rate = _median([figure.number(metric) for metric in metrics])
         if rate is not None and not any(metric.wrong for metric in metrics):
             yield _Rate(shape, rate, metrics)

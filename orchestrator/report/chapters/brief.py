@@ -125,10 +125,17 @@ def limits(report: Report) -> Section | None:
 def speed_of_baseline(report: Report) -> Iterator[str]:
     """Yield "98.1% of the speed of the baseline NAME, over 12 cells", then `slowest`; nothing without a score."""
     compared = report.baseline_comparison
-    if compared is not None and compared.overall_score is not None:
-        over = plural(compared.cells, "cell")
+    if compared is None:
+        return
+    over = plural(compared.cells, "cell")
+    if compared.overall_score is not None:
         yield f"{compared.overall_score:.1f}% of the speed of the baseline {compared.baseline}, over {over}"
-        yield from filter(None, (slowest(compared),))
+    if excluded := compared.not_comparable:
+        reason = max(excluded, key=lambda why: excluded[why])
+        more = f" and {plural(len(excluded) - 1, 'other reason')}" if len(excluded) > 1 else ""
+        number = plural(sum(excluded.values()), "cell")
+        yield f"{number} not compared with {compared.baseline}: {reason}{more}. `compare` judges them"
+    yield from filter(None, (slowest(compared),))
 
 
 def gpus(report: Report) -> Section | None:
@@ -198,9 +205,13 @@ def describe(against: Differences, report: Report) -> str:
     if not against.percent:
         return f"{alike}not comparable: no cell is steady and GPU-bound on all"
     over = plural(against.judging, "GPU-bound cell")
+    names = {device.gpu_uuid: labels([device]) for device in against.group.devices}
+    if against.lagging:
+        found = sorted(against.lagging.items(), key=lambda item: -item[1].percent)
+        words = [f"{names[uuid]} up to {lag.percent:.1f}% slower in {lag.cells} of them" for uuid, lag in found]
+        return f"{alike}in {over}: {', '.join(words[:SHOWN_GPUS])}"
     if against.range_percent <= EQUAL_PERCENT:
         return f"{alike}equal within {max(0.1, against.range_percent):.1f}% in {over}"
-    names = {device.gpu_uuid: labels([device]) for device in against.group.devices}
     ordered = sorted(against.percent.items(), key=lambda item: item[1])
     apart = [item for item in ordered if abs(item[1]) > EQUAL_PERCENT] or ordered
     speeds = [f"{names[uuid]} {difference(by)}" for uuid, by in apart[:SHOWN_GPUS]]
@@ -290,7 +301,7 @@ def next_steps(report: Report) -> Section:
     if setup.preset != "triage" and (faster := " ".join(untested(report))):
         steps.append(f"perhaps faster: the same command with {faster}")
     judged = any(standing.verdict is not SiblingVerdict.NONE for standing in report.stragglers)
-    equal = any(one.percent and one.range_percent <= EQUAL_PERCENT for one in differences(report))
+    equal = any(one.are_equal for one in differences(report))
     on_gpus = report.gpu_info[0].kind == DeviceKind.CUDA
     if len(report.gpu_info) >= LEAST_GPUS and on_gpus and not judged and not equal:
         steps.append("which GPU is slow: gpubench-orchestrate triage")

@@ -141,6 +141,17 @@ def seen_dead(held: Held, live: Live) -> float:
     return now
 
 
+def test_a_visit_that_is_over_by_the_end_of_a_launch_costs_its_result(tmp_path: Path) -> None:
+    """The result does not count, although nobody is on the GPU any more when the launch ends."""
+    with conducting(tmp_path / "run", gpus(2)) as held:
+        live = held.conductor.fleet.live.pop(held.live[GPU].spec.token)
+        for by in (STRANGER, ""):
+            held.conductor.failure_context.foreign.note(GPU, by, time.monotonic_ns())
+        held.conductor.carry_out([Concluded(live, result(live.next.cell)), Gone(live, None, unkillable=False)])
+        ((category, message),) = ended_as(held)
+        assert (category, STRANGER in message) == (Category.CONTAMINATED, True)
+
+
 def ended_as(held: Held) -> list[tuple[Category, str]]:
     """How the launches have failed."""
     ends = [one.failure for one in journal.read(held.paths.journal) if isinstance(one, End)]

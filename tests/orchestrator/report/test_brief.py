@@ -17,7 +17,7 @@ from orchestrator.report.as_brief import sections, to_brief
 from orchestrator.report.chapters import overview
 from orchestrator.report.chapters.best import best
 from orchestrator.report.default_layout import DEFAULT
-from orchestrator.report.gpu_differences import differences
+from orchestrator.report.gpu_differences import EQUAL_PERCENT, differences
 from orchestrator.report.sections import Finding, Section, Tone
 from protocol.cell import Cell, ModelSpec, Precision, Workload
 from protocol.failure import Category
@@ -197,7 +197,32 @@ def test_which_gpu_is_slow(tmp_path: Path) -> None:
     (one,) = differences(report)
     uuid = report.gpu_info[SLOW].gpu_uuid
     assert one.percent[uuid] == pytest.approx(-9.1, abs=0.5)
-    assert re.search(r": GPU 2 -\d", part(report, "gpus").notes[0])
+    assert re.search(r": GPU 2 up to 9\.1%", part(report, "gpus").notes[0])
+
+
+def test_a_gpu_that_is_slow_in_few_cells_is_not_called_equal(tmp_path: Path) -> None:
+    """Its median over the cells is that of the others, so only single cells show it."""
+
+    def factor(place: int, cell: Cell) -> float:
+        return 1.4 if place == SLOW and cell.batch_size == 32 and cell.workload is Workload.TRAINING else 1.0
+
+    report = measured(tmp_path / "run", 4, shipped("resnet50", "bert-base"), (8, 32), factor=factor).ended()
+    (one,) = differences(report)
+    ((uuid, lag),) = one.lagging.items()
+    assert (uuid, lag.cells) == (report.gpu_info[SLOW].gpu_uuid, 4)
+    assert lag.percent == pytest.approx(100 - 100 / 1.4, abs=0.5)
+    assert one.range_percent <= EQUAL_PERCENT
+    assert not one.are_equal
+    assert any("triage" in step for step in part(report, "next").summary)
+
+
+def test_a_batch_that_fits_on_one_gpu_of_four_is_not_the_best(tmp_path: Path) -> None:
+    """The figures of a configuration are medians of most GPUs."""
+    models = shipped("resnet50")
+    run = measured(tmp_path / "run", 4, models, (8, 32), factor=lambda place, cell: place == 0 or cell.batch_size == 8)
+    (table,) = part(run.ended(), "best").tables
+    ((_, _, batch, *_),) = table.rows
+    assert batch == "8"
 
 
 def test_a_gpu_with_a_verdict_is_found_before_all_figures(tmp_path: Path) -> None:
