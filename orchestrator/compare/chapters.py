@@ -85,7 +85,8 @@ def worst(comparisons: Sequence[Comparison]) -> Finding | None:
         return None
     of, cell = min(gravest, key=lambda each: (wording.GRAVEST_FIRST.index(each[1].verdict), each[1].ratio or 1.0))
     where = f", {of.after}" if len(comparisons) > 1 else ""
-    name = f"{'Not compared' if cell.ratio is None else 'Worst cell'}: {wording.naming(of)(cell)}{where}"
+    lone = cell.verdict is ChangeVerdict.NOT_COMPARABLE and cell.ratio is None
+    name = f"{'Not compared' if lone else 'Worst cell'}: {wording.naming(of)(cell)}{where}"
     return Finding(
         Badge(cell.verdict, TONES[cell.verdict]),
         ": ".join(filter(None, (name, wording.judged(cell)))),
