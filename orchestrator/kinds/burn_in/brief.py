@@ -45,7 +45,6 @@ def answer(report: Report) -> Answer | None:
     count = len(result.gpus)
     who = f"{count} of {plural(count, kind)}" if len(devices) == count else labels(devices)
     who += "".join(f"; {title}: {labels(more)}" for title, more in found.items())
-    who += "" if len(devices) == count else f" (of {plural(count, kind)})"
     return Answer(Badge(f"{first}: {who}", health.TONES[result.verdict]), chapter.requested_time(result))
 
 
