@@ -212,6 +212,17 @@ def test_launches_of_an_unsteady_cell_may_agree_by_chance(others: list[float], v
     assert judge(cells)[0].verdict is verdict
 
 
+@pytest.mark.parametrize("session", [0.03, 0.1, 0.3])
+def test_launches_that_agree_by_chance_make_no_interval_narrower_than_the_prior(session: float) -> None:
+    """Of unsteady cells: the 95 % interval is at least that of the prior and the sessions."""
+    launches = [1.0, 1.1, 1 / 1.1]
+    (judged,) = judge([Pair(before=launches, after=[0.2], margin=0.01, prior=0.3, session=session, trusted=False)])
+    assert judged.low is not None
+    assert judged.high is not None
+    of_prior = 1.96 * math.sqrt(2 * session**2 + 0.3**2 * (1 / 3 + 1))
+    assert math.log(judged.high / judged.low) / 2 >= 0.999 * of_prior
+
+
 @pytest.mark.parametrize(("spread", "speed"), [(0.15, 0.8), (0.0, 0.97)])
 def test_two_launches_and_prior_must_both_show_a_change(spread: float, speed: float) -> None:
     """The prior alone would call the first one slower, and the launches alone the second."""
