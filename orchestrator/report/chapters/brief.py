@@ -123,12 +123,15 @@ def limits(report: Report) -> Section | None:
 
 
 def speed_of_baseline(report: Report) -> Iterator[str]:
-    """Yield "98.1% of the speed of the baseline NAME, over 12 cells", then `slowest`; nothing without a score."""
+    """Yield the score against a baseline, the number of cells without a comparison, and the slowest models.
+
+    Each is omitted if there is none; nothing without a baseline.
+    """
     compared = report.baseline_comparison
     if compared is None:
         return
-    over = plural(compared.cells, "cell")
     if compared.overall_score is not None:
+        over = plural(compared.cells, "cell")
         yield f"{compared.overall_score:.1f}% of the speed of the baseline {compared.baseline}, over {over}"
     if excluded := compared.not_comparable:
         reason = max(excluded, key=lambda why: excluded[why])
