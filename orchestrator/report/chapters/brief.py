@@ -1,7 +1,6 @@
 """The parts of the brief report, each a chapter. `report/as_brief.py` lays them out for a terminal."""
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Final
@@ -201,7 +200,8 @@ def _of_health(name: str, judged: DeviceHealth | NodeHealth, board: str = "") ->
 def describe(against: Differences, report: Report) -> str:
     """Return how much identical devices differ in speed: "equal within 0.3% in 4 GPU-bound cells".
 
-    Or "in 4 GPU-bound cells: GPU 5 -10.0%, others within 0.3% of the median", or that no cell can compare them.
+    Or "in 4 GPU-bound cells: GPU 5 up to 10.0% slower in 2 of them", or differences from the median if none lags, or
+    that no cell can compare them.
     """
     every = len(against.group.devices) == len(report.gpu_info)
     alike = "" if every else f"{labels(against.group.devices)} "
@@ -213,7 +213,7 @@ def describe(against: Differences, report: Report) -> str:
         found = sorted(against.lagging.items(), key=lambda item: -item[1].percent)
         words = [f"{names[uuid]} up to {lag.percent:.1f}% slower in {lag.cells} of them" for uuid, lag in found]
         return f"{alike}in {over}: {', '.join(words[:SHOWN_GPUS])}"
-    if against.range_percent <= EQUAL_PERCENT:
+    if against.are_equal:
         return f"{alike}equal within {max(0.1, against.range_percent):.1f}% in {over}"
     ordered = sorted(against.percent.items(), key=lambda item: item[1])
     apart = [item for item in ordered if abs(item[1]) > EQUAL_PERCENT] or ordered
@@ -242,24 +242,24 @@ def doubts(report: Report) -> Iterator[str]:
     alike: dict[Quality, list[Line]] = {}
     for line in lines(report):
         alike.setdefault(line.quality, []).append(line)
-    counts = Counter({kind: len(of_kind) for kind, of_kind in alike.items()})
     total = plural(len(report.cells), "cell")
-    lacking = {kind: words for kind, words in _WITHOUT_FIGURE.items() if counts[kind]}
+    lacking = {kind: words for kind, words in _WITHOUT_FIGURE.items() if kind in alike}
     if lacking:
-        each = ", ".join(f"{counts[kind]:,} {words}" for kind, words in lacking.items())
+        each = ", ".join(f"{len(alike[kind]):,} {words}" for kind, words in lacking.items())
         of = f"not measured: {each}" if len(lacking) > 1 else next(iter(lacking.values()))
-        where = _where([line for kind in lacking for line in alike[kind]], report)
-        yield f"{sum(counts[kind] for kind in lacking):,} of {total} {of}{where}"
+        found = [line for kind in lacking for line in alike[kind]]
+        yield f"{len(found):,} of {total} {of}{_where(found, report)}"
     longer = _LONGER.get(report.test_configuration.profile)
     settle = f"measure longer (--profile {longer})" if longer and _on_gpus(report) else "end other programs"
     for kind, advice in _ADVICE.items():
-        if counts[kind]:
-            yield f"{counts[kind]:,} of {total} {kind}{_where(alike[kind], report)}: {advice.format(longer=settle)}"
+        if kind in alike:
+            yield f"{len(alike[kind]):,} of {total} {kind}{_where(alike[kind], report)}: {advice.format(longer=settle)}"
 
 
 def _where(found: Sequence[Line], report: Report) -> str:
     """Name the GPUs of these cells: " (GPU 2)"; "" if they are on all."""
-    devices = [device for device in report.gpu_info if any(line.gpu.gpu_uuid == device.gpu_uuid for line in found)]
+    uuids = {line.gpu.gpu_uuid for line in found}
+    devices = [device for device in report.gpu_info if device.gpu_uuid in uuids]
     return f" ({labels(devices)})" if len(devices) < len(report.gpu_info) else ""
 
 
