@@ -20,8 +20,8 @@ from orchestrator.state.attempts import Attempt
 
 NO_SCORE: Final = "a score needs a baseline of your own (--compare-baseline)"
 NO_SCORE_OF_GPUS: Final = (
-    "a score needs a baseline: use --compare-baseline h200-141gb (a GPU alone, in fp32 at batch 32; several GPUs need "
-    "--solo), or a baseline of your own"
+    "a score needs a baseline: use --compare-baseline h200-141gb-all (a GPU alone, in fp32 at batch 32; several GPUs "
+    "need --solo), or a baseline of your own"
 )
 
 

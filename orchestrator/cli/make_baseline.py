@@ -25,9 +25,10 @@ MOST: Final = 8  # excluded cells named for each reason
 @click.command("make-baseline", cls=Command, short_help="Make a baseline of one or more reports.", epilog=EXAMPLES)
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=click.Path())
 @output_option("The baseline's file, which must not exist yet.", required=True)
+@click.option("--gpu-bound", is_flag=True, help="Only cells that the GPU limits, for use on other machines.")
 @RUNS_FOLDER
 @run_option("history_db")
-def command(*, runs: tuple[str, ...], output: str, runs_folder: str, history_db: str | None) -> None:
+def command(*, runs: tuple[str, ...], output: str, gpu_bound: bool, runs_folder: str, history_db: str | None) -> None:
     """Make a baseline of RUN: the figures of its healthy cells, launch by launch.
 
     RUN is a report.json, the folder of a run, or its id. Cells that were measured at a smaller batch, throttled,
@@ -47,17 +48,17 @@ def command(*, runs: tuple[str, ...], output: str, runs_folder: str, history_db:
     if path.exists():
         raise ConfigError(f"-o/--output: {path} exists already. Choose another name")
     joined = baselines.joined([report_reader.read(run, runs_folder, history_db) for run in runs])
-    made = baselines.reduced(joined, path.stem)
+    made = baselines.reduced(joined, path.stem, gpu_bound=gpu_bound)
     write_durably(path, indented(made).encode() + b"\n")
     say(str(path))
     names = keys.names(cell.key for cell in joined.cells)
-    for why, excluded in baselines.unsound(joined).items():
-        cells = [f"{place.device.label} {names[place.cell.key]}" for place in excluded]
+    for why, places in baselines.excluded(joined, gpu_bound=gpu_bound).items():
+        cells = [f"{place.device.label} {names[place.cell.key]}" for place in places]
         more = f" and {len(cells) - MOST} more" if len(cells) > MOST else ""
         count = f"{plural(len(cells), 'cell')} of {len(joined.cells)}"
         complain(f"note: excluded, {count}: {', '.join(cells[:MOST])}{more}: {why}")
-    places = pairing.places(made).values()
-    if blind := sum(cell_facts.not_watched(place.device.kind, place.cell.throttled) for place in places):
+    kept = pairing.places(made).values()
+    if blind := sum(cell_facts.not_watched(place.device.kind, place.cell.throttled) for place in kept):
         complain(
             f"note: throttling of {blind} of {len(made.cells)} cells was not monitored. A comparison with them never "
             "says SAME or FASTER"

@@ -29,6 +29,7 @@ DEFINITION: Final = (
 )
 NOT_THERE: Final = "not in the baseline"
 NOT_SCORED: Final = "loading is not part of a score"
+NOT_GPU_BOUND: Final = "not limited by the GPU (try a larger batch, -b)"
 
 
 @dataclass(frozen=True)
@@ -102,21 +103,27 @@ def joined(sides: Sequence[Side]) -> Side:
     )
 
 
-def reduced(side: Side, name: str) -> Side:
-    """Return a baseline `name` of those cells of a run that have no fault. Raises ConfigError if there are none."""
-    cells = tuple(place.cell for place in pairing.places(side).values() if not cell_facts.fault(place))
+def reduced(side: Side, name: str, *, gpu_bound: bool = False) -> Side:
+    """Return a baseline `name` of those cells of a run that have no fault. Raises ConfigError if there are none.
+
+    gpu_bound: only cells that the GPU limits, because their rates hardly depend on the host.
+    """
+    found = excluded(side, gpu_bound=gpu_bound)
+    without = {(place.device.gpu_uuid, place.cell.key) for places in found.values() for place in places}
+    cells = tuple(place.cell for at, place in pairing.places(side).items() if at not in without)
     if not cells:
-        why = "; ".join(f"{plural(len(places), 'cell')}, {advice}" for advice, places in unsound(side).items())
+        why = "; ".join(f"{plural(len(places), 'cell')}, {reason}" for reason, places in found.items())
         raise ConfigError(f"{side.name}: no cell of it can be a baseline: {why or 'it has none'}")
     return msgspec.structs.replace(side, baseline_version=VERSION, name=name, cells=cells, ended="")
 
 
-def unsound(side: Side) -> dict[str, list[Place]]:
-    """Return a fault with its remedy ("throttled (let the GPU cool, and measure again)") → cells with it."""
+def excluded(side: Side, *, gpu_bound: bool = False) -> dict[str, list[Place]]:
+    """Return why cells cannot be in a baseline ("throttled (let the GPU cool, and measure again)") → these cells."""
     found: dict[str, list[Place]] = {}
     for place in pairing.places(side).values():
-        if advice := cell_facts.advice(place):
-            found.setdefault(advice, []).append(place)
+        host = NOT_GPU_BOUND if gpu_bound and place.cell.host_bound is not False else ""
+        if reason := cell_facts.advice(place) or host:
+            found.setdefault(reason, []).append(place)
     return found
 
 

@@ -64,8 +64,9 @@ def _has(side: Side, device: SideDevice) -> bool:
 def _ratios(run: Side, side: Side) -> Mapping[str, list[float]]:
     """Return UUID → rates of `run` divided by those of the baseline `side`, for the cells that can judge a GPU."""
     ratios: dict[str, list[float]] = {}
+    of_host = {(cell.gpu_uuid, cell.key) for cell in run.cells if cell.host_bound}
     for (uuid, key), ratio in baselines.hold(run, side).by_device.items():
-        if WORKLOADS[key.phase].sibling_verdict:
+        if WORKLOADS[key.phase].sibling_verdict and (uuid, key) not in of_host:
             ratios.setdefault(uuid, []).append(ratio)
     return ratios
 

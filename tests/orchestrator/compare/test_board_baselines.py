@@ -23,7 +23,7 @@ from tests.fakes.runs import FakeRun, gpus, shipped
 MODELS = ("resnet50", "bert-base", "lstm", "gpt2")
 
 
-def report_of(folder: Path, rate: Callable[[int], float] = lambda _: 1.0, count: int = 8) -> Report:
+def report_of(folder: Path, rate: Callable[[int], float] = lambda _: 1.0, count: int = 8, **changes: object) -> Report:
     """Inference of four models on some GPUs, each at a share of the usual rate, launches that differ by 0.3 %."""
     run = FakeRun(
         folder, devices=gpus(count), models=shipped(*MODELS), batch_sizes=(8,), launches=3, modes=(Mode.SOLO,)
@@ -32,7 +32,7 @@ def report_of(folder: Path, rate: Callable[[int], float] = lambda _: 1.0, count:
     def factor(place: int, cell: object, number: int) -> float:
         return (1 + random.Random(f"{place} {cell} {number}").gauss(0, 0.003)) / rate(place)
 
-    run.everything(factor=factor, blocks=2)
+    run.everything(factor=factor, blocks=2, **changes)
     return run.ended()
 
 
@@ -67,6 +67,12 @@ def test_gpus_without_siblings_are_judged(tmp_path: Path, baseline: Side, slow: 
     assert verdicts(run) == [SiblingVerdict.NONE] * 2
     held = references.hold(run, Against(), [baseline])
     assert verdicts(held) == [SiblingVerdict.BELOW_BASELINE] * slow + [SiblingVerdict.OK] * (2 - slow)
+
+
+def test_host_bound_cells_do_not_judge_a_gpu(tmp_path: Path, baseline: Side) -> None:
+    """A slow host makes them slow, while the GPU waits."""
+    run = report_of(tmp_path, lambda _: 0.9, count=2, launch_bound=True)
+    assert verdicts(references.hold(run, Against(), [baseline])) == [SiblingVerdict.NONE] * 2
 
 
 def test_a_single_gpu_that_is_slow_is_shown(tmp_path: Path, baseline: Side) -> None:
@@ -115,7 +121,7 @@ def test_what_is_no_baseline_of_the_board_says_nothing(
 
 def test_the_shipped_baseline_is_that_of_its_board() -> None:
     """By the name that the driver gives."""
-    assert [one.name for one in shipped_baselines.of_boards({"NVIDIA H200"})] == ["h200-141gb"]
+    assert [one.name for one in shipped_baselines.of_boards({"NVIDIA H200"})] == ["h200-141gb-all", "h200-141gb"]
     assert shipped_baselines.of_boards({"NVIDIA T4"}) == shipped_baselines.of_boards(set()) == ()
 
 

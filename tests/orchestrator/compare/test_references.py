@@ -159,6 +159,17 @@ def test_a_baseline_keeps_only_healthy_cells() -> None:
         baselines.reduced(side(hot, cell("a", throttled=True), failed), "mine")
 
 
+def test_a_baseline_for_other_machines_keeps_only_gpu_bound_cells() -> None:
+    """A cell of which it is unknown is excluded, too; another fault comes first."""
+    run = side(
+        cell("a", host_bound=False), cell("b", host_bound=True), cell("c", host_bound=None), cell("d", steady=False)
+    )
+    assert [one.key.model_name for one in baselines.reduced(run, "mine", gpu_bound=True).cells] == ["a"]
+    found = baselines.excluded(run, gpu_bound=True)
+    assert [place.cell.key.model_name for place in found[baselines.NOT_GPU_BOUND]] == ["b", "c"]
+    assert len(found) == 2
+
+
 @pytest.mark.parametrize(
     ("values", "kind", "longer"),
     [((100.0, 101.0, 99.5), "cuda", True), ((100.0, 140.0, 90.0), "cuda", False), ((100.0, 101.0), "cpu", False)],
