@@ -1,14 +1,16 @@
 """The brief report for a terminal: the answer first, in some twenty lines. `to_text` has the rest.
 
 RESULT    COMPLETE  168 of 168 cells measured, health PASS
-GPUS      equal within 0.3% in 4 GPU-bound cells
+GPUS      equal within 0.3% (4 GPU-bound cells)
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
+from orchestrator.config.naming import plural
 from orchestrator.figures.report import Report
 from orchestrator.report.chapters import brief, overview
 from orchestrator.report.layout import Layout
@@ -19,8 +21,10 @@ from orchestrator.system.plain_text import plain
 LEAST_WIDTH: Final = 80
 MOST_WIDTH: Final = 120
 MOST_LINES: Final = 40
-_OF_A_FINDING: Final = (None, 3, 2, 1)
-"""Limits on the lines of a GPU's finding, tried in turn until the report has at most MOST_LINES. None: no limit."""
+_ROOM: Final = ((None, True), (None, False), (3, False), (2, False))
+"""(limit of lines of a GPU's finding, whether the best configurations are shown), tried in turn until the report has at
+most MOST_LINES. None: no limit. What a slow GPU needs comes before figures that may change after its repair.
+"""
 _LABEL: Final = 10
 _SHORT: Final = 24
 """Longest badge, in characters, beside which a title begins that does not fit on the same line."""
@@ -45,15 +49,20 @@ def to_brief(
     """
     width = min(max(columns, LEAST_WIDTH), MOST_WIDTH)
     parts, lines = sections(report, layout), list[str]()
-    for most in _OF_A_FINDING:
+    for most, with_best in _ROOM:
         lines = list(wrap(f"gpubench: {overview.heading(report, layout)}", "", "  ", width))
-        for part in parts:
+        for part in parts if with_best else map(_without_tables, parts):
             lines += _part(part, width, most if part.id == "gpus" else None, colour=colour)
         conditions = wrap(brief.conditions(report, layout), "", "  ", width - _LABEL)
         lines += _labelled("Details", (*conditions, *map(plain, details)), colour=colour)  # paths are never folded
         if len(lines) <= MOST_LINES:
             break
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _without_tables(part: Section) -> Section:
+    rows = sum(len(table.rows) for table in part.tables)
+    return replace(part, summary=(f"--full shows {plural(rows, 'model')}",), tables=()) if rows else part
 
 
 def _coloured(text: str, code: str | None, *, colour: bool) -> str:
@@ -86,8 +95,7 @@ def _finding(finding: Finding, room: int, most: int | None, *, colour: bool) -> 
     title, lines = plain(finding.title), finding.lines
     left = room - cell_len(badge) - 2
     if most is not None:
-        title, lines = ("; ".join((title, *lines)), ()) if most == 1 else (title, lines[: most - 1])
-        title, lines = cut(title, left), tuple(cut(words, room - 2) for words in lines)
+        title, lines = cut(title, left), tuple(cut(words, room - 2) for words in lines[: most - 1])
     first, *rest = wrap(badge, "", "  ", room) if badge else ("",)
     begins = cell_len(title) <= left or cell_len(badge) <= _SHORT
     beside = next(wrap(title, columns=left), "") if begins else ""

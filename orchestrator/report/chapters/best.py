@@ -28,6 +28,8 @@ from orchestrator.report.sections import Column, Section, Table, numbers, texts
 from protocol.cell import DeviceKind, Mode, Precision, Workload
 
 LONGEST_NAME: Final = 20
+_WHOLE: Final = 10_000
+"""Rate from which no decimals are shown, so that inference and training fit beside each other in 80 columns."""
 _RATES: Final = {
     Workload.INFERENCE: ("inference/s", "infer/s"),
     Workload.TRAINING: ("training/s", "train/s"),
@@ -228,7 +230,7 @@ def _entries(
     shares = [one.plausibility.gemm_percent for one in top.metrics if isinstance(one, Computed)]
     share, joule = _median(shares), _median([_ENERGY[phase][1].number(one) for one in top.metrics])
     return (
-        f"{number(top.rate)}{in_doubt}",
+        f"{number(top.rate) if top.rate < _WHOLE else round(top.rate)}{in_doubt}",
         str(top.shape.batch),
         str(largest.get((model, phase, top.shape.precision, top.shape.input_size), "")),
         top.shape.format,

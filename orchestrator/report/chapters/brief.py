@@ -198,7 +198,7 @@ def _of_health(name: str, judged: DeviceHealth | NodeHealth, board: str = "") ->
 
 
 def describe(against: Differences, report: Report) -> str:
-    """Return how much identical devices differ in speed: "equal within 0.3% in 4 GPU-bound cells".
+    """Return how much identical devices differ in speed: "equal within 0.3% (4 GPU-bound cells)".
 
     Or "in 4 GPU-bound cells: GPU 5 up to 10.0% slower in 2 of them", or differences from the median if none lags, or
     that no cell can compare them.
@@ -214,7 +214,7 @@ def describe(against: Differences, report: Report) -> str:
         words = [f"{names[uuid]} up to {lag.percent:.1f}% slower in {lag.cells} of them" for uuid, lag in found]
         return f"{alike}in {over}: {', '.join(words[:SHOWN_GPUS])}"
     if against.are_equal:
-        return f"{alike}equal within {max(0.1, against.range_percent):.1f}% in {over}"
+        return f"{alike}equal within {max(0.1, against.range_percent):.1f}% ({over})"
     ordered = sorted(against.percent.items(), key=lambda item: item[1])
     apart = [item for item in ordered if abs(item[1]) > EQUAL_PERCENT] or ordered
     speeds = [f"{names[uuid]} {difference(by)}" for uuid, by in apart[:SHOWN_GPUS]]

@@ -200,8 +200,8 @@ def _against_gpus(report: Report) -> Iterator[Badge]:
 
 
 def heading(report: Report, layout: Layout) -> str:
-    """Return the title of the report: number and name of the devices, and the host, as "8 x NVIDIA H200 on node-01"."""
-    kinds = [f"{len(group.devices)} x {group.shown.gpu_name}" for group in groups(report)]
+    """Return the title of the report: number and name of the devices, and the host, as "8 x H200 on node-01"."""
+    kinds = [f"{len(group.devices)} x {group.shown.gpu_name.removeprefix('NVIDIA ')}" for group in groups(report)]
     what = f"{layout.title} of " if layout.title else ""
     return f"{what}{' and '.join(kinds)} on {report.metadata.hostname}"
 

@@ -113,11 +113,22 @@ def test_the_answer_comes_before_what_casts_doubt_on_it(healthy: Report, faulty:
 
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    """Eight GPUs and all models: GPU 1 is lost, GPU 2 slow, models crash or wait for the host. Energy is known."""
+    """Eight GPUs and all models: GPU 1 is lost, GPU 2 slow."""
+    return node_of_eight(tmp_path_factory.mktemp("run") / "run", lost=LOST, slow=SLOW)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """Eight healthy GPUs and all models."""
+    return node_of_eight(tmp_path_factory.mktemp("run") / "run")
+
+
+def node_of_eight(folder: Path, *, lost: int | None = None, slow: int | None = None) -> Report:
+    """All models on GPUs, one of which may be lost or slow. Models crash or wait for the host. Energy is known."""
     models = [model for model in shipped_catalogue().models if not (is_probe(model) or model.on_request)]
     assert len(models) == 17
     run = FakeRun(
-        tmp_path_factory.mktemp("run") / "run",
+        folder,
         devices=gpus(8),
         models=models,
         probes=shipped("hbm", "gemm"),
@@ -127,34 +138,45 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Report:
         launches=2,
     )
     cells = {cell.id: cell for cell in run.stored.plan.cells}
-    lost, slow = (run.stored.devices[place].uuid for place in (LOST, SLOW))
+    places = {(device.uuid,): place for place, device in enumerate(run.stored.devices)}
     for cell_id, number in (one for queue in run.stored.plan.order.values() for one in queue):
         cell = cells[cell_id]
-        if cell.devices == (lost,):
+        if places[cell.devices] == lost:
             continue
         if (cell.model, cell.workload) in CRASHING:
             run.failed(cell, Category.CRASHED, number=number, message="killed by SIGSEGV")
             continue
-        time_ms = 10 * FACTORS.get(cell.precision, 1.0) * (1.1 if cell.devices == (slow,) else 1.0)
+        time_ms = 10 * FACTORS.get(cell.precision, 1.0) * (1.1 if places[cell.devices] == slow else 1.0)
         work = WORK.get(cell.model, {"flops_per_iteration": 1e11})
         once = {"load_s": 5.5 if number == 0 and cell.workload is not Workload.PROBE else 0.0}
         run.measured(
             cell, number=number, forward_ms=time_ms, launch_bound=cell.model == "lstm", **LITTLE, **work, **once
         )
-    run.failed(next(cell for cell in cells.values() if cell.devices == (lost,)), Category.DEVICE_LOST, message="Xid 79")
-    run.quarantined("Xid 79", LOST)
+    if lost is not None:
+        first = next(cell for cell in cells.values() if places[cell.devices] == lost)
+        run.failed(first, Category.DEVICE_LOST, message="Xid 79")
+        run.quarantined("Xid 79", lost)
     for place in range(8):
-        run.samples(place, reasons=0, sm_clock_mhz=1_350 if place == SLOW else 1_500)
+        run.samples(place, reasons=0, sm_clock_mhz=1_350 if place == slow else 1_500)
     return run.ended()
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_eight_gpus_and_all_models_with_faults_fit_40_lines(faulty: Report, columns: int) -> None:
-    """Each model has its line, although GPUs are slow and broken, and cells fail or wait for the host."""
+def test_eight_gpus_and_all_models_fit_40_lines(large: Report, columns: int) -> None:
+    """Each model has its line, although cells fail or wait for the host."""
+    lines = shown(large, columns)
+    assert len(lines) <= 40
+    models = {cell.model_name for cell in large.cells} - {*WORK}
+    assert all(any(line.startswith(f"  {model} ") for line in lines) for model in models)
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_what_to_do_with_a_gpu_comes_before_the_figures(faulty: Report, columns: int) -> None:
+    """In 40 lines too: each slow or broken GPU has its evidence and its next step."""
     lines = shown(faulty, columns)
     assert len(lines) <= 40
-    models = {cell.model_name for cell in faulty.cells} - {*WORK}
-    assert all(any(line.startswith(f"  {model} ") for line in lines) for model in models)
+    assert sum("to do: " in line for line in lines) == 2
+    assert not any("..." in line for line in lines)
     for badge, number in (("FAIL", LOST), ("STRAGGLER", SLOW)):
         assert any(re.search(rf"{badge}  GPU {number}: ", line) for line in lines)
     cells = faulty.summary.cells
@@ -163,9 +185,9 @@ def test_eight_gpus_and_all_models_with_faults_fit_40_lines(faulty: Report, colu
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_the_best_configurations_show_every_known_figure(faulty: Report, columns: int) -> None:
+def test_the_best_configurations_show_every_known_figure(large: Report, columns: int) -> None:
     """Speed-up, share of the matrix rate and energy of each phase, at each width."""
-    header = " ".join(line.strip() for line in shown(faulty, columns) if line.startswith("  Model "))
+    header = " ".join(line.strip() for line in shown(large, columns) if line.startswith("  Model "))
     phases = ("infer/s bs prec x % smp/J", "train/s bs prec x % smp/J", "tokens/s bs prec x % tok/J")
     assert [" ".join(part.split()) for part in re.findall(r"\S+/s .*?/J", header)] == [*phases]
 
@@ -180,6 +202,14 @@ def test_which_configuration_is_the_best_of_each_model(healthy: Report) -> None:
     assert {row[0] for row in table.rows} == {"resnet50", "bert-base", "lstm"}
     assert {row[2:5] for row in table.rows} == {row[6:9] for row in table.rows} == {("32", "bf16", "2.5")}
     assert all(float(str(row[1])) == pytest.approx(32 / 0.004, rel=0.01) for row in table.rows)
+
+
+@pytest.mark.parametrize(("share", "decimals"), [(1.0, True), (0.1, False)])
+def test_high_rates_have_no_decimals(tmp_path: Path, share: float, *, decimals: bool) -> None:
+    """So that the table keeps its width."""
+    report = measured(tmp_path / "run", 1, shipped("lstm"), (8,), factor=lambda *_: share).ended()
+    (table,) = part(report, "best").tables
+    assert ("." in str(table.rows[0][1])) is decimals
 
 
 def test_gpus_are_compared_over_the_cells_that_can_show_a_difference(healthy: Report) -> None:
