@@ -134,7 +134,8 @@ def _warm_up_until_steady(
 class _Settled:
     """Decides when warm-up ends: times are steady and, if a GPU limits them, settled (protocol/settling.py).
 
-    state: REACHED if times were steady after some block, else NONE. Noise may hide it after the last block.
+    state: REACHED if times were steady after any block, even if noise made later ones unsteady; else NONE. It does not
+    say whether they settled.
     """
 
     def __init__(self, clock: Clock, measurement: Measurement) -> None:

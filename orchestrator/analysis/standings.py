@@ -16,6 +16,7 @@ import msgspec
 from orchestrator.analysis import sibling_cells, throttled_gpus
 from orchestrator.analysis.cross_gpu import NO_VERDICT_ON_CPU, THROTTLED, Point, SideBySide
 from orchestrator.analysis.sibling_cells import JudgedCell
+from orchestrator.config.naming import plural
 from orchestrator.config.workloads import WORKLOADS
 from orchestrator.figures.comparisons import SiblingEffect, Standing
 from orchestrator.gpu.health.judges import Action
@@ -44,7 +45,7 @@ OF_A_SPLIT: Final = (
 NEXT_STEP: Final = {  # {gpu}: the id of the GPU
     Reason.HEAT: Action.COOL.advice,
     Reason.POWER: "swap it with another GPU: if the slot stays slow, check the slot's power supply, else the board",
-    Reason.CLOCK: "while it works, read its clock event reasons: nvidia-smi -q -d PERFORMANCE -i {gpu}",
+    Reason.CLOCK: "during a run, nvidia-smi -q -d PERFORMANCE -i {gpu} shows why",
     Reason.LINK: "reseat the board or its riser, and check the slot's settings in the BIOS",
     Reason.MEMORY: "check its memory errors in the chapter on health, then run a long burn-in: --burn-in 8h",
     Reason.HOST: "find other processes on the host's cores near the GPU, and check the governor of the cores (doctor)",
@@ -132,8 +133,8 @@ def _no_verdict(device: Device, group: Sequence[Device]) -> str:
     if len(group) < LEAST_GPUS:
         only = "the only GPU of its kind" if len(group) == 1 else f"only {len(group)} identical GPUs"
         return (
-            f"{only}; the comparison needs at least {LEAST_GPUS}. Compare with a baseline (--compare-baseline). The "
-            "shipped baseline was measured with --solo"
+            f"{only}, and the comparison needs at least {LEAST_GPUS}; compare with a baseline (--compare-baseline). "
+            "The shipped baselines were measured with --solo"
         )
     return ""
 
@@ -148,13 +149,10 @@ def _why_not(
     fullest = max(mine, key=lambda cell: len(cell.points_with(device.uuid)))
     comparable = fullest.points_with(device.uuid)
     if len(comparable) < LEAST_GPUS:
-        have = "has" if len(comparable) == 1 else "have"
         others = [other for other in group if other.uuid not in comparable]
         without = ", ".join(f"{other.label} ({_obstacle(other, fullest, missing)})" for other in others)
-        return (
-            f"only {len(comparable)} of {len(group)} identical GPUs {have} comparable results; a verdict needs "
-            f"{LEAST_GPUS}. Excluded: {without}"
-        )
+        left = plural(len(comparable), "identical GPU")
+        return f"without {without} only {left} can be compared; a verdict needs {LEAST_GPUS}"
     return "one launch of each cell: no verdict. Measure again with --launches 3"
 
 

@@ -101,7 +101,8 @@ def describe(status: "Status", so_far: str = "") -> str:
     if status.limit_s is not None:
         # The limit of a run that stops has no meaning any more.
         rest = "" if status.limit_left_s is None or stops else f"; {duration(status.limit_left_s)} left"
-        lines.append(f"Limit     {status.preset or 'the run'} ends within {status.limit_s:g} s, reports included{rest}")
+        what = f"{status.preset}: " if status.preset else ""
+        lines.append(f"Limit     {what}{status.limit_s:g} s in total, reports included{rest}")
     lines.append(f"Launches  {_launches(status)}")
     lines += [f"So far    {plain(so_far)}"] if so_far else []
     if status.importing_s is not None:

@@ -95,7 +95,7 @@ def _switched(board: Board) -> bool:
 SIGNALS: Final = (
     Signal("gpu", "the GPU answers", (), _always),
     Signal("xid", "driver errors", (), _always),
-    Signal("launches", "launches ended by the hardware", (), _always),
+    Signal("launches", "hardware errors in launches", (), _always),
     Signal("recovery_action", "recovery action requested by the driver", ("recovery_action",), _remaps),
     Signal("ecc_uncorrected", "memory errors, uncorrected", ("ecc_uncorrected",), _professional),
     Signal("ecc_corrected", "memory errors, corrected", ("ecc_corrected",), _professional),

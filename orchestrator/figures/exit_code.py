@@ -79,13 +79,14 @@ class RunVerdict(Part, frozen=True, kw_only=True):
         """Most important reason: "1 cell failed (and 2 more reasons for exit code 4)"; empty for exit code 0.
 
         A fault of gpubench itself comes first, then injected faults, then the other causes in the order of CauseKind.
+        Injected faults stand alone, because the other causes are their effects.
         """
         first = {CauseKind.BROKEN: 0, CauseKind.TAINTED: 1}
         ordered = sorted(self.causes, key=lambda cause: first.get(cause.kind, 2))
         texts = [cause.text for cause in ordered] or list(self.reasons)
         if self.exit_code == ExitCode.PASSED or not texts:
             return ""
-        more = len(texts) - 1
+        more = 0 if ordered and ordered[0].kind is CauseKind.TAINTED else len(texts) - 1
         return texts[0] + (f" (and {plural(more, 'more reason')} for exit code {self.exit_code})" if more else "")
 
     @property

@@ -128,7 +128,7 @@ def staying_out(devices: Collection[str], out: Mapping[str, str]) -> dict[str, s
 
 
 def another_chance(state: RunState, kept: Mapping[str, str]) -> RunState:
-    """Return the state at a resume: no failures count against devices, and a launch per device may run again.
+    """Return the state at a resume: earlier failures no longer count, and all devices may work at the same time.
 
     Quarantines end, except for those in `kept`: device → reason.
     """

@@ -44,7 +44,9 @@ class Traits:
 
 
 def why(work: Work, own: Traits, others: Sequence[Traits]) -> Why:
-    """Return the probable reason why `own` is slower than `others` (at least one): OTHER or UNKNOWN if none is found.
+    """Return the probable reason why `own` is slower than `others` (at least one).
+
+    OTHER if no trait explains it; UNKNOWN if too few traits are known.
 
     work: the main limit of the speed of the compared cell.
     """

@@ -21,10 +21,11 @@ from worker.timing import HostClock, Step, TimedBlock
 def pure_ms(
     calls: Sequence[Step], device: torch.device, window_s: float, given: Sequence[torch.Tensor]
 ) -> tuple[list[float], TimedBlock, bool]:
-    """Time rounds for about `window_s` seconds. A round makes all `calls`, or the last ones that fit, at least two.
+    """Time rounds for about `window_s` seconds. A round makes all `calls`, or the last ones if all would take longer.
 
-    Returns the mean milliseconds of a call in each round, the timed block of all rounds, and True if the calls ran as a
-    CUDA graph. given: input tensors of the last call. Outputs of that call may be views of them.
+    A round has at least two calls. Returns the mean milliseconds of a call in each round, the timed block of all
+    rounds, and True if the calls ran as a CUDA graph. given: input tensors of the last call, of which outputs may be
+    views.
     """
     begin = time.monotonic()
     calls[0]()

@@ -126,7 +126,10 @@ def upstream(output: torch.Tensor, seed: int) -> torch.Tensor:
 
 
 def deviation(found: torch.Tensor, exact: torch.Tensor) -> float:
-    """Return the largest deviation of an element (see the module). Infinite if shapes differ, NaN if a value is NaN."""
+    """Return the largest error of an element, relative to its size plus the root mean square of `exact`.
+
+    Infinite if shapes differ, NaN if a value is NaN.
+    """
     if found.shape != exact.shape:
         return float("inf")
     usual = exact.square().mean().sqrt()

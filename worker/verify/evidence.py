@@ -69,7 +69,8 @@ def _beyond_rounding(
 ) -> bool | None:
     """Whether a differing element is farther from its fp64 value than rounding allows; None if none differs.
 
-    Computes only the first and the farthest differing elements.
+    pair: number of the operands in `products`. found: how `output` differs from `expected`. The fp64 values of only the
+    first and the farthest differing elements are computed.
     """
     if not found.elements:
         return None

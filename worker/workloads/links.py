@@ -72,7 +72,10 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 class LinksTest:
-    """Test of links, in the process of one device. Raises ValueError if the input size (MiB to send) is None."""
+    """One device's part of a test of links: copies to and from the other devices and the host, and a sum over all.
+
+    Every number is verified. Raises ValueError if the input size (MiB to send) is None.
+    """
 
     def __init__(self, assign: Assign, gang: Gang, device: torch.device, stage: Stage) -> None:
         cell = assign.cell

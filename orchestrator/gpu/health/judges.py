@@ -52,7 +52,7 @@ class Action(enum.StrEnum):
         return f"{self}{_DETAILS.get(self, '')}"
 
 
-_IF_REPEATED: Final = "; if the error comes again, take the GPU out of service"
+_IF_REPEATED: Final = "; if the error recurs, take the GPU out of service"
 _DETAILS: Final = {
     Action.COOL: ": fans, dust, airflow at its slot",
     Action.RESET: _IF_REPEATED,

@@ -24,7 +24,7 @@ _ELSEWHERE: Final = "not judged: errors may come from the fault injected elsewhe
 _DETAIL: Final = re.compile(r"[.;] | \(")
 """Where the details begin in the reason of a verdict."""
 _WITHOUT_FAULTS: Final = "to judge the hardware: the same command without --inject"
-_TESTED: Final = "a verdict of this test, not of the hardware"
+_TESTED: Final = "the verdict on this test, not on the hardware"
 
 
 def answer(report: Report) -> Answer | None:

@@ -25,9 +25,9 @@ _LONGEST_NS: Final = round((PATIENCE_S + TIMEOUT_S) * 1e9)
 
 
 def waits_by_segment(archive: Archive, lost: Iterable[Lost]) -> Mapping[Segment, Sequence[Span]]:
-    """Return session → times (monotonic ns) in which a device may have waited for another. They may overlap.
+    """Return session of the run → times (monotonic ns) in which a device may have waited for another.
 
-    lost: the failed launches of the run.
+    The times may overlap. lost: the failed launches of the run.
     """
     waits: dict[Segment, list[Span]] = defaultdict(list)
     again = {(attempt.start.cell, attempt.start.round) for attempt, _, _ in lost}

@@ -86,7 +86,7 @@ def describe(fault: InjectedFault, device: Device) -> str:
 def for_launch(faults: Sequence[InjectedFault], device: str, round_: int, workload: Workload) -> Injection | None:
     """Return the fault to inject into a launch, None if there is none. device: UUID. round_: from 0.
 
-    A slow fault is not for checks of links, which would slow all GPUs down. A hot fault is for the sampler (`hot`).
+    A slow fault is not injected into checks of links, because it would slow all GPUs. For hot faults see `hot`.
     """
     mine = [fault for fault in faults if fault.device == device and fault.round in (None, round_)]
     bits = max((fault.flip_bits for fault in mine), default=0)

@@ -144,7 +144,7 @@ def _of_health(work: Work) -> list[Reason]:
 
 def _gaps(work: Work) -> Iterator[Reason]:
     if work.tainted:
-        yield Reason(HealthVerdict.UNKNOWN, "tainted: faults were injected on purpose")
+        yield Reason(HealthVerdict.UNKNOWN, "faults were injected on purpose")
     yield from _time(work)
     if work.idle:
         longest = max(work.idle, key=lambda gap: gap.seconds)

@@ -52,6 +52,7 @@ _EXPLAINED: Final = {
     "max batch": "max: largest batch that fits",
     "x fp32": "x: speed-up over fp32",
     "% GEMM": "%: of the matrix rate (GEMM)",
+    "smp/J": "smp/J: samples per joule",
 }
 
 

@@ -85,7 +85,7 @@ def result(report: Report, layout: Layout) -> Section:
 
 
 def _counts(report: Report, layout: Layout) -> Iterator[str]:
-    """Yield the number of measured cells, the verdict on health, and an exit code other than 0."""
+    """Yield the number of measured cells, the verdict on health, and the exit code unless all GPUs passed."""
     cells, judged = report.summary.cells, report.health.verdict
     measured = cells.ok + cells.degraded
     every = measured == cells.planned
@@ -101,6 +101,8 @@ def _counts(report: Report, layout: Layout) -> Iterator[str]:
     means = f": {answer.meaning}" if answer is not None and answer.meaning else ""
     if report.verdict.exit_code:
         yield f"exit code {report.verdict.exit_code}{means}"
+    elif stragglers.concerns_gpus(report):
+        yield "exit code 0 (--strict: 1)"
 
 
 def _causes(report: Report, layout: Layout) -> Iterator[str]:
@@ -198,7 +200,7 @@ def _of_health(name: str, judged: DeviceHealth | NodeHealth, board: str = "") ->
 
 
 def describe(against: Differences, report: Report) -> str:
-    """Return how much identical devices differ in speed: "equal within 0.3% (4 GPU-bound cells)".
+    """Return how much identical devices differ in speed: "equal within 0.3% (4 GPU-bound cells each)".
 
     Or "in 4 GPU-bound cells: GPU 5 up to 10.0% slower in 2 of them", or differences from the median if none lags, or
     that no cell can compare them.
@@ -214,7 +216,7 @@ def describe(against: Differences, report: Report) -> str:
         words = [f"{names[uuid]} up to {lag.percent:.1f}% slower in {lag.cells} of them" for uuid, lag in found]
         return f"{alike}in {over}: {', '.join(words[:SHOWN_GPUS])}"
     if against.are_equal:
-        return f"{alike}equal within {max(0.1, against.range_percent):.1f}% ({over})"
+        return f"{alike}equal within {max(0.1, against.range_percent):.1f}% ({over} each)"
     ordered = sorted(against.percent.items(), key=lambda item: item[1])
     apart = [item for item in ordered if abs(item[1]) > EQUAL_PERCENT] or ordered
     speeds = [f"{names[uuid]} {difference(by)}" for uuid, by in apart[:SHOWN_GPUS]]

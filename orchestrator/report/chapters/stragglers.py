@@ -45,7 +45,7 @@ _FOUND: Final[Sequence[str]] = (
 SLOW: Final = frozenset({SiblingVerdict.STRAGGLER, SiblingVerdict.BELOW_BASELINE, SiblingVerdict.IN_CELLS})
 """Verdicts on GPUs that are certainly slow, in all cells or in some."""
 _BRIEF_CAUSES: Final[Mapping[str, str]] = {
-    Reason.CLOCK: "its clock is lower, cause unknown",
+    Reason.CLOCK: "lower clock, cause unknown",
     Reason.OTHER: "cause unknown",
     Reason.UNKNOWN: "cause unknown",
     Reason.NOT_SLOWER: "",
@@ -147,7 +147,7 @@ def brief_cause(reason: str | None) -> str:
     """Return the cause of slowness in a few words: "probably heat"; "cause unknown" if none was found.
 
     "" if none was sought (reason is None), or if the readings were not slower (NOT_SLOWER). A lower clock is no cause
-    by itself: "its clock is lower, cause unknown".
+    by itself: "lower clock, cause unknown".
     """
     if reason is None:
         return ""

@@ -102,7 +102,7 @@ STOPPED, CRASHED = {"interrupted": "stopped on request"}, ("soak: crashed",)
         ({"too_hot": "too hot: at 90"}, FAIL, Action.COOL, ("too hot: at 90",)),
         # missing evidence
         ({"unread": ("one", "two")}, UNKNOWN, AGAIN, ("2 launches", "one")),
-        ({"tainted": True}, UNKNOWN, NOTHING, ("tainted",)),
+        ({"tainted": True}, UNKNOWN, NOTHING, ("injected",)),
         (STOPPED, UNKNOWN, RESUME, ("stopped on request",)),
         ({**STOPPED, "goes_on": True}, UNKNOWN, NOTHING, ()),
         ({"quarantined": "it is gone"}, UNKNOWN, AGAIN, ("it is gone",)),
