@@ -151,8 +151,8 @@ def _why_not(
     if len(comparable) < LEAST_GPUS:
         others = [other for other in group if other.uuid not in comparable]
         without = ", ".join(f"{other.label} ({_obstacle(other, fullest, missing)})" for other in others)
-        left = plural(len(comparable), "identical GPU")
-        return f"without {without} only {left} can be compared; a verdict needs {LEAST_GPUS}"
+        left = f"{plural(len(comparable), 'GPU')} {'is' if len(comparable) == 1 else 'are'} too few"
+        return f"{without} cannot be compared, and {left} for a comparison ({LEAST_GPUS} needed)"
     return "one launch of each cell: no verdict. Measure again with --launches 3"
 
 

@@ -98,7 +98,7 @@ def _counts(report: Report, layout: Layout) -> Iterator[str]:
     if known and f"health {judged}" not in overview.verdict(report, layout).text:
         yield f"health {judged}"
     answer = layout.answer(report)
-    means = f": {answer.meaning}" if answer is not None and answer.meaning else ""
+    means = f" ({answer.meaning})" if answer is not None and answer.meaning else ""
     if report.verdict.exit_code:
         yield f"exit code {report.verdict.exit_code}{means}"
     elif stragglers.concerns_gpus(report):
@@ -200,7 +200,7 @@ def _of_health(name: str, judged: DeviceHealth | NodeHealth, board: str = "") ->
 
 
 def describe(against: Differences, report: Report) -> str:
-    """Return how much identical devices differ in speed: "equal within 0.3% (4 GPU-bound cells each)".
+    """Return how much identical devices differ in speed: "equal within 0.3% (4 of 42 cells compared)".
 
     Or "in 4 GPU-bound cells: GPU 5 up to 10.0% slower in 2 of them", or differences from the median if none lags, or
     that no cell can compare them.
@@ -216,7 +216,9 @@ def describe(against: Differences, report: Report) -> str:
         words = [f"{names[uuid]} up to {lag.percent:.1f}% slower in {lag.cells} of them" for uuid, lag in found]
         return f"{alike}in {over}: {', '.join(words[:SHOWN_GPUS])}"
     if against.are_equal:
-        return f"{alike}equal within {max(0.1, against.range_percent):.1f}% ({over} each)"
+        of = "" if against.judging == against.cells else f"{against.judging} of "
+        within = f"{max(0.1, against.range_percent):.1f}%"
+        return f"{alike}equal within {within} ({of}{plural(against.cells, 'cell')} compared)"
     ordered = sorted(against.percent.items(), key=lambda item: item[1])
     apart = [item for item in ordered if abs(item[1]) > EQUAL_PERCENT] or ordered
     speeds = [f"{names[uuid]} {difference(by)}" for uuid, by in apart[:SHOWN_GPUS]]
