@@ -1,6 +1,6 @@
 """Read the wrong bits (mismatches) found by burn-in launches whose result is missing, damaged or withdrawn.
 
-Wrong bits are faults of a device, even if the launch has no valid result.
+A result is withdrawn if its device was throttled or used by others. Wrong bits are faults of the device nevertheless.
 """
 
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ def _read_mismatches(paths: LaunchPaths, attempt: Attempt, devices: tuple[str, .
 
 
 def _read_lines(lines: list[bytes], attempt: Attempt, devices: tuple[str, ...]) -> Iterator[Seen]:
-    """Yield the mismatches of the valid lines. Skips lines that are cut off, or name an impossible time or sender."""
+    """Yield the mismatches of the valid lines. Skips broken lines, and impossible times or devices."""
     for line in lines:
         with suppress(msgspec.MsgspecError, UnicodeDecodeError):
             seen = _SEEN.decode(line)

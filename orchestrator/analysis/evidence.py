@@ -69,9 +69,9 @@ class DeviceEvidence:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything that `report_builder.merge` needs besides the archive. Other fields have a comment.
+    """Everything that `report_builder.merge` needs besides the archive.
 
-    outcomes, cells: by cell id. launches: by launch number. devices, clocks: by UUID. courses: health over time.
+    outcomes, cells: by cell id. launches: by launch number. devices, clocks: by UUID. courses: health values over time.
     suspect: ids of cells that ran out of memory although an identical GPU had room for them. uncounted: launch number →
     UUID → wrong bits found by a launch without a valid result.
     """

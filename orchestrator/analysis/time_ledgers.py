@@ -23,10 +23,7 @@ _OVERHEAD: Final = attrgetter(*(name for name in Ledger.__struct_fields__ if nam
 
 
 def ledger(launches: Sequence[tuple[Ledger, Attempt]]) -> LaunchLedger | None:
-    """Return the median time of each phase over the launches, in ms; None without launches.
-
-    launches: (ledger of the worker, attempt) of each.
-    """
+    """Return the median time of each phase over the launches, in ms; None without launches."""
     if not launches:
         return None
     entries = {name: median(getattr(spent, name) for spent, _ in launches) for name in Ledger.__struct_fields__}

@@ -49,7 +49,7 @@ class Held:
 def hold(run: Side, baseline: Side) -> Held:
     """Return the rates of the run divided by those of the baseline, and the score.
 
-    Several devices of the baseline with the same cell count as their median; in the score, those of the run, too.
+    A cell that several devices of the baseline have counts as their median. The score does so for the run, too.
     """
     stored = pairing.by_key(baseline)
     reference = {

@@ -167,7 +167,7 @@ class Fleet:
             log_files.hold_below_cap(live.paths.stderr)
 
     def acknowledge(self, live: Live, over_ns: int) -> None:
-        """Send Ack to the processes of a launch, so that they end. over_ns: as in Live."""
+        """Send Ack to a launch's processes, so that they end. over_ns: monotonic time when the outcome was on disk."""
         for sibling in live.siblings:
             sibling.over_ns = over_ns
             if sibling.pidfd is not None:
