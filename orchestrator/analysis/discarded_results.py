@@ -24,8 +24,8 @@ _SEEN: Final = msgspec.json.Decoder(Seen)
 def read_verification(archive: Archive, attempt: Attempt, devices: tuple[str, ...]) -> dict[str, Verification]:
     """Return device UUID → what the device verified in an attempt without a valid result, with its mismatches.
 
-    devices: UUIDs, that of rank 0 first. Source: the withdrawn result, or the files of mismatches if it is missing or
-    damaged; {} without either, and if the result verified nothing.
+    devices: UUIDs, that of rank 0 first. Reads the withdrawn result, or the files of mismatches if it is missing or
+    damaged. {} if the result verified nothing, or the files show nothing.
     """
     if attempt.withdrawn is not None:
         with suppress(ResultFileError):  # damaged: use the files of mismatches

@@ -91,7 +91,7 @@ class Evidence:
 def gather(archive: Archive, *, goes_on: bool = False) -> Evidence:
     """Read and reduce all result files and telemetry of a run. goes_on: whether the run is still running.
 
-    Damaged result files do not raise: they are in `damaged`, and their launches count as lost.
+    Damaged result files do not raise: `Evidence.damaged` has them, and their launches count as lost.
     """
     damaged: dict[int, str] = {}
     launches: dict[int, LaunchEvidence] = {}

@@ -231,7 +231,7 @@ def changes(before: Side, after: Side, paired: Iterable[tuple[SideDevice, SideDe
 def differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:
     """Yield the versions and settings that differ between two runs or devices.
 
-    An unknown version of torch, python or another package is not a difference: only launches report it.
+    An unknown version is no difference if only launches report it, such as torch's: a run without results lacks it.
     """
     for name in dict.fromkeys([*before, *after]):
         old, new = before.get(name, ""), after.get(name, "")

@@ -158,8 +158,8 @@ class Conductor:
     def let_pass(self, passed: Passed | None) -> None:
         """Free, quarantine or (if it is in use) block the device of a process that is gone. None: do nothing.
 
-        Withdraws the launch's result if the device was throttled or used by other processes. Records the launch as gone
-        after the last of its devices.
+        May withdraw the launch's result, if the device was throttled or used by other processes. Records the launch as
+        gone after the last of its devices.
         """
         if passed is None:
             return
@@ -201,10 +201,7 @@ class Conductor:
             self.carry_out(self.fleet.end(live, failure, self._clock.now()))
 
     def look_after_the_waiting(self, now: float) -> None:
-        """Free the waiting GPUs that are cool and idle again. Quarantine those that stay busy for too long.
-
-        now: seconds of the loop's clock.
-        """
+        """Free waiting GPUs that are cool and idle again; quarantine those busy for too long. now: loop's clock (s)."""
         context = self.failure_context
         released = self._waiting.released(now, context.samples, context.foreign.here, stopping=self.state.stopping)
         for uuid, given_up in released:
@@ -299,7 +296,7 @@ class Conductor:
         return gang.halted([sibling.ending() for sibling in live.siblings], failure, stopped[0] if stopped else None)
 
     def _doubt(self, live: Live, device: Device, *, last: bool) -> None:
-        """Withdraw the result of a launch if `device` was throttled or other processes used it.
+        """Withdraw a launch's result if other processes used `device`, or if it was throttled and repeating may help.
 
         With --allow-busy, other processes are only recorded. last: `device` is the last of the launch to become free.
         """

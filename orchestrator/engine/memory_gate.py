@@ -35,7 +35,7 @@ class Passed:
 
 
 class Gates:
-    """Devices whose process is gone and that wait until their memory is free. True if any waits."""
+    """Devices whose process is gone and that wait until their memory is free. As bool: whether any waits."""
 
     def __init__(self, devices: tuple[Device, ...]) -> None:
         self._devices = {device.uuid: device for device in devices}

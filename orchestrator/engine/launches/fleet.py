@@ -33,7 +33,7 @@ from protocol.paths import RunPaths
 
 
 class Fleet:
-    """The processes of all running launches. live: secret token → process, until that is gone.
+    """The processes of all running launches. live: secret token → process that is not gone yet.
 
     Methods yield outcomes of launches and ends of processes, and act only while they are iterated. now: seconds of the
     loop's clock (loop_clock.py). fork: requests a process, or raises OSError.

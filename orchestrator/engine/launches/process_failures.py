@@ -75,7 +75,7 @@ def outside(failure: Failure, hazard: Failure | None, broken: str) -> Failure:
 def beside(failure: Failure, others: str) -> Failure:
     """Return the failure, with category CONTAMINATED if other processes on the GPU may be the cause.
 
-    others: those processes, such as "PID 4711 python", or "". They can explain only a lack of memory or of time.
+    others: those processes, such as "PID 4711 python", or "". Only out-of-memory and time-out failures may be theirs.
     """
     words = POLICY[failure.category].beside_others
     if not others or not words:
