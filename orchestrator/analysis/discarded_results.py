@@ -39,8 +39,7 @@ def read_verification(archive: Archive, attempt: Attempt, devices: tuple[str, ..
 def _read_mismatches(paths: LaunchPaths, attempt: Attempt, devices: tuple[str, ...]) -> Verification:
     """Return the mismatches of one process, read from its file, which the first mismatch creates.
 
-    No file counts as none; an unreadable file, or one without a valid line, as one. If the folder cannot be entered,
-    `not_tested` says so.
+    No file: no mismatch. A file that is unreadable or has no valid line: one. No access to the folder: `not_tested`.
     """
     lines: list[bytes] = []
     try:

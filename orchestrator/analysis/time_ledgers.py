@@ -3,8 +3,7 @@
     START ── start │ import │ … │ warm_up │ measure │ count ── record ── END ── teardown ── free
              └──── reported by the worker (Ledger) ───────┘
 
-START and END are records of the journal. The entries add up to the whole time: `record` is all that the worker does not
-report before END.
+START and END are records of the journal. `record` is the time before END that the worker does not report.
 """
 
 from collections.abc import Sequence

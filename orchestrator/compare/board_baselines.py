@@ -31,8 +31,7 @@ _ALIKE: Final = "all GPUs of this node are: look at what they share first: cooli
 def judge(standings: Sequence[Standing], run: Side, sides: Iterable[Side]) -> tuple[Standing, ...]:
     """Return `standings`, the comparisons with siblings, each changed by the first baseline of the GPU's board.
 
-    sides: baselines, the user's first. Those of other software, or made of this run, are ignored. A GPU without a
-    baseline keeps its standing.
+    sides: baselines, the user's first. Those of other software, or made of this run, are ignored.
     """
     usable = [one for one in sides if not one.run_ids & run.run_ids and _software(one) == _software(run)]
     found: dict[str, tuple[Side, BaselineEffect]] = {}

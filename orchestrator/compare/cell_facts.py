@@ -121,8 +121,7 @@ def _varies(place: Place) -> bool:
 def difference(before: Place, after: Place, *, any_device: bool = False) -> str:
     """Return why two cells cannot be compared, such as "batch size 8, then 4"; "" if they can.
 
-    The reason is a fault of a cell, or a fact that differs. any_device: another GPU model, memory or power limit is
-    allowed.
+    The reason is a fault of a cell, or a fact that differs. any_device: allow another GPU model, memory or power limit.
     """
     if (found := _gravest((one for one in _FAULTS if not one.judged), before, after)) is not None:
         who = {name: one for name, one in _sides(before, after) if found.found(one)}

@@ -50,8 +50,7 @@ class Cell(NamedTuple):
 class Target(NamedTuple):
     """A figure that thresholds can limit. phases: workloads that have it.
 
-    read: takes a cell and the samples per epoch (None if not given). Returns the figure in the unit of `limit`; None if
-    it is unknown.
+    read: (cell, samples per epoch or None) → the figure in the unit of `limit`; None if it is unknown.
     """
 
     limit: Limit

@@ -180,8 +180,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class StoredRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A run as stored in run.yaml and plan.json: configuration, devices, plan, and command line.
 
-    telemetry_note: why telemetry is missing or incomplete; empty if it is complete. earlier: device UUID → faults that
-    earlier runs found, as text.
+    telemetry_note: why telemetry is incomplete, or "". earlier: device UUID → faults that earlier runs found, as text.
     """
 
     tool_version: str

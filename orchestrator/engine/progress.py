@@ -117,8 +117,7 @@ def through(launches_s: float | None, total: int | None, limited: Time | None) -
 def eta(through_s: float | None, stops_s: float | None) -> float | None:
     """Return the seconds until the last measurement ends: the smaller of both, None if both are None.
 
-    through_s: as `through` returns it. stops_s: seconds until a stop or the time limit has ended all launches; None
-    without either.
+    through_s: from `through`. stops_s: seconds until a stop or the time limit has ended all launches; None without.
     """
     if stops_s is None:
         return through_s

@@ -87,8 +87,7 @@ def beside(failure: Failure, others: str) -> Failure:
 def collateral(failure: Failure, broken: str) -> Failure:
     """Return the failure, with category DEVICE_UNAVAILABLE if other, broken GPUs may be the cause.
 
-    broken: labels of those GPUs, such as "GPU 1 and GPU 3", or "". Only failures of CUDA or crashes before the first
-    forward pass may be theirs.
+    broken: their labels, such as "GPU 1", or "". Only CUDA failures and crashes before the first forward may be theirs.
     """
     if not broken or not has_trait(failure.category, Trait.CUDA_START) or failure.phase not in BEFORE_FIRST_FORWARD:
         return failure
