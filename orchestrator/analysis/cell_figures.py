@@ -92,7 +92,7 @@ def _fields(kind: type[Measured], base: CellReport, valid: ValidLaunches) -> dic
 
 
 def measured(fate: CellReport, valid: ValidLaunches, value: Callable[[LaunchEvidence], float | None]) -> Measured:
-    """Return the figures that all workloads share. fate: status and attempts of the cell. value: as in LAUNCH_VALUE."""
+    """Return the figures that all workloads share. fate: status and attempts. value: returns a launch's main figure."""
     figures, launches = valid.figures, valid.launches
     on_cpu = valid.device.kind is DeviceKind.CPU
     states = [launch.result.warm_up.steady_state for launch in launches]

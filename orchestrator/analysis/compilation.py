@@ -21,10 +21,7 @@ TOLERANCE: Final = {Precision.FP32: 1e-3, Precision.TF32: 1e-2, Precision.FP16: 
 
 
 def of_launches(results: Sequence[Result], precision: Precision) -> CompilationFigures | None:
-    """Return the figures of torch.compile for one cell without its speed-up, which `beside_eager` adds.
-
-    results: of the cell's launches. None if none of them compiled.
-    """
+    """Return the figures of torch.compile for the launches of a cell, without speed-up; None if none compiled."""
     found = [one.compilation for one in results if one.compilation is not None]
     if not found:
         return None

@@ -70,10 +70,7 @@ def side_by_side(
 
 
 def spreads(sides: Sequence[SideBySide]) -> tuple[Spread, ...]:
-    """Return, for each cell, the compared figure of identical devices, its median and its spread in percent.
-
-    sides: results, from `side_by_side`.
-    """
+    """Return each cell's figure on identical devices, with median and spread in percent. sides: of `side_by_side`."""
     return tuple(_spread(side) for side in sides)
 
 

@@ -1,6 +1,6 @@
 """Read the wrong bits (mismatches) found by burn-in launches whose result is missing, damaged or withdrawn.
 
-Wrong bits are faults of a device, even if the launch has no valid result.
+A result is withdrawn if its device was throttled or used by others. Wrong bits are faults of the device nevertheless.
 """
 
 from collections.abc import Iterator
@@ -24,8 +24,8 @@ _SEEN: Final = msgspec.json.Decoder(Seen)
 def read_verification(archive: Archive, attempt: Attempt, devices: tuple[str, ...]) -> dict[str, Verification]:
     """Return device UUID → what the device verified in an attempt without a valid result, with its mismatches.
 
-    devices: UUIDs, that of rank 0 first. Source: the withdrawn result, or the files of mismatches if it is missing or
-    damaged; {} without either, and if the result verified nothing.
+    devices: UUIDs, that of rank 0 first. Reads the withdrawn result, or the files of mismatches if it is missing or
+    damaged. {} if the result verified nothing, or the files show nothing.
     """
     if attempt.withdrawn is not None:
         with suppress(ResultFileError):  # damaged: use the files of mismatches
@@ -39,8 +39,7 @@ def read_verification(archive: Archive, attempt: Attempt, devices: tuple[str, ..
 def _read_mismatches(paths: LaunchPaths, attempt: Attempt, devices: tuple[str, ...]) -> Verification:
     """Return the mismatches of one process, read from its file, which the first mismatch creates.
 
-    No file counts as none; an unreadable file, or one without a valid line, as one. If the folder cannot be entered,
-    `not_tested` says so.
+    No file: no mismatch. A file that is unreadable or has no valid line: one. No access to the folder: `not_tested`.
     """
     lines: list[bytes] = []
     try:
@@ -60,7 +59,7 @@ def _read_mismatches(paths: LaunchPaths, attempt: Attempt, devices: tuple[str, .
 
 
 def _read_lines(lines: list[bytes], attempt: Attempt, devices: tuple[str, ...]) -> Iterator[Seen]:
-    """Yield the mismatches of the valid lines. Skips lines that are cut off, or name an impossible time or sender."""
+    """Yield the mismatches of the valid lines. Skips broken lines, and impossible times or devices."""
     for line in lines:
         with suppress(msgspec.MsgspecError, UnicodeDecodeError):
             seen = _SEEN.decode(line)

@@ -69,9 +69,9 @@ class DeviceEvidence:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything that `report_builder.merge` needs besides the archive. Other fields have a comment.
+    """Everything that `report_builder.merge` needs besides the archive.
 
-    outcomes, cells: by cell id. launches: by launch number. devices, clocks: by UUID. courses: health over time.
+    outcomes, cells: by cell id. launches: by launch number. devices, clocks: by UUID. courses: health values over time.
     suspect: ids of cells that ran out of memory although an identical GPU had room for them. uncounted: launch number →
     UUID → wrong bits found by a launch without a valid result.
     """
@@ -91,7 +91,7 @@ class Evidence:
 def gather(archive: Archive, *, goes_on: bool = False) -> Evidence:
     """Read and reduce all result files and telemetry of a run. goes_on: whether the run is still running.
 
-    Damaged result files do not raise: they are in `damaged`, and their launches count as lost.
+    Damaged result files do not raise: `Evidence.damaged` has them, and their launches count as lost.
     """
     damaged: dict[int, str] = {}
     launches: dict[int, LaunchEvidence] = {}

@@ -31,7 +31,7 @@ def verdict(
     """Return the exit code and its reasons. Slow GPUs and models that do not fit in memory are remarks only.
 
     judged: verdicts on health. additions: findings of this kind of run. slow: comparison of each GPU with its siblings.
-    counts: number of cells by status. short: such as "measured by fewer launches than planned".
+    counts: number of cells by status. short: words for cells with fewer launches than planned.
     """
     causes = tuple(_causes(archive, evidence, judged, additions, counts=counts, short=short))
     remarks: list[str] = []
@@ -47,7 +47,7 @@ def verdict(
 
 
 def describe_slow_gpus(slow: Iterable[Standing]) -> Iterator[str]:
-    """Yield a sentence for each GPU with a finding, so not for a SUSPECT. The GPUs of a SPLIT share one sentence."""
+    """Yield a sentence for each GPU that is slow for certain (not a SUSPECT); all GPUs of a SPLIT share one."""
     findings = [standing for standing in slow if standing.verdict.is_finding]
     yield from dict.fromkeys(
         f"{standing.verdict}: {standing.why}"

@@ -166,10 +166,7 @@ def _worked(archive: Archive) -> dict[str, dict[Segment, Span]]:
 
 
 def _work(archive: Archive, worked: Mapping[str, Mapping[Segment, Span]], uuid: str = "") -> Iterator[Work]:
-    """Yield the time in which the GPU `uuid` worked, for each session.
-
-    If `uuid` is "" or never worked, it is the time in which any GPU worked.
-    """
+    """Yield, by session, the time in which the GPU `uuid` worked; if it is "" or never worked, any GPU."""
     gpus = [other.uuid for other in archive.stored.devices if other.kind is DeviceKind.CUDA]
     of = [worked[gpu] for gpu in ([uuid] if uuid in worked else gpus) if gpu in worked]
     for segment in dict.fromkeys(archive.segments):

@@ -35,7 +35,7 @@ class KindAnalysis:
 class ReportTerms:
     """How a kind of run is reported.
 
-    health_level: of configs/health.yaml. as_reported: returns the configuration that the report shows.
+    health_level: name of a level in configs/health.yaml. as_reported: returns the configuration that the report shows.
     short_of_launches: words for cells with fewer launches than planned. analyse: returns the findings of this kind of
     run. judge: returns more causes of the exit code, from the report.
     """

@@ -1,6 +1,6 @@
 """Read all values that the launches of a run recorded, one launch at a time to save memory.
 
-Launches that do not count for the figures are read too, and marked. About 300 bytes per launch stay in memory.
+Launches that do not count for the figures are read too, and marked.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -27,7 +27,7 @@ _Usual = Mapping[str, tuple[float, float]]  # Series → the range without outli
 
 
 class _Kept(msgspec.Struct, frozen=True, gc=False):
-    """What stays in memory of a launch with a result file, of which `promised` is the SHA-256 by the journal.
+    """What stays in memory of a launch with a result file. promised: SHA-256 of the file, from the journal.
 
     excluded: why the launch does not count for its cell's figures, or "". value: main figure of the launch, such as
     throughput. iterations: number of measured iterations behind `value`. Both None: no valid result.
@@ -50,7 +50,7 @@ class _OfCell(NamedTuple):
 
 
 def of_run(archive: Archive, evidence: Evidence) -> Samples:
-    """Return a function that takes a cell id and reads the values of its launches; of an unknown cell, nothing."""
+    """Return a function: cell id → values of its launches, read while iterated; none for an unknown cell."""
     cells = {name: _of_cell(tries, archive.cells[name], evidence) for name, tries in archive.tries.items()}
     paths, devices = archive.paths, frozenset(archive.devices)
 

@@ -41,7 +41,7 @@ class JudgedCell:
 
     @property
     def waited(self) -> frozenset[str]:
-        """UUIDs of the GPUs that waited for the host, and so are not judged by this cell; empty unless most did."""
+        """UUIDs of GPUs limited by the host, not judged by this cell; empty if these are not the majority."""
         waited = frozenset(uuid for uuid, point in self.points.items() if point.metric.launch_bound)
         return waited if len(waited) * 2 > len(self.points) else frozenset()
 

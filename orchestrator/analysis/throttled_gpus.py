@@ -47,7 +47,7 @@ def explain_throttling(held: Sequence[Held]) -> Why | None:
 
 
 def _reason(seen: Sequence[str]) -> Reason:
-    """Return the probable reason of throttling. A hardware slowdown of unknown cause counts as CLOCK."""
+    """Return the probable reason of throttling. seen: NVML's clock event reasons that slow a GPU; none means HEAT."""
     if not seen or any(word in _HEAT for word in seen):
         return Reason.HEAT
     return Reason.POWER if any(word in _BRAKE for word in seen) else Reason.CLOCK

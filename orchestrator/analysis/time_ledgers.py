@@ -3,8 +3,7 @@
     START ── start │ import │ … │ warm_up │ measure │ count ── record ── END ── teardown ── free
              └──── reported by the worker (Ledger) ───────┘
 
-START and END are records of the journal. The entries add up to the whole time: `record` is all that the worker does not
-report before END.
+START and END are records of the journal. `record` is the time before END that the worker does not report.
 """
 
 from collections.abc import Sequence
@@ -23,10 +22,7 @@ _OVERHEAD: Final = attrgetter(*(name for name in Ledger.__struct_fields__ if nam
 
 
 def ledger(launches: Sequence[tuple[Ledger, Attempt]]) -> LaunchLedger | None:
-    """Return the median time of each phase over the launches, in ms; None without launches.
-
-    launches: (ledger of the worker, attempt) of each.
-    """
+    """Return the median time of each phase over the launches, in ms; None without launches."""
     if not launches:
         return None
     entries = {name: median(getattr(spent, name) for spent, _ in launches) for name in Ledger.__struct_fields__}

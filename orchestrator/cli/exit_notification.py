@@ -101,7 +101,7 @@ def in_one_line(
 
 
 def _judged(burn_in: Mapping[str, str]) -> Iterator[str]:
-    """Yield "7 PASS", "GPU 3 FAIL": the number of devices with PASS, names for other verdicts unless above NAMED."""
+    """Yield "7 PASS", "GPU 3 FAIL": a number for PASS and for verdicts of more than NAMED devices, else their names."""
     from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
 
     for verdict in (HealthVerdict.PASS, *(other for other in GRAVEST_FIRST if other is not HealthVerdict.PASS)):
@@ -116,8 +116,8 @@ def _judged(burn_in: Mapping[str, str]) -> Iterator[str]:
 def announced(params: SessionParams, *, rehearsal: bool = False) -> Iterator[Ending]:
     """Catch stop signals within `with`, then run --on-failure (unless the run passed) and --on-finish.
 
-    Yields the Ending that the body fills in. rehearsal: for --dry-run, which does not run the commands. Errors of the
-    body are raised again. Raises ConfigError for a command that cannot be run, or a wrong option of metrics.
+    Yields the Ending that the body fills in. rehearsal: for --dry-run, which does not run the commands. Raises
+    ConfigError for a command that cannot be run, or a wrong option of metrics.
     """
     from orchestrator.cli import hooks
 

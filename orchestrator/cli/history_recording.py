@@ -63,7 +63,7 @@ def record(report: "Report", stored: "StoredRun", paths: "RunPaths", given: Hist
 def refused(configuration: "Configuration") -> tuple[str, ...]:
     """Return (sentence,) if the history file cannot record the run, because it is foreign or of a newer version.
 
-    Returns () if the file can record the run, fails in another way (see `earlier`), or is not to be used.
+    Returns () if the file can record the run, the history is off, or reading it fails, which `earlier` reports.
     """
     if not configuration.history:
         return ()
@@ -84,7 +84,7 @@ def refused(configuration: "Configuration") -> tuple[str, ...]:
 def earlier(configuration: "Configuration", devices: "Sequence[Device]") -> "tuple[dict[str, str], tuple[str, ...]]":
     """Return (device UUID → faults that earlier runs found, as text; why these faults are unknown).
 
-    The second element is (sentence,), or () if the history was read or is not to be used.
+    The second element is (sentence,), or () if the history was read or is off.
     """
     if not configuration.history:
         return {}, ()

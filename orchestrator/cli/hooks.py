@@ -144,7 +144,7 @@ def _wait(process: subprocess.Popen[bytes], log: Path | None, limit_s: float) ->
 
 
 def _end(process: subprocess.Popen[bytes] | None) -> None:
-    """End a command and its process group. It is reaped last: until then no other process can get its PID."""
+    """End a command and its process group. The command is reaped last, so that no other process can get its PID."""
     if process is None:
         return
     with StopSignals():

@@ -69,7 +69,7 @@ class Command(click.Command):
     hears_signals = False
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; first restore Python's signal handlers, unless it hears_signals or is the program itself."""
+        """Run the command; a subcommand without hears_signals first restores Python's signal handlers."""
         if ctx.parent is not None and not self.hears_signals:
             stop_signals.settle()
         return super().invoke(ctx)
@@ -234,7 +234,7 @@ def _usage(error: click.UsageError, program: str, hint: str = "") -> str:
 
 
 def _offered(argument: click.Parameter, context: click.Context | None) -> str:
-    """Return " Valid: bash and zsh." for an argument, a hint at @last for a run, or "" for no or many values."""
+    """Return " Valid: bash and zsh." (the argument's values; "" if none or many), or for RUN a hint at @last."""
     if argument.human_readable_name in ("RUN", "RUN..."):
         return " The last run is @last."
     words = [] if context is None else [one.value for one in argument.shell_complete(context, "") if one.value]
@@ -305,7 +305,7 @@ def refuse_misplaced(context: click.Context) -> None:
 
 
 def wrapped(text: str) -> str:
-    """Wrap a message to the terminal's width, indented below "error: ". Files and JSON are not wrapped, for grep."""
+    """Wrap a message to the width of stderr's terminal, indented below "error: ". Unchanged without one or as JSON."""
     if as_json() or not sys.stderr.isatty():
         return text
     width = min(shutil.get_terminal_size().columns, 120)

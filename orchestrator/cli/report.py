@@ -161,8 +161,8 @@ def _render_file(
 
     format: value of -f; None: the suffix of `output` decides, else json. named: the formats in that value, None without
     -f. Without `output` only txt is possible, and prints the whole report. full: print the whole report, not its brief
-    form; no effect with `output`. needs_run: the given options that need a run. Raises UserError if needs_run has an
-    option, if other or several formats are given without `output`, or if `file` is no report.
+    form. needs_run: given options that need a run. Raises UserError if there is one, for other formats without
+    `output`, or if `file` is no report.
     """
     from orchestrator import report as reports
     from orchestrator.cli.shown_report import places, shown

@@ -21,8 +21,7 @@ from protocol.paths import RunPaths
 def choose(name: str | None, runs: str, history_db: str | None = None) -> tuple[RunPaths, str]:
     """Return (run, note): the run named `name`, or, if `name` is None, the run to resume in the folder `runs`.
 
-    note: a sentence for the user if an older run was chosen instead of the newest, else "". Raises UserError if there
-    is no such run.
+    note: a sentence for the user if an older run was chosen than the newest, else "". Raises UserError without a run.
     """
     newest = run_lookup.find(name, runs, history_db)
     if name is not None or not _is_over(newest) or _lacks_time(newest):

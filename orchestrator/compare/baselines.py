@@ -1,8 +1,7 @@
 """Score a run against a baseline: the geometric mean of the rates' ratios, over all cells of the run. Pure.
 
 Cells with a fault, such as throttling, do not count. A score compares machines, so another GPU model or power limit is
-allowed; `compare BASELINE REPORT` requires the same. Loading depends on disks and caches, so it is not averaged with
-the speed of a GPU.
+allowed; `compare BASELINE REPORT` requires the same. Loading depends on disks and caches, so it does not count either.
 """
 
 import math
@@ -36,8 +35,7 @@ NOT_GPU_BOUND: Final = "not limited by the GPU (try a larger batch, -b)"
 class Held:
     """A run compared with a baseline. by_device: (UUID, cell) → rate of the device divided by the baseline's rate.
 
-    excluded: (UUID, cell) → why it is not compared. unwatched: cells that the baseline measured without telemetry, so
-    that throttling is unknown.
+    excluded: (UUID, cell) → why it is not compared. unwatched: cells whose throttling in the baseline is unknown.
     """
 
     comparison: BaselineComparison
@@ -49,7 +47,7 @@ class Held:
 def hold(run: Side, baseline: Side) -> Held:
     """Return the rates of the run divided by those of the baseline, and the score.
 
-    Several devices of the baseline with the same cell count as their median; in the score, those of the run, too.
+    A cell that several devices of the baseline have counts as their median. The score does so for the run, too.
     """
     stored = pairing.by_key(baseline)
     reference = {

@@ -2,7 +2,7 @@
 
 Pure. With the same torch, CUDA and cuDNN, the baseline decides about each GPU:
 
-    verdict among siblings    slower by more than the margin      within the margin     neither
+    verdict among siblings    slower by more than the margin      within the margin     inconclusive
     STRAGGLER                 STRAGGLER                           STRAGGLER             STRAGGLER
     SPLIT or none             BELOW BASELINE                      OK                    unchanged
     any other                 BELOW BASELINE                      unchanged             unchanged
@@ -31,8 +31,7 @@ _ALIKE: Final = "all GPUs of this node are: look at what they share first: cooli
 def judge(standings: Sequence[Standing], run: Side, sides: Iterable[Side]) -> tuple[Standing, ...]:
     """Return `standings`, the comparisons with siblings, each changed by the first baseline of the GPU's board.
 
-    sides: baselines, the user's first. Those of other software, or made of this run, are ignored. A GPU without a
-    baseline keeps its standing.
+    sides: baselines, the user's first. Those of other software, or made of this run, are ignored.
     """
     usable = [one for one in sides if not one.run_ids & run.run_ids and _software(one) == _software(run)]
     found: dict[str, tuple[Side, BaselineEffect]] = {}
@@ -62,7 +61,7 @@ def _has(side: Side, device: SideDevice) -> bool:
 
 
 def _ratios(run: Side, side: Side) -> Mapping[str, list[float]]:
-    """Return UUID → rates of `run` divided by those of the baseline `side`, for the cells that can judge a GPU."""
+    """Return UUID → rates of `run` divided by those of `side`, of the cells that judge a GPU (not host-bound)."""
     ratios: dict[str, list[float]] = {}
     of_host = {(cell.gpu_uuid, cell.key) for cell in run.cells if cell.host_bound}
     for (uuid, key), ratio in baselines.hold(run, side).by_device.items():

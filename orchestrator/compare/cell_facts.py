@@ -40,8 +40,8 @@ class _Fact(NamedTuple):
 class _Fault(NamedTuple):
     """A fault that keeps a cell from being compared. words: its name. found: returns whether a cell has it.
 
-    with_status: name it with the cell's status. remedy: what to do. same_work: `compare` shows the change nevertheless.
-    judged: `compare` also shows a verdict, by the prior standard deviation.
+    with_status: texts name the cell's status, too. remedy: what to do. same_work: `compare` shows the change of speed
+    nevertheless. judged: `compare` also shows a verdict, by the prior standard deviation.
     """
 
     words: str
@@ -121,8 +121,7 @@ def _varies(place: Place) -> bool:
 def difference(before: Place, after: Place, *, any_device: bool = False) -> str:
     """Return why two cells cannot be compared, such as "batch size 8, then 4"; "" if they can.
 
-    The reason is a fault of a cell, or a fact that differs. any_device: another GPU model, memory or power limit is
-    allowed.
+    The reason is a fault of a cell, or a fact that differs. any_device: allow another GPU model, memory or power limit.
     """
     if (found := _gravest((one for one in _FAULTS if not one.judged), before, after)) is not None:
         who = {name: one for name, one in _sides(before, after) if found.found(one)}
@@ -157,10 +156,7 @@ def _fault_words(fault: _Fault, places: Iterable[Place]) -> str:
 
 
 def doubt(before: Place, after: Place) -> str:
-    """Return "times were not steady after warm-up" if one of two compared cells has this fault, else "".
-
-    Such a pair is judged by the prior standard deviation, or by its own if that is larger.
-    """
+    """Return "times were not steady after warm-up" if one of two compared cells has this fault, else ""."""
     found = _gravest((one for one in _FAULTS if one.judged), before, after)
     return "" if found is None else found.words
 
@@ -177,10 +173,7 @@ def measures_host(before: Place, after: Place) -> bool:
 
 
 def few_launches(before: Place, after: Place) -> str:
-    """Return "one launch" or "two launches" if a cell has fewer than three, too few to show its own spread; else "".
-
-    The cell with fewer launches decides: one launch compared with two is "one launch".
-    """
+    """Return "one launch" or "two launches" if the cell with fewer has so few that its spread is unknown; else ""."""
     return _FEW.get(min(len(before.cell.values), len(after.cell.values)), "")
 
 
@@ -193,7 +186,7 @@ def not_watched(kind: str, throttled: bool | None) -> bool:  # noqa: FBT001  # a
 
 
 def unwatched(before: Place, after: Place) -> str:
-    """Return "throttling unknown in the first run" or the like, for runs without telemetry; "" if both have it."""
+    """Return "throttling unknown in the first run" or the like; "" if it is known in both."""
     who = [name for name, one in _sides(before, after) if not_watched(one.device.kind, one.cell.throttled)]
     return f"{UNWATCHED} in {' and '.join(who)}" if who else ""
 
@@ -237,7 +230,7 @@ def changes(before: Side, after: Side, paired: Iterable[tuple[SideDevice, SideDe
 def differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:
     """Yield the versions and settings that differ between two runs or devices.
 
-    An unknown version equals any other if only launches report it, as that of torch: a run without results lacks it.
+    An unknown version is no difference if only launches report it, such as torch's: a run without results lacks it.
     """
     for name in dict.fromkeys([*before, *after]):
         old, new = before.get(name, ""), after.get(name, "")

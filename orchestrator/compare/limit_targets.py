@@ -50,8 +50,7 @@ class Cell(NamedTuple):
 class Target(NamedTuple):
     """A figure that thresholds can limit. phases: workloads that have it.
 
-    read: takes a cell and the samples per epoch (None if not given). Returns the figure in the unit of `limit`; None if
-    it is unknown.
+    read: (cell, samples per epoch or None) → the figure in the unit of `limit`; None if it is unknown.
     """
 
     limit: Limit
@@ -130,10 +129,7 @@ def _of_solo(alone: FullNode | None) -> Relative:
 def _of_siblings(
     report: Report, places: Mapping[tuple[str, CellKey], Place]
 ) -> Iterator[tuple[tuple[object, ...], Relative]]:
-    """Yield ((UUID, facts of a cell), speed in percent of the median of identical devices).
-
-    The speed is unknown if one of the devices has a fault.
-    """
+    """Yield (key of `_among_siblings`, speed compared with identical devices: unknown if one has a fault)."""
     named = {_among_siblings(uuid, key): place for (uuid, key), place in places.items()}
     for spread in report.cross_gpu:
         key = (

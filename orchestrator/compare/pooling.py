@@ -39,7 +39,7 @@ def partners(candidates: Sequence[Place], place: Place, *, any_device: bool = Fa
 def combined(places: Sequence[Place]) -> Place:
     """Return the results of one or more devices for the same cell as one result, with the launches of all.
 
-    Differences between the devices are removed from the values. It is throttled or contaminated if any of them is.
+    Differences between devices are removed. The result is throttled or contaminated if one is, and steady if all are.
     """
     first = places[0]
     if len(places) == 1:
@@ -59,7 +59,7 @@ def combined(places: Sequence[Place]) -> Place:
 
 
 def _launches(cells: Sequence[SideCell]) -> tuple[float, ...]:
-    """Return the values of all launches on several boards, without the differences between boards (see the margin).
+    """Return the values of all launches on several boards, without the differences between the boards.
 
     The logarithms of each board are shifted to a common mean, and stretched so that their sample variance is the
     variance within boards. With one launch per board, the values are unchanged.

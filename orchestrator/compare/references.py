@@ -71,9 +71,9 @@ def stored(paths: RunPaths) -> Against:
 
 
 def hold(report: Report, against: Against, shipped: Sequence[Side] = ()) -> Report:
-    """Return a copy of the report with the score, thresholds and costs of `against`, and a new exit code.
+    """Return a copy of the report with score, thresholds and costs by `against`, and verdict and exit code to match.
 
-    shipped: baselines of gpubench. They judge the GPUs that the user's baseline does not judge.
+    shipped: baselines of gpubench, which judge the GPUs that the user's baseline does not judge.
     """
     run = run_figures.of_report(report, "this run") if against.baseline or shipped else None
     if run is not None:

@@ -15,7 +15,7 @@ def files() -> dict[str, Path]:
 
 
 def of_boards(names: Collection[str]) -> tuple[Side, ...]:
-    """Return the shipped baselines of GPU models with one of NVML's `names`. Raises ConfigError for a broken file."""
+    """Return the shipped baselines of GPU models with an NVML name in `names`. Raises ConfigError for a broken file."""
     return tuple(side for side in _all() if any(device.gpu_name in names for device in side.devices)) if names else ()
 
 

@@ -55,8 +55,7 @@ _HOLDS: Final[Mapping[Bound, tuple[str, Callable[[float, float], bool]]]] = {
 class Threshold(Part, frozen=True, kw_only=True):
     """A limit of one figure in the cells that match. One of the four bounds is set. Empty lists match everything.
 
-    models: names of models or operators. implementations, shapes, times: only for operators. samples_per_epoch: only
-    for epoch_time_s.
+    models: models or operators. implementations, shapes, times: of operators. samples_per_epoch: for epoch_time_s.
     """
 
     name: str

@@ -21,9 +21,9 @@ THIS_RUN: Final = "this run"
 
 
 def other_mode(key: CellKey, cells: Container[CellKey], own: str, side: str, *, wanted: str | None = None) -> str:
-    """Return "solo in A, loaded in B" with advice, if run A has a cell that run B has only in the other mode; else "".
+    """Return "solo in A, loaded in B (advice)" if run B has A's cell `key` in the other mode, else "".
 
-    key: of the cell. own: name of A. cells: keys of B. side: name of B. wanted: mode to recommend; None for that of B.
+    own, side: names of A and B. cells: keys of B. wanted: mode in which the advice is to measure; None: that of B.
     """
     for mode in Mode:
         if mode != key.mode and replace(key, mode=mode.value) in cells:

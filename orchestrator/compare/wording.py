@@ -76,7 +76,7 @@ def means(comparison: Comparison) -> str:
 
 
 def mean(of_phase: Mean) -> str:
-    """Return "training -5.0% (-5.9% to -4.2%) over 3 cells: SLOWER as a whole", without interval or verdict if None."""
+    """Return "training -5.0% (-5.9% to -4.2%) over 3 cells: SLOWER as a whole"; a None is omitted."""
     between = f" ({interval(of_phase)})" if interval(of_phase) else ""
     verdict = f": {of_phase.verdict} as a whole" if of_phase.verdict else ""
     return f"{of_phase.phase} {change(of_phase)}{between} over {plural(of_phase.cells, 'cell')}{verdict}"

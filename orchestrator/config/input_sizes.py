@@ -7,10 +7,7 @@ from protocol.cell import Sizes, SizeUnit
 
 
 def requested(sizes: Sizes, configuration: Configuration) -> tuple[int, ...]:
-    """Return the requested input sizes in the model's unit (tokens or pixels); () without a request.
-
-    sizes: the input sizes that the model accepts.
-    """
+    """Return the requested input sizes in the unit of `sizes` (tokens or pixels); () if none are requested."""
     return {
         SizeUnit.TOKENS: configuration.sequence_lengths,
         SizeUnit.PIXELS: configuration.input_sizes,

@@ -17,7 +17,7 @@ FAST_S: Final = 0.01
 
 
 def preset(name: str, options: tuple[Option, ...], precisions: Sequence[str] = ()) -> Preset:
-    """Return a preset: one launch per cell, no time limit, `precisions` unless empty. options: table with its keys."""
+    """Return a preset: one launch per cell, no time limit, and `precisions` if any. options: all that it may set."""
     values: dict[str, object] = {"benchmark.launches": 1}
     if precisions:
         values["benchmark.precision"] = list(precisions)
@@ -45,7 +45,7 @@ def configured(
 ) -> Configuration:
     """Return a copy of the configuration that measures only `entries`, without load windows and added launches.
 
-    study: name of a study, "" for none. fast: whether blocks take FAST_S seconds.
+    study: name of a study, "" for none. fast: whether blocks take FAST_S seconds, in place of the configured ones.
     """
     measurement = replace(configuration.measurement, load_s=0.0)
     if fast:

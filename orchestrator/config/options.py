@@ -77,7 +77,7 @@ class Need(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Option:
-    """One option of the command line, one key of a configuration file, or both. Each field has a comment."""
+    """One option of the command line, one key of a configuration file, or both."""
 
     spec: str  # flags and metavar, "-m, --models NAMES" or "--history/--no-history"; empty for a key alone
     key: str  # with its section; empty for an option alone

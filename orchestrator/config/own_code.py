@@ -126,7 +126,7 @@ def is_own(word: str) -> bool:
 
 
 def in_a_folder_of_the_users(package: str, pythonpath: tuple[str, ...]) -> bool:
-    """Whether a launch would import `package` from a folder of the user, not as installed by pip. False if missing."""
+    """Whether a launch would import `package` from a user's folder, not from installed packages. False if missing."""
     spec = _find(package, pythonpath)
     if spec is None or _installed(place := _place(spec)):
         return False

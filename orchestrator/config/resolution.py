@@ -109,8 +109,7 @@ def resolve(settings: LayeredSettings, catalogue: Catalogue, places: Places) -> 
 def _set_as_given(settings: LayeredSettings, owner: str) -> dict[str, Any]:
     """Return field → value for options that need no conversion.
 
-    owner: field of Configuration that the fields belong to ("measurement"), or empty for fields of Configuration
-    itself.
+    owner: part of Configuration that has these fields ("measurement"), or "" for fields of Configuration itself.
     """
     fields = {option.key: option.sets.rpartition(".") for option in (*MEASUREMENT, *HISTORY) if option.sets}
     return {
@@ -188,10 +187,7 @@ def _formats(settings: LayeredSettings, key: str) -> tuple[ReportFormat, ...]:
 
 
 def one_of(settings: LayeredSettings, key: str, options: Iterable[str], what: str) -> str:
-    """Return the value of `key`, which must be one of `options`. what: noun for an option, for the error.
-
-    Raises ConfigError, which suggests similar options.
-    """
+    """Return the value of `key`. Raises ConfigError if it is not one of `options`. what: noun for an option."""
     return require_known(settings.need(key, str), settings.origin(key), options, what)
 
 

@@ -35,7 +35,7 @@ class InjectedFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class BurnIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of a burn-in. Each field has a comment."""
+    """Settings of a burn-in."""
 
     duration_s: float
     level: str  # of configs/burn_in.yaml
@@ -57,8 +57,7 @@ class GateSide(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class Gate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A comparison that decides when a run ends: of two sides, or with the cells of a baseline.
 
-    keys: keys of the baseline's cells, as JSON. percent: margin of every cell; None: the margins of
-    configs/margins.yaml.
+    keys: keys of the baseline's cells, as JSON. percent: margin of every cell; None: those of configs/margins.yaml.
     """
 
     sides: tuple[GateSide, ...] = ()
@@ -155,7 +154,7 @@ class Room(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The cells of a run, and device UUID → its launches in order. rooms: UUID → limits of scans for the batch size."""
+    """The cells of a run. order: device UUID → its launches. rooms: device UUID → limits for scanning batch sizes."""
 
     cells: tuple[Cell, ...]
     order: dict[str, tuple[Slot, ...]]  # by device UUID; a cell on several devices is in the order of each
@@ -181,8 +180,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class StoredRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A run as stored in run.yaml and plan.json: configuration, devices, plan, and command line.
 
-    telemetry_note: why telemetry is missing or incomplete; empty if it is complete. earlier: device UUID → faults that
-    earlier runs found, as text.
+    telemetry_note: why telemetry is incomplete, or "". earlier: device UUID → faults that earlier runs found, as text.
     """
 
     tool_version: str

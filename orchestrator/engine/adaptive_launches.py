@@ -1,7 +1,6 @@
 """Add launches (measurements in fresh processes) after the planned ones, while the results leave doubts about a GPU.
 
-By default such a GPU is SUSPECT: perhaps slower than identical ones. Reading the results takes 0.15 s on one core for
-288 launches with their telemetry.
+By default such a GPU is SUSPECT: perhaps slower than identical ones.
 """
 
 import time
@@ -42,12 +41,12 @@ class AdaptiveLaunches:
         self._applies = around.kind.adds_launches(around.stored.configuration, around.stored.devices)
 
     def look(self, state: RunState) -> Look:
-        """Return what `look` of this module returns, or an empty Look if no launch may be added in `state`."""
+        """Return the doubts that all results leave (slow), or an empty Look if no launch may be added in `state`."""
         around = self._around
         return look(around.paths, around.stored, around.kind) if self._may_add(state) else Look()
 
     def decide(self, state: RunState, look: Look) -> More:
-        """Choose launches to add for the doubts in `look`; none if no time or launch is left for them.
+        """Choose launches to add for the doubts in `look`; none if planned launches wait, or no time or launch is left.
 
         Doubts about quarantined GPUs are ignored.
         """

@@ -70,7 +70,7 @@ class Announcer:
             self._advise(self._kind.advise, live, outcome)
 
     def warned(self, warning: str, advice: str) -> None:
-        """Show the first warning and the first advice of a run; later ones are not shown. Either text may be ""."""
+        """Show one notice with both texts (either may be ""). A run shows only its first warning and first advice."""
         news = ("" if self._warned else warning, "" if self._advised else advice)
         self._warned, self._advised = self._warned or bool(warning), self._advised or bool(advice)
         if any(news):

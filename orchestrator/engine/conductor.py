@@ -53,7 +53,7 @@ from protocol.result import Result
 
 
 class Conductor:
-    """Starts launches, and keeps the state of the run. begun: its state now.
+    """Starts launches, and keeps the state of the run. begun: state of the run to start from.
 
     Methods raise StorageError if the journal, a result or the folder of a launch cannot be written.
     """
@@ -92,7 +92,7 @@ class Conductor:
     def busy(self) -> bool:
         """Whether the loop must wait for a running launch, or for a device that is not free yet.
 
-        False once the time limit has ended all launches and time_budget.PATIENCE_S is over.
+        False once the time limit has ended all launches, and the wait for their processes (PATIENCE_S) is over.
         """
         in_time = self._budget is None or not self._budget.awaits_nothing(time.monotonic())
         return in_time and any((self.fleet.live, self.gates, self._waiting))
@@ -156,10 +156,10 @@ class Conductor:
                 self.recorder.spawned(live)
 
     def let_pass(self, passed: Passed | None) -> None:
-        """Free the device of a process that is gone, or quarantine it, or let it wait. None: do nothing.
+        """Free, quarantine or (if it is in use) block the device of a process that is gone. None: do nothing.
 
-        A result is withdrawn here if the device was throttled or used by others. The launch is recorded as gone after
-        the last of its devices.
+        May withdraw the launch's result, if the device was throttled or used by other processes. Records the launch as
+        gone after the last of its devices.
         """
         if passed is None:
             return
@@ -201,10 +201,7 @@ class Conductor:
             self.carry_out(self.fleet.end(live, failure, self._clock.now()))
 
     def look_after_the_waiting(self, now: float) -> None:
-        """Free the waiting GPUs that are cool and idle again. Quarantine those that stay busy for too long.
-
-        now: seconds of the loop's clock.
-        """
+        """Free waiting GPUs that are cool and idle again; quarantine those busy for too long. now: loop's clock (s)."""
         context = self.failure_context
         released = self._waiting.released(now, context.samples, context.foreign.here, stopping=self.state.stopping)
         for uuid, given_up in released:
@@ -233,7 +230,10 @@ class Conductor:
                 self._keep_to_the_budget()
 
     def show(self, note: str, over_by: float = math.inf) -> None:
-        """Show the state of the run. note: what idle devices wait for, or "". over_by: as in Stopping."""
+        """Show the state of the run. note: what idle devices wait for, or "".
+
+        over_by: monotonic seconds by which a stop or the time limit has ended all launches; infinity without either.
+        """
         now = time.monotonic()
         limited = None if self._budget is None else self._budget.time(now)
         stops_s = None if over_by == math.inf else over_by - now
@@ -296,7 +296,7 @@ class Conductor:
         return gang.halted([sibling.ending() for sibling in live.siblings], failure, stopped[0] if stopped else None)
 
     def _doubt(self, live: Live, device: Device, *, last: bool) -> None:
-        """Withdraw the result of a launch if `device` was throttled or other processes used it.
+        """Withdraw a launch's result if other processes used `device`, or if it was throttled and repeating may help.
 
         With --allow-busy, other processes are only recorded. last: `device` is the last of the launch to become free.
         """

@@ -32,7 +32,7 @@ class FailureContext:
     def as_read(self, failure: Failure, live: Live) -> Failure:
         """Return the failure of a launch with clues as evidence, and with the category of an outside cause, if any.
 
-        If it shows faulty hardware, it is noted in `hazards`.
+        A failure that shows faulty hardware is noted in `hazards`.
         """
         devices, own = live.next.cell.devices, live.device.uuid
         others = "" if self.shares else self.foreign.beside(devices, live.spec.requested_ns)

@@ -22,7 +22,7 @@ class Pause(NamedTuple):
 
     @property
     def is_short(self) -> bool:
-        """Whether the gap may just be the loop's own sleep or a slow disk. Such a gap extends no deadline."""
+        """Whether the pause may just be the loop's own sleep or a slow disk. Such a pause extends no deadline."""
         return not self.asleep and self.end_ns - self.begin_ns < STILL_S * 1e9
 
 

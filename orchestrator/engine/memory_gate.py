@@ -35,7 +35,7 @@ class Passed:
 
 
 class Gates:
-    """Devices whose process is gone and that wait until their memory is free. True if any waits."""
+    """Devices whose process is gone and that wait until their memory is free. As bool: whether any waits."""
 
     def __init__(self, devices: tuple[Device, ...]) -> None:
         self._devices = {device.uuid: device for device in devices}
@@ -84,9 +84,9 @@ class Gates:
         return self._pass(gone, f"its memory was not freed within {TIMEOUT_S:.0f} s ({used} in use)")
 
     def overdue(self, now: float) -> list[Passed]:
-        """Return a Passed without obstacle for each device that waited too long for an answer. Later ones do not wait.
+        """Return a Passed without obstacle for each device that waited too long for the sampler's answer.
 
-        A hanging NVML must not stop the run. now: seconds of the loop's clock.
+        After such a device, `admit` lets no other device wait. now: seconds of the loop's clock.
         """
         silent = [uuid for uuid in self._waiting if now > self._since[uuid] + TIMEOUT_S + _PATIENCE_S]
         self._deaf = self._deaf or bool(silent)  # do not ask again: every cell would wait as long

@@ -30,7 +30,7 @@ _STANDS: Final = (
 
 
 class Alike(msgspec.Struct, frozen=True):
-    """Names cells of a plan by the properties in which they differ. sizes: (model, workload) → input sizes in it."""
+    """Names cells of a plan by the properties in which they differ. sizes: (model, workload) → its input sizes."""
 
     sizes: Mapping[tuple[str, Workload], Collection[int | None]]
     modes: Collection[Mode]
@@ -77,9 +77,9 @@ def snapshot(
 
     live: process by token. samples: newest reading by UUID. named: describes cells. elapsed_s: since the process began.
     launch_s: device → mean seconds of its ended launches. expected_s: cell → estimated seconds of a launch. limited:
-    time of the run, None without a time limit. stops_s: as in eta. rounds: launches are added until the time is up;
-    dropped launches then do not count as done. open_ended: any number of launches may be added. stands: from `cells`.
-    note: what idle devices wait for. If it is not "", the remaining time is unknown.
+    seconds spent and left, None without a time limit. stops_s: as for `eta`. rounds: launches are added until the time
+    is up; dropped ones then do not count as done. open_ended: any number of launches may be added. stands: from
+    `cells`. note: what idle devices wait for. If it is not "", the remaining time is unknown.
     """
     by_device = {launch.device.uuid: launch for launch in live.values()}
     in_vain = sum(state.in_vain.values())
@@ -106,7 +106,7 @@ def through(launches_s: float | None, total: int | None, limited: Time | None) -
     """Return the seconds until the last measurement of a run ends if nobody stops it; None if unknown.
 
     launches_s: as `launches_s` returns it. total: number of launches, None if rounds are added until the time is up.
-    limited: time of the run, None without a time limit.
+    limited: seconds spent and left, None without a time limit.
     """
     left_s = None if limited is None else max(limited.left_s, 0.0)
     if total is None or launches_s is None:
@@ -117,8 +117,7 @@ def through(launches_s: float | None, total: int | None, limited: Time | None) -
 def eta(through_s: float | None, stops_s: float | None) -> float | None:
     """Return the seconds until the last measurement ends: the smaller of both, None if both are None.
 
-    through_s: as `through` returns it. stops_s: seconds until a stop or the time limit has ended all launches; None
-    without either.
+    through_s: from `through`. stops_s: seconds until a stop or the time limit has ended all launches; None without.
     """
     if stops_s is None:
         return through_s
@@ -129,7 +128,7 @@ def share(done: int, total: int | None, limited: Time | None, through_s: float |
     """Return the share of a run that is over, 0 to 1: of its time if that is limited, else of its launches.
 
     done, total: numbers of launches. total: None if any number may be added; without a limit, the share is then 1.
-    limited: time of the run, None without a time limit. through_s: from `through`.
+    limited: seconds spent and left, None without a time limit. through_s: from `through`.
     """
     if limited is None or done == total:
         return done / total if total else 1.0

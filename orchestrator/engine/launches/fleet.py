@@ -33,7 +33,7 @@ from protocol.paths import RunPaths
 
 
 class Fleet:
-    """The processes of all running launches. live: secret token → process, until that is gone.
+    """The processes of all running launches. live: secret token → process that is not gone yet.
 
     Methods yield outcomes of launches and ends of processes, and act only while they are iterated. now: seconds of the
     loop's clock (loop_clock.py). fork: requests a process, or raises OSError.
@@ -167,7 +167,7 @@ class Fleet:
             log_files.hold_below_cap(live.paths.stderr)
 
     def acknowledge(self, live: Live, over_ns: int) -> None:
-        """Send Ack to the processes of a launch, so that they end. over_ns: as in Live."""
+        """Send Ack to a launch's processes, so that they end. over_ns: monotonic time when the outcome was on disk."""
         for sibling in live.siblings:
             sibling.over_ns = over_ns
             if sibling.pidfd is not None:

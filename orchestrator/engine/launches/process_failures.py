@@ -75,7 +75,7 @@ def outside(failure: Failure, hazard: Failure | None, broken: str) -> Failure:
 def beside(failure: Failure, others: str) -> Failure:
     """Return the failure, with category CONTAMINATED if other processes on the GPU may be the cause.
 
-    others: those processes, such as "PID 4711 python", or "". Only failures with Rule.beside_others may be theirs.
+    others: those processes, such as "PID 4711 python", or "". Only out-of-memory and time-out failures may be theirs.
     """
     words = POLICY[failure.category].beside_others
     if not others or not words:
@@ -87,8 +87,7 @@ def beside(failure: Failure, others: str) -> Failure:
 def collateral(failure: Failure, broken: str) -> Failure:
     """Return the failure, with category DEVICE_UNAVAILABLE if other, broken GPUs may be the cause.
 
-    broken: labels of those GPUs, such as "GPU 1 and GPU 3", or "". Only failures of CUDA or crashes before the first
-    forward pass may be theirs.
+    broken: their labels, such as "GPU 1", or "". Only CUDA failures and crashes before the first forward may be theirs.
     """
     if not broken or not has_trait(failure.category, Trait.CUDA_START) or failure.phase not in BEFORE_FIRST_FORWARD:
         return failure

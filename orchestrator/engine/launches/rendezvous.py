@@ -15,7 +15,7 @@ from protocol.paths import LaunchPaths
 def place(folder: Path, paths: LaunchPaths, following: NextLaunch, rank: int) -> Gang:
     """Return where process `rank` of a launch finds the other processes. For rank 0, make the file of transfers.
 
-    folder: private folder of the link. paths: of the leader; its folder must exist. Raises OSError.
+    folder: private folder of the link. paths: files of rank 0; their folder must exist. Raises OSError.
     """
     if rank == 0:
         paths.steps.write_bytes(bytes(STEP.size * len(following.cell.devices)))
