@@ -53,7 +53,7 @@ def is_rested(resting: Rest, newest: Sample | None, now: float) -> bool:
 
 
 class Waiting:
-    """Devices (UUIDs) that wait because they are too hot or because other processes use them. True if any waits."""
+    """Devices (UUIDs) that wait: too hot, or used by other processes. Its truth value: whether any device waits."""
 
     def __init__(self) -> None:
         self._resting: dict[str, Rest] = {}

@@ -7,8 +7,6 @@
            ── cross_gpu, stragglers, full_node
            ── summary, overhead, failures, verdict, health
            ── baseline_comparison, thresholds, costs
-
-Names of the requirements document are kept.
 """
 
 from collections.abc import Sequence
@@ -28,10 +26,7 @@ SCHEMA_VERSION: Final = 6
 
 
 class SegmentReport(Part, frozen=True, kw_only=True):
-    """A session: the work of one orchestrator process, which started or resumed the run.
-
-    suspended_seconds: length of each suspension of the orchestrator. Deadlines pause during a suspension.
-    """
+    """Session of a run: the work of one orchestrator process. suspended_seconds: length of each of its suspensions."""
 
     started: str
     duration_seconds: float
@@ -122,9 +117,8 @@ class GpuInfo(Part, frozen=True, kw_only=True):
 class ConfigurationReport(Part, frozen=True, kw_only=True):
     """Settings of the measurement. warmup_iterations and test_iterations are null if adaptive.
 
-    precision: `precisions` as one text, a field of the requirements document. sequence_lengths, input_sizes (empty) and
-    memory_format (null): each model uses its default. required_signals: signals named by --require. preset,
-    time_limit_seconds: set by `quick` and `triage`.
+    precision: `precisions` as one text. sequence_lengths, input_sizes (empty) and memory_format (null): each model uses
+    its default. required_signals: signals named by --require. preset, time_limit_seconds: set by `quick` and `triage`.
     """
 
     precision: str

@@ -58,10 +58,7 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Nvml:
-    """NVML, open until `close`.
-
-    The constructor raises NvmlAbsentError without a driver, NvmlBrokenError if the driver does not work.
-    """
+    """NVML, open until `close`. Raises NvmlAbsentError without a driver, NvmlBrokenError if the driver is broken."""
 
     def __init__(self) -> None:
         import pynvml

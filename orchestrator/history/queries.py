@@ -83,19 +83,13 @@ def lines(connection: sqlite3.Connection, wanted: Filter) -> list[RunLine]:
 
 
 def run(connection: sqlite3.Connection, name: str) -> RunRecord:
-    """Return everything that the history keeps of the run `name`: an id, or a beginning of only one id.
-
-    Raises HistoryError if no run or several runs match.
-    """
+    """Return all that the history keeps of run `name` (id or its beginning). Raises HistoryError unless one matches."""
     with _as_of_now(connection):
         return in_full(connection, _meant(connection, name))
 
 
 def line(connection: sqlite3.Connection, name: str) -> RunLine:
-    """Return the summary of the run `name`: an id, or a beginning of only one id.
-
-    Raises HistoryError if no run or several runs match.
-    """
+    """Return the summary of the run `name` (id or its beginning). Raises HistoryError unless one run matches."""
     with _as_of_now(connection):
         return _meant(connection, name)
 

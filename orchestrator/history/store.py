@@ -110,10 +110,7 @@ def refusal(place: Place) -> str:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Run the body of a `with` block in a transaction, then commit. Other writers wait.
-
-    An error in the body rolls it back and is raised. Raises sqlite3.OperationalError if a transaction is open already.
-    """
+    """Run the body of a `with` block in a transaction, then commit; roll back on an error. Other writers wait."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield

@@ -213,10 +213,7 @@ class _Moment(NamedTuple):
 
 
 def _moments(times_ns: Sequence[int], windows: Sequence[Window]) -> list[_Moment] | None:
-    """Return a _Moment for the start and end of each window.
-
-    None if one of these times is not between two samples that are at most 1 s apart.
-    """
+    """Return a _Moment for each start and end of the windows; None if one is not between samples at most 1 s apart."""
     found: list[_Moment] = []
     last = len(times_ns) - 1
     for window in windows:

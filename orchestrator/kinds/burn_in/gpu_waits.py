@@ -45,7 +45,7 @@ def waits_by_segment(archive: Archive, lost: Iterable[Lost]) -> Mapping[Segment,
 def for_links(archive: Archive, uuid: str) -> Iterator[tuple[Segment, Span]]:
     """Yield (session, (begin, end) in monotonic ns) of each wait of a device before its launches on several devices.
 
-    These waits are reported, but do not excuse a gap. uuid: of the device.
+    These waits are reported, but do not excuse a gap.
     """
     several = {cell.id: len(cell.devices) > 1 for cell in archive.stored.plan.cells if uuid in cell.devices}
     for segment in archive.segments:

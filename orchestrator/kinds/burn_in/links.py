@@ -106,10 +106,7 @@ def count_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> 
 
 
 def not_tested(device: Device, run: StoredRun, quarantined: Collection[str]) -> dict[str, str]:
-    """Return check of links → why a device did not do it, or not until the end ("links peers fp32: later rounds").
-
-    quarantined: UUIDs of devices.
-    """
+    """Return check of links, such as "links peers fp32: later rounds" → why it was not tested. quarantined: UUIDs."""
     if not linked(device, run.devices):
         return {Workload.LINKS: _NONE if device.slice_of is None else _SLICE}
     labels = {other.uuid: other.label for other in run.devices}

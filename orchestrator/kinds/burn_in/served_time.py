@@ -83,10 +83,7 @@ def ordinary_s(gap: Span, suspensions: Iterable[Span]) -> float:
 
 
 def is_short(served_s: float, requested_s: float, cell_s: float) -> bool:
-    """Whether a device served less than SHARE of the requested time, less LATE_S and one cell.
-
-    cell_s: seconds of its longest cell, which may not have fitted at the end.
-    """
+    """Whether a device served too little time: less than SHARE * requested_s - LATE_S - cell_s (its longest cell)."""
     return served_s < SHARE * requested_s - LATE_S - cell_s
 
 
