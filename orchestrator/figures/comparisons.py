@@ -53,7 +53,7 @@ class Spread(Part, frozen=True, kw_only=True):
 class SiblingEffect(Part, frozen=True, kw_only=True):
     """Rate of a GPU in percent of its siblings' median, with the 90 % interval.
 
-    cell: name of the cell; empty for the mean of all cells of this mode with this limit of their speed (bound).
+    cell: name of the cell; empty if the rate is that of all cells of this mode whose speed has this limit (bound).
     margin_percent: tolerated deficit. p: probability that chance alone gives such a deficit beyond the margin. cells:
     number of cells. launches: number of launches of the cell with the fewest.
     """

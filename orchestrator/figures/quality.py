@@ -104,8 +104,8 @@ def is_power_unsettled(metric: Measured) -> bool:
 def is_steady(state: str | None, half_width: float | None) -> bool:
     """Whether times had settled when measured. state: how warm-up ended (SteadyState); None if unknown.
 
-    half_width: half of the 95 % interval of the mean iteration time, as a share of it; None if unknown. After a fixed
-    warm-up, times had not settled if it exceeds LIMIT_PERCENT.
+    half_width: half of the 95 % interval of the mean time, as a share of it. After a fixed warm-up, LIMIT_PERCENT at
+    most.
     """
     return state != SteadyState.NONE and not (state == SteadyState.FIXED and _is_imprecise(half_width))
 

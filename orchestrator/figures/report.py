@@ -1,12 +1,12 @@
 """Types of the merged report, from which configs/report.schema.json is made.
 
-    Report ── metadata, gpu_info (a list), test_configuration
-           ── results ── one ModelResult for each (GPU, model, precision, mode, input size, memory format, new tokens)
+Report ── metadata, gpu_info (a list), test_configuration
+       ── results ── one ModelResult for each (GPU, model, precision, mode, input size, memory format, new tokens)
            │               load_metrics, {inference,training,generation}_metrics: by the batch size that was requested
-           ── probes, cells (every planned one), excluded (not applicable to a device)
-           ── cross_gpu, stragglers, full_node
-           ── summary, overhead, failures, verdict, health
-           ── baseline_comparison, thresholds, costs
+       ── probes, cells (every planned one), excluded (not applicable to a device)
+       ── cross_gpu, stragglers, full_node
+       ── summary, overhead, failures, verdict, health
+       ── baseline_comparison, thresholds, costs
 """
 
 from collections.abc import Sequence

@@ -95,14 +95,11 @@ class Nvml:
         return None if version is None else f"{version // 1000}.{version % 1000 // 10}"
 
     def gpus(self) -> tuple[Device | UnreadableGpu, ...]:
-        """Return every GPU in NVML's order. `gpu_id` is the index in it. Raises NvmlError if NVML cannot count them."""
+        """Return every GPU in NVML's order, with its index there as `gpu_id`. Raises NvmlError if it cannot count."""
         return tuple(self._gpu(index) for index in range(self._required(self._lib.nvmlDeviceGetCount)))
 
     def read(self, uuid: str) -> Sample:
-        """Take one reading of a GPU, for a slice that of its GPU with the slice's memory. Unsupported values: None.
-
-        Raises NvmlError, namely GpuLostError if the GPU does not answer.
-        """
+        """Read a GPU or, for a slice, its GPU with the slice's memory. Unsupported values: None. Raises NvmlError."""
         lib, handle = self._lib, self._whole(uuid)
         at_ns = time.monotonic_ns()
         utilization = self._read_or_none(lib.nvmlDeviceGetUtilizationRates, handle)

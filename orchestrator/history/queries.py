@@ -191,7 +191,7 @@ def verdicts(connection: sqlite3.Connection) -> list[str]:
 
 
 def kinds(connection: sqlite3.Connection, model: str) -> list[tuple[str, int, str, str]]:
-    """Return (precision, batch size, device UUID, ISO 8601 start of the latest run) for each of a model's results."""
+    """Return sorted (precision, batch size, device UUID, ISO 8601 start of the newest run) of the model's results."""
     return msgspec.convert(connection.execute(_KINDS, (model,)).fetchall(), list[tuple[str, int, str, str]])
 
 

@@ -93,7 +93,8 @@ def reading(place: Place) -> Iterator[sqlite3.Connection | None]:
 def refusal(place: Place) -> str:
     """Return why runs cannot be recorded here; "" if they can, or if the file is missing. Writes nothing.
 
-    A reason is that the file is of another program or of a newer version, or cannot be read. A damaged history is none.
+    Reasons: the file is of another program or of a newer version, or unreadable. A damaged file is none: it is
+    replaced.
     """
     path = _real(place.path)
     try:

@@ -60,7 +60,7 @@ def figures(result: Result) -> Figures:
 
 
 def next_batch(tried: Sequence[Tried], room: Room) -> int | None:
-    """Return the batch size to try next; None once the scan has ended. tried: in any order. room: limits of a size."""
+    """Return the batch size to try next; None once the scan has ended. tried: in any order. room: limits for it."""
     if not tried:
         return 1
     working, unfit = _apart(tried)

@@ -55,10 +55,7 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def slowdown(self) -> float | None:
-        """Fraction of time with clocks lowered by heat or a brake; None if unknown.
-
-        It is the larger of thermal_violation and slowdown_samples, or the one that is known.
-        """
+        """Fraction of time slowed by heat or brake: larger of thermal_violation, slowdown_samples; None: unknown."""
         signs = (self.thermal_violation, self.slowdown_samples)
         return max((sign for sign in signs if sign is not None), default=None)
 

@@ -66,10 +66,7 @@ def for_links(archive: Archive, uuid: str) -> Iterator[tuple[Segment, Span]]:
 
 
 def over_ns(attempt: Attempt) -> int:
-    """Return the end of a launch in monotonic ns.
-
-    Returns its start if the end is unknown, or if the end was recorded on the clock of a later session.
-    """
+    """Return the end of a launch in monotonic ns; its start if the end is unknown or recorded by a later session."""
     return attempt.start.at_ns + round((attempt.lasted_ms or 0.0) * 1e6)
 
 

@@ -71,10 +71,7 @@ def require_one_of_each(faults: Sequence[InjectedFault], device: Device, origin:
 
 
 def describe(fault: InjectedFault, device: Device) -> str:
-    """Return the effect of a fault as text: "GPU 0 flips 1 bit of one output in every check of round 2".
-
-    device: the target of the fault. Rounds count from 1 in the text.
-    """
+    """Return the effect of a fault on `device`: "GPU 0 flips 1 bit of one output in every check of round 2"."""
     if fault.hot_c is not None:
         return f"the temperature of {device.label} reads as {fault.hot_c} °C all the time"
     if fault.slow_percent:

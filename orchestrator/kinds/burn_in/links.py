@@ -121,10 +121,7 @@ def not_tested(device: Device, run: StoredRun, quarantined: Collection[str]) -> 
 
 
 def rates(good: Sequence[tuple[Cell, LaunchEvidence]]) -> Iterator[LinksReport]:
-    """Yield a report of the rates for each check of links: medians over its launches. Unmeasured rates are None.
-
-    good: launches with a result.
-    """
+    """Yield a report of the rates for each check of links: medians over its launches (`good`), None if unmeasured."""
     cells = {cell.id: cell for cell, _ in good if cell.workload is Workload.LINKS}
     for cell_id, cell in cells.items():
         launches = [evidence for of, evidence in good if of.id == cell_id]

@@ -86,10 +86,7 @@ def unread(launches: Iterable[Uncounted], device: Device) -> Iterator[str]:
 
 
 def samples(launches: Iterable[tuple[Attempt, Cell, Verification | None]]) -> Iterator[Sample]:
-    """Yield the digests of launches, to compare them. Launches without verification (None) are omitted.
-
-    launches: (launch, cell, what its first device verified).
-    """
+    """Yield the digests of launches with a verification. launches: (launch, cell, what its first device verified)."""
     for attempt, cell, verification in launches:
         if verification is not None:
             start = attempt.start
