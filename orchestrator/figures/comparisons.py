@@ -205,10 +205,7 @@ class ThresholdResult(Part, frozen=True, kw_only=True):
 
 
 class Cost(Part, frozen=True, kw_only=True):
-    """Price, and energy in kWh, of a million samples or tokens (unit) on one device.
-
-    price_per_million: in the currency of price_per_hour. batch_size: as measured.
-    """
+    """Price (in the currency of price_per_hour) and energy (kWh) of a million samples or tokens (unit) on a device."""
 
     gpu_uuid: str
     gpu_id: int

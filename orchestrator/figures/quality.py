@@ -91,8 +91,8 @@ def _is_unsettled(metric: Measured) -> bool:
 def is_power_unsettled(metric: Measured) -> bool:
     """Whether the GPU was at its power limit, and the measured times cannot show a falling clock.
 
-    They cannot if measured for less than POWER_SETTLES_S, after a fixed warm-up, or if it is unknown (None) whether the
-    GPU waited for the host (launch_bound).
+    They cannot if measured below POWER_SETTLES_S, after a fixed warm-up, or if launch_bound (GPU waits for host) is
+    None.
     """
     brief = metric.measured_seconds is not None and metric.measured_seconds < POWER_SETTLES_S
     blind = brief or metric.steady_state == SteadyState.FIXED or metric.launch_bound is None

@@ -95,7 +95,7 @@ class Nvml:
         return None if version is None else f"{version // 1000}.{version % 1000 // 10}"
 
     def gpus(self) -> tuple[Device | UnreadableGpu, ...]:
-        """Return every GPU in NVML's order, with its index there as `gpu_id`. Raises NvmlError if it cannot count."""
+        """Return every GPU in NVML's order, with its index as `gpu_id`. Raises NvmlError if NVML cannot count them."""
         return tuple(self._gpu(index) for index in range(self._required(self._lib.nvmlDeviceGetCount)))
 
     def read(self, uuid: str) -> Sample:

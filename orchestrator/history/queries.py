@@ -196,10 +196,7 @@ def kinds(connection: sqlite3.Connection, model: str) -> list[tuple[str, int, st
 
 
 def offences(connection: sqlite3.Connection, uuids: Sequence[str]) -> list[Offence]:
-    """Return the runs with verdict FAIL or WARN on these GPUs, one GPU after the other, each oldest first.
-
-    CPU devices and runs with injected faults are excluded.
-    """
+    """Return runs with FAIL or WARN on these GPUs, one GPU after the other, oldest first; none with injected faults."""
     return [
         _made(Offence, **dict(zip(Offence.__struct_fields__, row, strict=True)))
         for uuid in uuids

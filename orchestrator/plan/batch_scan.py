@@ -30,10 +30,7 @@ _ROUND_FROM: Final = 64
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Memory and throughput at one batch size.
-
-    peak_bytes: peak of the allocated GPU memory; on a CPU device the peak resident memory of the process.
-    """
+    """Memory and throughput at a batch size. peak_bytes: allocated on a GPU, resident set on a CPU device."""
 
     peak_bytes: int
     items_per_second: float

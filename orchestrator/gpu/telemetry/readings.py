@@ -198,10 +198,7 @@ def _nearest(around: Sequence[Sample], windows: Sequence[Window]) -> list[Sample
 
 
 class _Moment(NamedTuple):
-    """A time between two samples with the indices `before` and `after`, which are `apart_ns` apart.
-
-    since_ns: time since the earlier sample.
-    """
+    """A time between samples of indices `before` and `after`, apart_ns apart. since_ns: time since the earlier one."""
 
     before: int
     after: int

@@ -24,10 +24,7 @@ Work = Mapping[Segment, Load]
 
 
 def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mapping[str, Work]:
-    """Return UUID → work of the device: session → `Load`, its times at work in monotonic ns. Every device has an entry.
-
-    lost: launches without a result that are findings (lost_launches.py).
-    """
+    """Return UUID of every device → its work: session → `Load`, its times at work in monotonic ns."""
     burn_in = requested(archive.stored.configuration)
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     good = [
@@ -82,10 +79,10 @@ def longest_s(archive: Archive, device: Device) -> float:
 
 
 def launch_s(archive: Archive, device: Device) -> float:
-    """Return the expected seconds of another launch of a device, the largest of three values.
+    """Return the expected seconds of another launch of a device: the largest of three values.
 
-    They are: the median of its launches with a result, the shortest estimate for its cells, and the longest launch that
-    the end of the run cut off, of a cell without a result.
+    They are the median of its launches with a result, the shortest estimate for its cells, and the longest launch of a
+    cell without a result that the end of the run cut off.
     """
     stored = archive.stored
     cells = {cell.id: cell for cell in stored.plan.cells}

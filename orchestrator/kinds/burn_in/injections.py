@@ -50,10 +50,7 @@ def parse(text: str, devices: Sequence[Device], origin: str = "--inject") -> Inj
 
 
 def require_one_of_each(faults: Sequence[InjectedFault], device: Device, origin: str = "--inject") -> None:
-    """Raise ConfigError if `device` has two faults of a kind. Flips in different rounds are allowed.
-
-    origin: option or file that requests the faults, for messages.
-    """
+    """Raise ConfigError, naming `origin`, if `device` has two faults of a kind (except flips in different rounds)."""
     mine = [fault for fault in faults if fault.device == device.uuid]
     for kind, count in (
         ("slow", sum(fault.slow_percent > 0 for fault in mine)),

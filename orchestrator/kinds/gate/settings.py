@@ -41,10 +41,7 @@ _PATIENCE_S: Final = 120.0
 
 
 class RequestedSide(NamedTuple):
-    """A side that the user requests. label: its name. changed: option, such as "batch_sizes" → its value as text.
-
-    python: path of the interpreter; "" for the running interpreter.
-    """
+    """Side that the user requests. label: name. changed: option → value as text. python: path; "": the running one."""
 
     label: str
     changed: dict[str, str]
