@@ -1,6 +1,6 @@
 """Record what happens to each attempt at a measurement, in an order that a crash cannot break.
 
-    started ─▶ the process is made ─▶ spawned ─▶ ended: result file, synced, then the journal ─▶ Ack ─▶ left
+    started ─▶ process is made ─▶ spawned ─▶ ended: result file, synced, then the journal ─▶ Ack to the worker ─▶ left
 
 Each method returns once the record is on disk, and raises StorageError when it cannot be written.
 """

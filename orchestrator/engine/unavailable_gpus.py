@@ -70,7 +70,7 @@ class Waiting:
         self._resting[uuid] = begin_rest(hottest_c, now, now_ns)
 
     def block(self, uuid: str, limit_bytes: int | None, now: float) -> None:
-        """Let a busy device wait. limit_bytes: most used memory of a free device; None: any. now: loop's clock in s."""
+        """Let a busy device wait. limit_bytes: memory in use at which it is free; None: any. now: loop's clock in s."""
         self._blocked[uuid] = blocked_gpus.block(limit_bytes, now)
 
     def released(

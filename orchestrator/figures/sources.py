@@ -15,7 +15,7 @@ MIB: Final = 1024 * 1024
 
 @dataclass(frozen=True)
 class Percentile:
-    """Percentile of a series over the times of all launches. name: field of stats.percentiles.Summary."""
+    """Percentile of a series over the times of all launches. name: field of stats.percentiles.Summary ("p95_ms")."""
 
     series: SeriesName
     name: str

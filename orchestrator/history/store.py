@@ -93,8 +93,7 @@ def reading(place: Place) -> Iterator[sqlite3.Connection | None]:
 def refusal(place: Place) -> str:
     """Return why runs cannot be recorded here; "" if they can, or if the file is missing. Writes nothing.
 
-    Reasons: the file is of another program or of a newer version, or unreadable. A damaged file is none: it is
-    replaced.
+    Reasons: a file of another program or newer version, or an unreadable one. A damaged file is none: it is replaced.
     """
     path = _real(place.path)
     try:
@@ -155,7 +154,7 @@ def _whole(path: Path, place: Place, notes: list[str], checked_bytes: float) -> 
 
 
 def _open(path: Path, checked_bytes: float = 0) -> sqlite3.Connection:
-    """Open a history for writing. checked_bytes: larger files are not checked for damage."""
+    """Open a history for writing. checked_bytes: a file that is larger is not checked for damage."""
     connection = _connect(path, "rwc")
     try:
         with _damage_named(path):

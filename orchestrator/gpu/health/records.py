@@ -75,7 +75,7 @@ _RECORD: Final = codec.Decoder[HealthRecord](HealthRecord)
 
 
 def read(path: Path) -> Iterator[HealthRecord]:
-    """Yield undamaged records of a file, as written; none without the file. Raises RunFolderError if unreadable."""
+    """Yield a file's undamaged records in order; none without the file. Raises RunFolderError if it is unreadable."""
     for _, body in frames(contents(path)):
         try:
             yield _RECORD.decode(body)

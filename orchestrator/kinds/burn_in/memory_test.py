@@ -64,7 +64,7 @@ def covered(launches: Sequence[Verification], kind: DeviceKind) -> Covered | Non
 
 
 def lacking(best: Covered | None) -> str:
-    """Return why the checked share of memory is too small for a PASS, as None always is; "" if it is large enough."""
+    """Return why the checked share of memory, `best`, is too small for a PASS or unknown (None); "" if it suffices."""
     if best is None:
         return "the memory test reports no coverage"
     if best.share >= LEAST:

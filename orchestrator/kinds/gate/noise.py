@@ -43,7 +43,7 @@ def spread(pairs: Iterable[Sequence[Sequence[float]]]) -> float | None:
     """Return the standard deviation between launches within a side, as a share: 0.03 is 3 %. Median over the pairs.
 
     pairs: for each pair of compared cells, the times or rates (above 0) of each side's launches. None while no pair has
-    LEAST_DEGREES degrees of freedom.
+    at least LEAST_DEGREES degrees of freedom (launches less one per side).
     """
     logs = ([[math.log(value) for value in launches] for launches in pair if launches] for pair in pairs)
     variances = [one for pair in logs if (one := pooled.of_launches(pair)) and one.degrees >= LEAST_DEGREES]
