@@ -16,8 +16,8 @@ def check(stored: StoredRun, display: Display, planned: Look | None) -> tuple[st
     """Return (driver version, GPUs that are gone). The version is None without GPUs, or if NVML is missing or broken.
 
     planned: NVML's view when the run was planned, if CUDA was tested then; None: read NVML and test CUDA now. Raises
-    DeviceError if the driver hangs, all devices or a slice of a present GPU are gone, foreign processes compute on the
-    devices without --allow-busy, or CUDA does not work. display: shows warnings.
+    DeviceError if the driver hangs, all devices are gone, a MIG slice is gone while its GPU is there, other processes
+    use the GPUs without --allow-busy, or CUDA does not work.
     """
     gpus = [device for device in stored.devices if device.kind is DeviceKind.CUDA]
     if not gpus:

@@ -1,6 +1,6 @@
 """Record what happens to each attempt at a measurement, in an order that a crash cannot break.
 
-    started ─▶ the process is made ─▶ spawned ─▶ ended: result file, synced, then the journal ─▶ Ack ─▶ left
+    started ─▶ process is made ─▶ spawned ─▶ ended: result file, synced, then the journal ─▶ Ack to the worker ─▶ left
 
 Each method returns once the record is on disk, and raises StorageError when it cannot be written.
 """
@@ -49,7 +49,7 @@ class Recorder:
         )
 
     def added(self, slots: tuple[Slot, ...], suspects: tuple[str, ...] = ()) -> None:
-        """Record that launches of planned cells were added. suspects: UUIDs of the GPUs in doubt, if they are why."""
+        """Record that launches of planned cells were added, because of `suspects` (UUIDs of GPUs in doubt) if any."""
         self._append(records.Added(slots=slots, suspects=suspects, at_ns=time.monotonic_ns()))
 
     def dropped(self, slot: Slot, reason: str) -> None:
@@ -63,9 +63,9 @@ class Recorder:
         self._append(records.Spawned(launch=live.spec.launch, pid=live.pid, start_ticks=ticks))
 
     def ended(self, live: Live, outcome: Result | Failure) -> records.End:
-        """Record the outcome of a launch, and return the record. A result is written to its file before.
+        """Write a result to its file, then record the outcome of a launch and return the record.
 
-        A failure after a result withdraws the result. The file of the result stays.
+        A failure after a result withdraws the result, but its file stays.
         """
         if isinstance(outcome, Result):
             data = codec.encode(outcome)
@@ -86,7 +86,7 @@ class Recorder:
         self._journal.require_room()
 
     def beside(self, live: Live, by: str) -> None:
-        """Record that the result of a launch counts although another process used its GPU. by: as in records.Beside."""
+        """Record that a launch's result counts although another process used its GPU. by: that process, in words."""
         self._append(records.Beside(launch=live.spec.launch, at_ns=time.monotonic_ns(), by=by))
 
     def foreign_seen(self, message: ForeignSeen) -> None:
@@ -95,7 +95,7 @@ class Recorder:
         self._append(records.Foreign(device=message.uuid, at_ns=message.at_ns, by=by))
 
     def left(self, passed: Passed) -> None:
-        """Record that the processes of a launch are gone. passed: the last of its devices to become free."""
+        """Record the exit of a launch's process and its teardown time. passed: its device that became free last."""
         exit_ = passed.gone.exit
         self._append(
             records.Left(

@@ -53,7 +53,7 @@ def is_rested(resting: Rest, newest: Sample | None, now: float) -> bool:
 
 
 class Waiting:
-    """Devices (UUIDs) that wait because they are too hot or because other processes use them. True if any waits."""
+    """Devices (UUIDs) that wait: too hot, or used by other processes. Its truth value: whether any device waits."""
 
     def __init__(self) -> None:
         self._resting: dict[str, Rest] = {}
@@ -70,7 +70,7 @@ class Waiting:
         self._resting[uuid] = begin_rest(hottest_c, now, now_ns)
 
     def block(self, uuid: str, limit_bytes: int | None, now: float) -> None:
-        """Let a busy device wait. limit_bytes: as in blocked_gpus.Block. now: seconds of the loop's clock."""
+        """Let a busy device wait. limit_bytes: memory in use at which it is free; None: any. now: loop's clock in s."""
         self._blocked[uuid] = blocked_gpus.block(limit_bytes, now)
 
     def released(

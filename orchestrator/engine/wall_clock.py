@@ -13,10 +13,7 @@ class WallClock:
         self._offset = wall - monotonic
 
     def jumped(self, wall: float, monotonic: float) -> float:
-        """Return the seconds by which the time of day jumped since the last call: positive if it was set forward.
-
-        0.0 for less than JUMP_S.
-        """
+        """Return the seconds by which the time of day jumped since the last call (> 0: forward), 0.0 below JUMP_S."""
         by = wall - monotonic - self._offset
         self._offset += by
         return by if abs(by) >= JUMP_S else 0.0

@@ -179,9 +179,9 @@ class InjectedReport(Part, frozen=True, kw_only=True):
 class BurnInReport(Part, frozen=True, kw_only=True):
     """Result of a burn-in. verdict: the worst verdict on a GPU. tainted: faults were injected on purpose.
 
-    wrong_transfers: number of wrong copies, wrong all-reduce sums and wrong values before sending. An error caused by
-    another one counts, too. The checks of a GPU exclude such errors, and may count a wrong copy for both of its
-    devices.
+    wrong_transfers: number of wrong copies, wrong all-reduce sums and wrong values before sending, with those that
+    follow from another error. The sum over the GPUs' checks may differ: those exclude consequences of another GPU's
+    error, and count a wrong copy for both of its devices if either may be at fault.
     """
 
     level: str

@@ -53,9 +53,9 @@ class Spread(Part, frozen=True, kw_only=True):
 class SiblingEffect(Part, frozen=True, kw_only=True):
     """Rate of a GPU in percent of its siblings' median, with the 90 % interval.
 
-    cell: name of the cell, or empty if the rate is that of all cells of this mode with the same limit (bound).
-    margin_percent: tolerated deficit. p: probability that chance alone gives such a deficit beyond the margin.
-    launches: fewest launches of any cell.
+    cell: name of the cell; empty if the rate is that of all cells of this mode whose speed has this limit (bound).
+    margin_percent: tolerated deficit. p: probability that chance alone gives such a deficit beyond the margin. cells:
+    number of cells. launches: number of launches of the cell with the fewest.
     """
 
     cell: str
@@ -205,10 +205,7 @@ class ThresholdResult(Part, frozen=True, kw_only=True):
 
 
 class Cost(Part, frozen=True, kw_only=True):
-    """Price, and energy in kWh, of a million samples or tokens (unit) on one device.
-
-    price_per_million: in the currency of price_per_hour. batch_size: as measured.
-    """
+    """Price (in the currency of price_per_hour) and energy (kWh) of a million samples or tokens (unit) on a device."""
 
     gpu_uuid: str
     gpu_id: int

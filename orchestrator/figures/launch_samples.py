@@ -47,5 +47,5 @@ Samples = Callable[[str], Iterator[LaunchSamples]]
 
 
 def not_at_hand(_cell: str) -> Iterator[LaunchSamples]:
-    """Raise RunFolderError: the `Samples` of a report without its run folder."""
+    """Raise RunFolderError. Takes the place of a function that reads launches, for a report without its run folder."""
     raise RunFolderError(f"{IN_ITS_FOLDER}: `gpubench-orchestrate report RUN -f samples.csv`")

@@ -91,7 +91,8 @@ def _is_unsettled(metric: Measured) -> bool:
 def is_power_unsettled(metric: Measured) -> bool:
     """Whether the GPU was at its power limit, and the measured times cannot show a falling clock.
 
-    They cannot after a short measurement (POWER_SETTLES_S) or a fixed warm-up, or if launch_bound is unknown (None).
+    They cannot if they cover less than POWER_SETTLES_S, after a fixed warm-up, or if it is unknown whether the GPU
+    waited for the host (launch_bound).
     """
     brief = metric.measured_seconds is not None and metric.measured_seconds < POWER_SETTLES_S
     blind = brief or metric.steady_state == SteadyState.FIXED or metric.launch_bound is None
@@ -101,9 +102,10 @@ def is_power_unsettled(metric: Measured) -> bool:
 
 
 def is_steady(state: str | None, half_width: float | None) -> bool:
-    """Whether times had settled when measured. After a fixed warm-up, a half_width above LIMIT_PERCENT means no.
+    """Whether times had settled when measured. state: how warm-up ended (SteadyState); None if unknown.
 
-    half_width: half of the 95 % interval of the mean iteration time, divided by this mean; None if unknown.
+    half_width: half of the 95 % interval of the mean iteration time, divided by this mean; None if unknown. After a
+    fixed warm-up, times had not settled if it exceeds LIMIT_PERCENT.
     """
     return state != SteadyState.NONE and not (state == SteadyState.FIXED and _is_imprecise(half_width))
 

@@ -1,14 +1,12 @@
 """Types of the merged report, from which configs/report.schema.json is made.
 
-    Report ── metadata, gpu_info (a list), test_configuration
-           ── results ── one ModelResult for each (GPU, model, precision, mode, input size, memory format, new tokens)
+Report ── metadata, gpu_info (a list), test_configuration
+       ── results ── one ModelResult for each (GPU, model, precision, mode, input size, memory format, new tokens)
            │               load_metrics, {inference,training,generation}_metrics: by the batch size that was requested
-           ── probes, cells (every planned one), excluded (not applicable to a device)
-           ── cross_gpu, stragglers, full_node
-           ── summary, overhead, failures, verdict, health
-           ── baseline_comparison, thresholds, costs
-
-Names of the requirements document are kept.
+       ── probes, cells (every planned one), excluded (not applicable to a device)
+       ── cross_gpu, stragglers, full_node
+       ── summary, overhead, failures, verdict, health
+       ── baseline_comparison, thresholds, costs
 """
 
 from collections.abc import Sequence
@@ -28,10 +26,7 @@ SCHEMA_VERSION: Final = 6
 
 
 class SegmentReport(Part, frozen=True, kw_only=True):
-    """A session: the work of one orchestrator process, which started or resumed the run.
-
-    suspended_seconds: length of each suspension of the orchestrator. Deadlines pause during a suspension.
-    """
+    """Session of a run: the work of one orchestrator process. suspended_seconds: length of each of its suspensions."""
 
     started: str
     duration_seconds: float
@@ -122,9 +117,8 @@ class GpuInfo(Part, frozen=True, kw_only=True):
 class ConfigurationReport(Part, frozen=True, kw_only=True):
     """Settings of the measurement. warmup_iterations and test_iterations are null if adaptive.
 
-    precision: `precisions` as one text, a field of the requirements document. sequence_lengths, input_sizes (empty) and
-    memory_format (null): each model uses its default. required_signals: signals named by --require. preset,
-    time_limit_seconds: set by `quick` and `triage`.
+    precision: `precisions` as one text. sequence_lengths, input_sizes (empty) and memory_format (null): each model uses
+    its default. required_signals: signals named by --require. preset, time_limit_seconds: set by `quick` and `triage`.
     """
 
     precision: str

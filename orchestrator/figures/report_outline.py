@@ -33,10 +33,7 @@ class BurnInOutline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReportOutline(msgspec.Struct, frozen=True, kw_only=True):
-    """The few fields of a JSON report that `status` and `watch` read, so that the rest need not be decoded.
-
-    Decoding all of a large report is slow.
-    """
+    """The few fields of a JSON report that `status` and `watch` read, so that the rest need not be decoded."""
 
     metadata: MetadataOutline
     summary: SummaryOutline

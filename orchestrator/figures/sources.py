@@ -15,7 +15,7 @@ MIB: Final = 1024 * 1024
 
 @dataclass(frozen=True)
 class Percentile:
-    """Percentile of a series over the times of all launches. name: field of stats.percentiles.Summary."""
+    """Percentile of a series over the times of all launches. name: field of stats.percentiles.Summary ("p95_ms")."""
 
     series: SeriesName
     name: str
@@ -23,7 +23,7 @@ class Percentile:
 
 @dataclass(frozen=True)
 class OfResults:
-    """A figure from the results of a cell's launches. read: value of one launch. pool: combines them, without None."""
+    """A figure from the results of a cell's launches. read: value of a launch. pool: combines those not None."""
 
     read: Callable[[Result], float | None]
     pool: Callable[[Iterable[float]], float] = median

@@ -32,7 +32,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class DeviceTimeline:
-    """Timeline of one device. spans: launches, by start. unseen: failed launches beyond the first 100, not in spans."""
+    """Timeline of one device. spans: launches, by start. unseen: number of failed launches after the first 100."""
 
     gpu_uuid: str
     spans: tuple[Span, ...]

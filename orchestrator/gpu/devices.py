@@ -29,10 +29,7 @@ _WORD: Final = re.compile(r"all|[0-9]{1,6}|(GPU|MIG)-[0-9A-Za-z-]*|cpu:[0-9]{1,6
 
 
 def on_this_machine(gpu_ids: str, look: Look, origin: str = "--gpu-ids") -> tuple[Device, ...]:
-    """Return the devices that `gpu_ids` names on this machine. Raises DeviceError as `resolve` does.
-
-    Calls `resolve` with the usable cores and environment variables of this process.
-    """
+    """Return the devices that `gpu_ids` names, from `resolve` with this process's cores and environment variables."""
     visible, order = os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("CUDA_DEVICE_ORDER")
     return resolve(gpu_ids, visible=visible, order=order, cores=usable_cores(), origin=origin, look=look)
 
@@ -87,7 +84,7 @@ def _meant(word: str) -> str:
 
 
 class _Gpus:
-    """GPUs and slices that --gpu-ids can name, by UUID or by index in `_list` (None: cannot be opened)."""
+    """GPUs and slices that --gpu-ids can name: by UUID, or by index in `_list` (None there: it cannot be opened)."""
 
     def __init__(self, machine: Inventory, visible: str | None, order: str | None, origin: str) -> None:
         if machine.nvml is NvmlStatus.BROKEN:

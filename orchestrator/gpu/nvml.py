@@ -58,10 +58,7 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Nvml:
-    """NVML, open until `close`.
-
-    The constructor raises NvmlAbsentError without a driver, NvmlBrokenError if the driver does not work.
-    """
+    """NVML, open until `close`. Raises NvmlAbsentError without a driver, NvmlBrokenError if the driver is broken."""
 
     def __init__(self) -> None:
         import pynvml
@@ -98,14 +95,11 @@ class Nvml:
         return None if version is None else f"{version // 1000}.{version % 1000 // 10}"
 
     def gpus(self) -> tuple[Device | UnreadableGpu, ...]:
-        """Return every GPU in NVML's order. `gpu_id` is the index in it. Raises NvmlError if NVML cannot count them."""
+        """Return every GPU in NVML's order, with its index as `gpu_id`. Raises NvmlError if NVML cannot count them."""
         return tuple(self._gpu(index) for index in range(self._required(self._lib.nvmlDeviceGetCount)))
 
     def read(self, uuid: str) -> Sample:
-        """Take one reading of a GPU, for a slice that of its GPU with the slice's memory. Unsupported values: None.
-
-        Raises NvmlError, namely GpuLostError if the GPU does not answer.
-        """
+        """Read a GPU or, for a slice, its GPU with the slice's memory. Unsupported values: None. Raises NvmlError."""
         lib, handle = self._lib, self._whole(uuid)
         at_ns = time.monotonic_ns()
         utilization = self._read_or_none(lib.nvmlDeviceGetUtilizationRates, handle)

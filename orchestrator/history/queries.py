@@ -83,19 +83,13 @@ def lines(connection: sqlite3.Connection, wanted: Filter) -> list[RunLine]:
 
 
 def run(connection: sqlite3.Connection, name: str) -> RunRecord:
-    """Return everything that the history keeps of the run `name`: an id, or a beginning of only one id.
-
-    Raises HistoryError if no run or several runs match.
-    """
+    """Return all that the history keeps of run `name` (id or its beginning). Raises HistoryError unless one matches."""
     with _as_of_now(connection):
         return in_full(connection, _meant(connection, name))
 
 
 def line(connection: sqlite3.Connection, name: str) -> RunLine:
-    """Return the summary of the run `name`: an id, or a beginning of only one id.
-
-    Raises HistoryError if no run or several runs match.
-    """
+    """Return the summary of the run `name` (id or its beginning). Raises HistoryError unless one run matches."""
     with _as_of_now(connection):
         return _meant(connection, name)
 
@@ -197,15 +191,12 @@ def verdicts(connection: sqlite3.Connection) -> list[str]:
 
 
 def kinds(connection: sqlite3.Connection, model: str) -> list[tuple[str, int, str, str]]:
-    """Return (precision, batch size, device UUID, ISO 8601 start of the latest run) for each of a model's results."""
+    """Return sorted (precision, batch size, device UUID, ISO 8601 start of the newest run) of the model's results."""
     return msgspec.convert(connection.execute(_KINDS, (model,)).fetchall(), list[tuple[str, int, str, str]])
 
 
 def offences(connection: sqlite3.Connection, uuids: Sequence[str]) -> list[Offence]:
-    """Return the runs with verdict FAIL or WARN on these GPUs, one GPU after the other, each oldest first.
-
-    CPU devices and runs with injected faults are excluded.
-    """
+    """Return runs with FAIL or WARN on these GPUs, one GPU after the other, oldest first; none with injected faults."""
     return [
         _made(Offence, **dict(zip(Offence.__struct_fields__, row, strict=True)))
         for uuid in uuids

@@ -93,7 +93,7 @@ def reading(place: Place) -> Iterator[sqlite3.Connection | None]:
 def refusal(place: Place) -> str:
     """Return why runs cannot be recorded here; "" if they can, or if the file is missing. Writes nothing.
 
-    A reason is that the file is of another program or of a newer version, or cannot be read. A damaged history is none.
+    Reasons: a file of another program or newer version, or an unreadable one. A damaged file is none: it is replaced.
     """
     path = _real(place.path)
     try:
@@ -110,10 +110,7 @@ def refusal(place: Place) -> str:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Run the body of a `with` block in a transaction, then commit. Other writers wait.
-
-    An error in the body rolls it back and is raised. Raises sqlite3.OperationalError if a transaction is open already.
-    """
+    """Run the body of a `with` block in a transaction, then commit; roll back on an error. Other writers wait."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -157,7 +154,7 @@ def _whole(path: Path, place: Place, notes: list[str], checked_bytes: float) -> 
 
 
 def _open(path: Path, checked_bytes: float = 0) -> sqlite3.Connection:
-    """Open a history for writing. checked_bytes: larger files are not checked for damage."""
+    """Open a history for writing. checked_bytes: a file that is larger is not checked for damage."""
     connection = _connect(path, "rwc")
     try:
         with _damage_named(path):

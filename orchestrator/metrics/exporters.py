@@ -47,10 +47,7 @@ class Exporters:
             threading.Thread(target=server.serve_forever, args=(0.1,), name="metrics port", daemon=True).start()
 
     def follow(self, stored: StoredRun, display: Display) -> Follower:
-        """Export the metrics of this run from now on.
-
-        Returns a display to use instead of `display`: it collects the metrics and passes events on to `display`.
-        """
+        """Export this run's metrics from now on. Returns the display to use, which passes events on to `display`."""
         self._follower = Follower(stored, display)
         if self._path is not None:
             self._writer = threading.Thread(target=self._write_on, args=(self._path,), name="metrics file", daemon=True)
@@ -58,7 +55,7 @@ class Exporters:
         return self._follower
 
     def judged(self, report: Report) -> None:
-        """Export the verdicts of the run's report from now on. Does nothing before `follow`."""
+        """Export the verdicts of the run's report from now on."""
         if self._follower is not None:
             self._follower.judged(report)
 

@@ -30,10 +30,7 @@ _ROUND_FROM: Final = 64
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Memory and throughput at one batch size.
-
-    peak_bytes: peak of the allocated GPU memory; on a CPU device the peak resident memory of the process.
-    """
+    """Memory and throughput at a batch size. peak_bytes: allocated on a GPU, resident set on a CPU device."""
 
     peak_bytes: int
     items_per_second: float
@@ -60,10 +57,7 @@ def figures(result: Result) -> Figures:
 
 
 def next_batch(tried: Sequence[Tried], room: Room) -> int | None:
-    """Return the batch size to try next: first 1. No size is tried twice. None once the scan has ended.
-
-    tried: all launches so far, in any order.
-    """
+    """Return the batch size to try next; None once the scan has ended. tried: in any order. room: limits for it."""
     if not tried:
         return 1
     working, unfit = _apart(tried)
@@ -79,10 +73,7 @@ def largest(tried: Iterable[Tried]) -> Tried | None:
 
 
 def best(tried: Iterable[Tried]) -> Tried | None:
-    """Return the launch with the highest throughput; None if no batch size worked.
-
-    Sizes above the smallest size that failed do not count.
-    """
+    """Return the launch with the highest throughput below the smallest size that failed; None if no size worked."""
     working, _ = _apart(tried)
     return max(working, key=lambda one: one.figures.items_per_second if one.figures else 0.0, default=None)
 
@@ -104,10 +95,7 @@ def bound(tried: Iterable[Tried], room: Room) -> str:
 
 
 def is_an_answer(tried: Sequence[Tried], category: Category) -> bool:
-    """Whether a failed launch shows a limit of the batch size: it ran out of memory, or a size in `tried` worked.
-
-    category: of the failure. Any other failure is one of the launch, as outside a scan.
-    """
+    """Whether a failure shows a limit of the batch size: it is out of memory, or a size in `tried` worked."""
     return category is Category.OUT_OF_MEMORY or largest(tried) is not None
 
 

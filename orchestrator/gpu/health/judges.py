@@ -262,7 +262,7 @@ def _pcie_width(case: Case) -> Judgement:
 
 
 def _nvlinks(case: Case) -> Judgement:
-    """Judge the lowest number of active NVLinks by the largest in health.yaml, on identical GPUs or in this run."""
+    """Judge the fewest active NVLinks by the expected number: the largest of health.yaml, this run, its siblings."""
     lowest, highest = case.course.lowest["nvlinks_up"], case.course.highest["nvlinks_up"]
     others = Counter(up for sibling in case.siblings if (up := sibling.highest.get("nvlinks_up", 0)))
     usual = max(others, key=lambda up: (others[up], up), default=0)

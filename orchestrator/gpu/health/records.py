@@ -75,10 +75,7 @@ _RECORD: Final = codec.Decoder[HealthRecord](HealthRecord)
 
 
 def read(path: Path) -> Iterator[HealthRecord]:
-    """Yield the records of a file in the order written; none if it does not exist. Skips damaged ones.
-
-    Raises RunFolderError if the file cannot be read.
-    """
+    """Yield a file's undamaged records in order; none without the file. Raises RunFolderError if it is unreadable."""
     for _, body in frames(contents(path)):
         try:
             yield _RECORD.decode(body)

@@ -159,7 +159,7 @@ def worst(verdicts: Iterable[HealthVerdict], default: HealthVerdict = HealthVerd
 
 @dataclass(frozen=True)
 class Work:
-    """Time in which a GPU worked, monotonic within one boot. unwatched_ns: when telemetry ended, None if it did not."""
+    """Time in which a GPU worked, monotonic within one boot. unwatched_ns: end of telemetry; None if it did not end."""
 
     boot_id: str
     begin_ns: int
@@ -168,10 +168,7 @@ class Work:
 
 
 def broke_off(looks: Iterable[Look], parts: Iterable[Work]) -> str:
-    """Return why a part of a GPU's work lacks health readings, such as "no readings for 40 s"; "" if none does.
-
-    looks: times of the readings. parts: times of the work.
-    """
+    """Return why a part of a GPU's work lacks health readings, such as "no readings for 40 s"; "" if none does."""
     made = tuple(looks)
     return next(filter(None, (_uncovered(made, part) for part in parts)), "")
 

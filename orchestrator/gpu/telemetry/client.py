@@ -47,10 +47,11 @@ class Telemetry:
         stop: TemperatureStop | None = None,
         hot: Mapping[str, int] | None = None,
     ) -> Self:
-        """Start a process that samples the GPUs into `RunPaths(folder).samples(uuid)`. stop, hot: as in sampler.Task.
+        """Start a process that samples GPUs into `RunPaths(folder).samples(uuid)`. interval_ms: between two samples.
 
-        interval_ms: between two samples. Call it from the main thread: the sampler is killed when that thread ends.
-        Raises StorageError if the folder for the samples cannot be made, OSError if no process can be started.
+        stop: when a GPU is too hot; None: never. hot: UUID → degrees Celsius to use instead of the real ones. Call it
+        from the main thread: the sampler is killed when that thread ends. Raises StorageError if the folder for the
+        samples cannot be made, OSError if no process can be started.
         """
         paths = RunPaths(folder)
         try:
@@ -110,10 +111,7 @@ class Telemetry:
         self._send(AwaitFree(uuid=uuid, limit_bytes=limit_bytes, timeout_s=timeout_s))
 
     def stop(self) -> process_end.Exit | None:
-        """End the process after its last write. Return its exit; None if it hangs in the driver and survives SIGKILL.
-
-        Takes at most 6 s. May be called again.
-        """
+        """End the process after its last write, within 6 s. Return its exit; None if it hangs and survives SIGKILL."""
         with contextlib.suppress(OSError):  # closed already, or nobody is at the other end
             self._channel.shutdown(socket.SHUT_WR)
         for number in (None, signal.SIGTERM, signal.SIGKILL):

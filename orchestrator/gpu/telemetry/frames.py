@@ -20,10 +20,7 @@ _FRAME: Final = struct.Struct("<II")
 
 
 class FrameFile:
-    """A file of frames, open for appending. An unfinished last frame is cut off.
-
-    The constructor raises OSError if the file cannot be opened.
-    """
+    """A file of frames, opened for appending: an unfinished last frame is cut off. Raises OSError if that fails."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)

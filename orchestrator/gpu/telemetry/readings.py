@@ -55,10 +55,7 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def slowdown(self) -> float | None:
-        """Fraction of time with clocks lowered by heat or a brake; None if unknown.
-
-        It is the larger of thermal_violation and slowdown_samples, or the one that is known.
-        """
+        """Fraction of time slowed by heat or brake: larger of thermal_violation, slowdown_samples; None: unknown."""
         signs = (self.thermal_violation, self.slowdown_samples)
         return max((sign for sign in signs if sign is not None), default=None)
 
@@ -201,10 +198,7 @@ def _nearest(around: Sequence[Sample], windows: Sequence[Window]) -> list[Sample
 
 
 class _Moment(NamedTuple):
-    """A time between two samples with the indices `before` and `after`, which are `apart_ns` apart.
-
-    since_ns: time since the earlier sample.
-    """
+    """A time between samples of indices `before` and `after`, apart_ns apart. since_ns: time since the earlier one."""
 
     before: int
     after: int
@@ -213,10 +207,7 @@ class _Moment(NamedTuple):
 
 
 def _moments(times_ns: Sequence[int], windows: Sequence[Window]) -> list[_Moment] | None:
-    """Return a _Moment for the start and end of each window.
-
-    None if one of these times is not between two samples that are at most 1 s apart.
-    """
+    """Return a _Moment for each start and end of the windows; None if one is not between samples at most 1 s apart."""
     found: list[_Moment] = []
     last = len(times_ns) - 1
     for window in windows:

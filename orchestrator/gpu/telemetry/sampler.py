@@ -146,7 +146,7 @@ class Sampler:
         return msgspec.structs.replace(sample, temperature_c=self._hot[uuid]) if uuid in self._hot else sample
 
     def _look_at_the_free(self) -> None:
-        """Read the health of GPUs on which a launch ended, after the awaited DeviceFree is sent."""
+        """Read the health of GPUs whose DeviceFree was sent: only then, because the orchestrator waits for that."""
         over, self._over = self._over, []
         if self._health is not None:
             with self._complaining(_HEALTH):
@@ -165,7 +165,7 @@ class Sampler:
                 self._over.append(uuid)
 
     def _complete(self, uuid: str) -> None:
-        """Write all samples of a GPU on which a launch ended. The last sample is taken after the launch's work."""
+        """Take a last sample of a GPU on which a launch ended, then write all unwritten samples."""
         if uuid in self._unwritten:
             self._unwritten[uuid].append(self._read(uuid))
         self._write()

@@ -49,10 +49,7 @@ class SampleFile:
         self._file = FrameFile(path)
 
     def append(self, samples: Sequence[Sample]) -> None:
-        """Write one batch, whole or not at all. From FULL_BYTES on, it is `thinned`.
-
-        Raises OSError if writing fails or the file has reached CAP_BYTES.
-        """
+        """Write a batch, whole or not at all, `thinned` from FULL_BYTES on. Raises OSError on error or at CAP_BYTES."""
         if self._file.size >= CAP_BYTES:
             raise OSError(f"the file has reached its cap of {CAP_BYTES >> 20} MiB")
         kept = samples if self._file.size < FULL_BYTES else thinned(samples)

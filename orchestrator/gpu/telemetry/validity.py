@@ -22,7 +22,7 @@ def throttled(readings: Readings) -> bool | None:
 
 
 def judge(readings: Readings) -> Failure | None:
-    """Return the failure of a launch whose GPU was throttled, None if it was not. None, too, if that is unknown."""
+    """Return the failure of a launch whose GPU was throttled; None if it was not, or if that is unknown."""
     if readings.slowdown is None or not throttled(readings):
         return None
     evidence = {

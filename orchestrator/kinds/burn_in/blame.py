@@ -153,7 +153,7 @@ def _explaining(wrong: _Pairs) -> frozenset[str]:
 
 
 def _in_all(wrong: _Pairs, most: int) -> Iterator[frozenset[str]]:
-    """Yield sets of at most `most` devices that contain a device of each pair: the busiest one or all its partners."""
+    """Yield sets of at most `most` devices that contain a device of each pair. All the smallest sets are among them."""
     if not wrong:
         yield frozenset()
         return

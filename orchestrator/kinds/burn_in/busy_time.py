@@ -24,10 +24,7 @@ Work = Mapping[Segment, Load]
 
 
 def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mapping[str, Work]:
-    """Return UUID → work of the device: session → `Load`, its times at work in monotonic ns. Every device has an entry.
-
-    lost: launches without a result that are findings (lost_launches.py).
-    """
+    """Return UUID of every device → its work: session → `Load`, its times at work in monotonic ns."""
     burn_in = requested(archive.stored.configuration)
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     good = [
@@ -48,16 +45,13 @@ def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mappi
 
 
 def remaining(archive: Archive, evidence: Evidence) -> Remaining:
-    """Return the served and remaining seconds of the device with the least served time.
-
-    Quarantined devices are excluded, unless all devices are quarantined.
-    """
+    """Return served and remaining seconds of the device that served least; quarantined ones count only if all are."""
     burn_in = requested(archive.stored.configuration)
     return remaining_of(archive, at_work(archive, evidence, lost_launches.lost(archive, burn_in)))
 
 
 def remaining_of(archive: Archive, at_work: Mapping[str, Work]) -> Remaining:
-    """Return what `remaining` returns, from known work. at_work: UUID → work, as `at_work` returns it."""
+    """Return the same as `remaining`, given the work. at_work: UUID → work, as `at_work` returns it."""
     burn_in = requested(archive.stored.configuration)
     out = staying_out(at_work, archive.quarantined)
     waited_for = [device for device in archive.stored.devices if device.uuid not in out]
@@ -75,10 +69,7 @@ def remaining_of(archive: Archive, at_work: Mapping[str, Work]) -> Remaining:
 
 
 def longest_s(archive: Archive, device: Device) -> float:
-    """Return the expected seconds of work of a device's longest cell.
-
-    On a CPU device, a replay may take longer than the planned length of a cell.
-    """
+    """Return the expected seconds of work of a device's longest cell."""
     stored = archive.stored
     burn_in, models = requested(stored.configuration), stored.configuration.by_name
     cell_s, scale = burn_in.cell_s[device.kind], estimate.scale(stored.configuration, device, stored.devices)
@@ -88,10 +79,10 @@ def longest_s(archive: Archive, device: Device) -> float:
 
 
 def launch_s(archive: Archive, device: Device) -> float:
-    """Return the expected seconds of another launch of a device: the median of its launches with a result.
+    """Return the expected seconds of another launch of a device: the largest of three values.
 
-    It is at least the smallest estimate for its cells, which `resume` uses (time_budget.py). It is also at least the
-    longest launch that the end of the run cut off, of a cell without a result.
+    They are the median of its launches with a result, the shortest estimate for its cells, and the longest launch of a
+    cell without a result that the end of the run cut off.
     """
     stored = archive.stored
     cells = {cell.id: cell for cell in stored.plan.cells}

@@ -113,10 +113,10 @@ class Work:
 
     served_s: seconds at work that count. cell_s: expected seconds of work of its longest cell. idle: gaps without a
     known reason. beside: other processes on the GPU, one text for each launch that they contaminated. unclear: number
-    of mismatches without details that may be its own. unread: launches whose mismatches cannot be read. failures,
-    repeated: failed launches without and with a result of a repetition. lost_results: launches whose result file was
-    lost. paces: kind of rate → verdict. not_tested: check → reason. lost_time: longest time without work, and why.
-    goes_on: the run still runs. interrupted: why it ended early. reboots: number of reboots between its sessions.
+    of mismatches without details that may be its own. unread: launches whose mismatches cannot be read. failures:
+    failed launches that were not repeated with a result; repeated: those that were. lost_results: launches whose result
+    file was lost. paces: kind of rate → verdict. not_tested: check → reason. lost_time: longest time without work, and
+    why. goes_on: the run still runs. interrupted: why it ended early. reboots: number of reboots between its sessions.
     """
 
     requested_s: float

@@ -25,10 +25,7 @@ _LONGEST_NS: Final = round((PATIENCE_S + TIMEOUT_S) * 1e9)
 
 
 def waits_by_segment(archive: Archive, lost: Iterable[Lost]) -> Mapping[Segment, Sequence[Span]]:
-    """Return session of the run → times (monotonic ns) in which a device may have waited for another.
-
-    The times may overlap. lost: the failed launches of the run.
-    """
+    """Return session → times (monotonic ns) in which a device may have waited for another. The times may overlap."""
     waits: dict[Segment, list[Span]] = defaultdict(list)
     again = {(attempt.start.cell, attempt.start.round) for attempt, _, _ in lost}
     for attempt in archive.attempts:
@@ -43,10 +40,7 @@ def waits_by_segment(archive: Archive, lost: Iterable[Lost]) -> Mapping[Segment,
 
 
 def for_links(archive: Archive, uuid: str) -> Iterator[tuple[Segment, Span]]:
-    """Yield (session, (begin, end) in monotonic ns) of each wait of a device before its launches on several devices.
-
-    These waits are reported, but do not excuse a gap. uuid: of the device.
-    """
+    """Yield (session, (begin, end) in monotonic ns) of each wait of a device before its launches on several devices."""
     several = {cell.id: len(cell.devices) > 1 for cell in archive.stored.plan.cells if uuid in cell.devices}
     for segment in archive.segments:
         attempts = [attempt for attempt in archive.attempts if attempt.segment == segment]
@@ -66,10 +60,7 @@ def for_links(archive: Archive, uuid: str) -> Iterator[tuple[Segment, Span]]:
 
 
 def over_ns(attempt: Attempt) -> int:
-    """Return the end of a launch in monotonic ns.
-
-    Returns its start if the end is unknown, or if the end was recorded on the clock of a later session.
-    """
+    """Return the end of a launch in monotonic ns; its start if the end is unknown or was recorded after a resume."""
     return attempt.start.at_ns + round((attempt.lasted_ms or 0.0) * 1e6)
 
 

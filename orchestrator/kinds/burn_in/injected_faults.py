@@ -25,8 +25,7 @@ def injected(
     """Yield, for each injected fault, whether it was found and how, in the order of `faults`.
 
     good: (launch, cell, evidence) of the launches with a result. uncounted: launches without a valid result; they count
-    only if they found the fault. paces: UUID → kind of rate → verdict. too_hot: UUIDs of GPUs that reached their
-    temperature limit.
+    only if they found the fault. paces: UUID → kind of rate → verdict. too_hot: UUIDs of GPUs that became too hot.
     """
     by_uuid = {device.uuid: device for device in devices}
     for request in faults:

@@ -50,10 +50,7 @@ def parse(text: str, devices: Sequence[Device], origin: str = "--inject") -> Inj
 
 
 def require_one_of_each(faults: Sequence[InjectedFault], device: Device, origin: str = "--inject") -> None:
-    """Raise ConfigError if `device` has two faults of a kind. Flips in different rounds are allowed.
-
-    origin: option or file that requests the faults, for messages.
-    """
+    """Raise ConfigError, naming `origin`, if `device` has two faults of a kind (except flips in different rounds)."""
     mine = [fault for fault in faults if fault.device == device.uuid]
     for kind, count in (
         ("slow", sum(fault.slow_percent > 0 for fault in mine)),
@@ -71,10 +68,7 @@ def require_one_of_each(faults: Sequence[InjectedFault], device: Device, origin:
 
 
 def describe(fault: InjectedFault, device: Device) -> str:
-    """Return the effect of a fault as text: "GPU 0 flips 1 bit of one output in every check of round 2".
-
-    device: the target of the fault. Rounds count from 1 in the text.
-    """
+    """Return the effect of a fault on `device`: "GPU 0 flips 1 bit of one output in every check of round 2"."""
     if fault.hot_c is not None:
         return f"the temperature of {device.label} reads as {fault.hot_c} °C all the time"
     if fault.slow_percent:

@@ -40,10 +40,7 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     up_to_s: float | None = None
 
     def cells(self, kind: DeviceKind, *, steps: bool) -> int:
-        """Return the number of cells in a round on one device, those on several devices included.
-
-        steps: whether --steps adds a cell.
-        """
+        """Return the number of cells in a round on one device, shared ones included. steps: --steps adds a cell."""
         return len(self.soak) + len(self.truth) + steps + len(self.replay[kind]) + len(self.links) + 1
 
 
@@ -88,7 +85,7 @@ class StepsRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Contents of configs/burn_in.yaml. levels: name → level. starting_s: seconds of the duration for starting.
+    """Contents of configs/burn_in.yaml. levels: name → level. starting_s: seconds reserved for the start of a burn-in.
 
     least_rounds: number of rounds that should fit into the rest of the duration.
     """
@@ -108,10 +105,7 @@ class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return fitting[0] if fitting else LONGEST
 
     def cell_s(self, duration_s: float, kind: DeviceKind, level: str, *, steps: bool = False) -> float:
-        """Return the length of one cell in seconds, such that a whole round of `level` fits into the duration.
-
-        steps: whether --steps adds a cell to the round.
-        """
+        """Return the seconds of one cell such that a round fits into the duration. steps: --steps adds a cell to it."""
         bounds = self.devices[kind]
         wanted_s = min(max(duration_s * bounds.share, bounds.least_s), bounds.most_s)
         round_s = max((duration_s - self.starting_s) / self.least_rounds, duration_s * _SHORTEST_ROUND)

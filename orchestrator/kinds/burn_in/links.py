@@ -106,10 +106,7 @@ def count_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> 
 
 
 def not_tested(device: Device, run: StoredRun, quarantined: Collection[str]) -> dict[str, str]:
-    """Return check of links → why a device did not do it, or not until the end ("links peers fp32: later rounds").
-
-    quarantined: UUIDs of devices.
-    """
+    """Return check of links, such as "links peers fp32: later rounds" → why it was not tested. quarantined: UUIDs."""
     if not linked(device, run.devices):
         return {Workload.LINKS: _NONE if device.slice_of is None else _SLICE}
     labels = {other.uuid: other.label for other in run.devices}
@@ -124,10 +121,7 @@ def not_tested(device: Device, run: StoredRun, quarantined: Collection[str]) -> 
 
 
 def rates(good: Sequence[tuple[Cell, LaunchEvidence]]) -> Iterator[LinksReport]:
-    """Yield a report of the rates for each check of links: medians over its launches. Unmeasured rates are None.
-
-    good: launches with a result.
-    """
+    """Yield a report of the rates for each check of links: medians over its launches (`good`), None if unmeasured."""
     cells = {cell.id: cell for cell, _ in good if cell.workload is Workload.LINKS}
     for cell_id, cell in cells.items():
         launches = [evidence for of, evidence in good if of.id == cell_id]

@@ -64,10 +64,7 @@ def covered(launches: Sequence[Verification], kind: DeviceKind) -> Covered | Non
 
 
 def lacking(best: Covered | None) -> str:
-    """Return why the checked share of the memory is too small for a PASS; "" if it is large enough (LEAST).
-
-    best: the share, from `covered`; None is too small.
-    """
+    """Return why the checked share of memory, `best`, is too small for a PASS or unknown (None); "" if it suffices."""
     if best is None:
         return "the memory test reports no coverage"
     if best.share >= LEAST:

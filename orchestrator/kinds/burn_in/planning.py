@@ -22,10 +22,7 @@ LINKS: Final = "peers"  # Stands for a model in cells on several devices
 
 
 def make(configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> Plan:
-    """Return the plan of a burn-in. Raises ConfigError if the round of an injected fault is not planned.
-
-    table: contents of configs/burn_in.yaml.
-    """
+    """Plan a burn-in. table: burn_in.yaml. Raises ConfigError if the round of an injected fault is not planned."""
     burn_in = requested(configuration)
     (mode,) = modes_of(configuration, devices)
     cells: dict[str, Cell] = {}
@@ -52,10 +49,7 @@ def _round_s(mine: Sequence[Cell], configuration: Configuration, device: Device,
 
 
 def linked(device: Device, devices: Sequence[Device]) -> tuple[str, ...]:
-    """Return the UUIDs of the devices in the same check of links as `device`, itself included; () if it has none.
-
-    devices: all devices of the run.
-    """
+    """Return the UUIDs of those of the run's devices that `device` checks links with, itself included; () if none."""
     alike = tuple(other.uuid for other in devices if other.kind is device.kind and other.slice_of is None)
     # NCCL takes one process per GPU, so slices have no links. A single GPU is linked to the host.
     enough = 1 if device.kind is DeviceKind.CUDA else 2

@@ -47,7 +47,7 @@ Rates = Sequence[tuple[Window, Reading]]  # Windows of one GPU with its readings
 def paces(
     devices: Sequence[Device], good: Sequence[Launched], seen: Mapping[str, DeviceEvidence], soaks: Soaks
 ) -> dict[str, dict[str, RateVerdict]]:
-    """Return UUID → kind of rate → verdict. Kinds: OVER_TIME and the values of BESIDE. CPU devices are missing.
+    """Return UUID → kind of rate (OVER_TIME or a value of BESIDE) → verdict. CPU devices are missing.
 
     good: (launch, cell, evidence) of the launches with a result. seen: UUID → telemetry. soaks: heat soaks, whose rates
     do not count; one for each device and session in `good`.

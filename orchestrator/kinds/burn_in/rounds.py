@@ -27,7 +27,7 @@ class Rounds(NamedTuple):
 
 
 def of(plan: Plan, configuration: Configuration, devices: Sequence[Device], device: Device) -> Rounds:
-    """Estimate the length of a round on one device, and the number of rounds. devices: all devices of the run."""
+    """Estimate the length of a round on one device, and how many rounds fit. devices: all devices of the run."""
     burn_in = requested(configuration)
     cells = {cell.id: cell for cell in plan.cells}
     budget = Budget(configuration, devices, burn_in.duration_s, began=0.0)

@@ -83,15 +83,12 @@ def ordinary_s(gap: Span, suspensions: Iterable[Span]) -> float:
 
 
 def is_short(served_s: float, requested_s: float, cell_s: float) -> bool:
-    """Whether a device served less than SHARE of the requested time, less LATE_S and one cell.
-
-    cell_s: seconds of its longest cell, which may not have fitted at the end.
-    """
+    """Whether a device served too little time: less than SHARE * requested_s - LATE_S - cell_s (its longest cell)."""
     return served_s < SHARE * requested_s - LATE_S - cell_s
 
 
 def without(work: Iterable[Span], stalls: Iterable[Span]) -> Iterator[Span]:
-    """Yield the parts of `work` that are not in `stalls`, in order. Both may overlap and have any order."""
+    """Yield the parts of `work` that are not in `stalls`, in order. The given spans may overlap and have any order."""
     still = joined(stalls)
     for begin, end in joined(work):
         at = begin
@@ -107,7 +104,7 @@ def without(work: Iterable[Span], stalls: Iterable[Span]) -> Iterator[Span]:
 def idle(work: Iterable[Span], explained: Iterable[Span]) -> Iterator[tuple[int, float]]:
     """Yield (begin in ns, unexplained seconds) of each gap in `work` with more than LONG_S unexplained seconds.
 
-    explained: times in which a gap has a reason. Both may overlap and have any order.
+    explained: times in which a gap has a reason. `work` and `explained` may overlap and have any order.
     """
     explained_spans = joined(explained)
     for begin, end in between(joined(work)):

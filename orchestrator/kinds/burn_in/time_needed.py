@@ -25,10 +25,7 @@ _SHOWN: Final = 3
 
 
 def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> Iterator[str]:
-    """Yield a warning with the cells that may not complete, if time is too short for one round of a burn-in.
-
-    Nothing for another kind of run. table: contents of configs/burn_in.yaml.
-    """
+    """Yield a warning naming cells that may not complete if a burn-in is too short for a round. table: burn_in.yaml."""
     burn_in = configuration.burn_in
     if burn_in is None:
         return

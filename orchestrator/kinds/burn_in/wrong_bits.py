@@ -54,10 +54,7 @@ def uncounted(archive: Archive, evidence: Evidence) -> tuple[Uncounted, ...]:
 
 
 def shares(launches: Iterable[Uncounted], device: Device, accused: Accused) -> Iterator[Share]:
-    """Yield the mismatches of each launch that count against a device. Launches without any are omitted.
-
-    accused: devices that explain wrong copies.
-    """
+    """Yield the mismatches of each launch that count against a device. Launches without any are omitted."""
     for launch in launches:
         if device.uuid in launch.cell.devices:
             attributed = links.attributed(launch.seen, launch.cell, device.uuid, accused, cut_off=launch.cut_off)
@@ -89,10 +86,7 @@ def unread(launches: Iterable[Uncounted], device: Device) -> Iterator[str]:
 
 
 def samples(launches: Iterable[tuple[Attempt, Cell, Verification | None]]) -> Iterator[Sample]:
-    """Yield the digests of launches, to compare them. Launches without verification (None) are omitted.
-
-    launches: (launch, cell, what its first device verified).
-    """
+    """Yield the digests of launches with a verification. launches: (launch, cell, what its first device verified)."""
     for attempt, cell, verification in launches:
         if verification is not None:
             start = attempt.start

@@ -43,7 +43,7 @@ def spread(pairs: Iterable[Sequence[Sequence[float]]]) -> float | None:
     """Return the standard deviation between launches within a side, as a share: 0.03 is 3 %. Median over the pairs.
 
     pairs: for each pair of compared cells, the times or rates (above 0) of each side's launches. None while no pair has
-    enough launches (LEAST_DEGREES of freedom).
+    at least LEAST_DEGREES degrees of freedom (launches less one per side).
     """
     logs = ([[math.log(value) for value in launches] for launches in pair if launches] for pair in pairs)
     variances = [one for pair in logs if (one := pooled.of_launches(pair)) and one.degrees >= LEAST_DEGREES]
@@ -59,10 +59,7 @@ def variation(*measured: Side) -> float | None:
 
 
 def advice(gate: Gate, varies: float | None) -> str:
-    """Return how much the machine varies from launch to launch and what helps, as text. varies: from `spread`.
-
-    If it is None, the text has only the advice.
-    """
+    """Describe how much the machine varies between launches, and what helps. varies: from `spread`; None: omitted."""
     variation_text = "" if varies is None else f"this machine varies by {varies:.1%} from launch to launch. "
     more = _LESS_NOISE if gate.sides else f"a new baseline with more launches (--launches), {_LESS_NOISE}"
     return f"{variation_text}{HELP}, {more}"

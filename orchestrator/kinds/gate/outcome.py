@@ -58,10 +58,7 @@ class Answer(Outcome):
 
 
 def answer(archive: Archive, evidence: Evidence, report: Report) -> Answer:
-    """Return the comparison and verdict of a finished gate, with advice on undecided cells.
-
-    Raises UserError if the stored baseline is damaged.
-    """
+    """Return the comparison and verdict of a finished gate. Raises UserError if the stored baseline is damaged."""
     before, after, comparison = sides.compared(archive, evidence, report)
     gate = planning.requested(archive.stored.configuration)
     advice = noise.advice(gate, noise.variation(before, after))

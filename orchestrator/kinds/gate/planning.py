@@ -49,7 +49,7 @@ def shows_noise(cell: Cell) -> bool:
 
 
 def compared(gate: Gate, plan: Plan) -> tuple[tuple[str, ...], ...]:
-    """Return the cell ids of each comparison: (first side, second side), with a baseline only (cell,)."""
+    """Return the cell ids of each comparison: (first side, second side), or (cell,) to compare with a baseline."""
     return tuple(partners(gate, plan).items()) if gate.sides else tuple((cell.id,) for cell in plan.cells)
 
 
@@ -110,10 +110,10 @@ def _of_sides(sides: Sequence[GateSide], devices: Sequence[Device]) -> Plan:
 
 
 def _noise_first(plan: Plan, gate: Gate, configuration: Configuration, device: Device) -> tuple[Slot, ...]:
-    """Return the launches of a device, with those that show the noise first.
+    """Return the launches of a device. First come repeated launches of a few cells, which show the noise.
 
-    They are of a cell and its partner, or of two cells without partners. Cells that do not fit into NOISE_S keep their
-    place.
+    These are the first FIRST_ROUNDS launches of a cell and of its partner, or of two cells without partners. They take
+    at most NOISE_S together.
     """
     queue, cells = plan.order[device.uuid], {cell.id: cell for cell in plan.cells}
     pairs = {cell: pair for pair in compared(gate, plan) for cell in pair}

@@ -41,10 +41,7 @@ _PATIENCE_S: Final = 120.0
 
 
 class RequestedSide(NamedTuple):
-    """A side that the user requests. label: its name. changed: option, as in "batch_sizes" → its text on this side.
-
-    python: path of the interpreter; "" for the running interpreter.
-    """
+    """Side that the user requests. label: name. changed: option → value as text. python: path; "": the running one."""
 
     label: str
     changed: dict[str, str]
@@ -111,10 +108,10 @@ def with_cells(
 def sides(
     models: tuple[str, str] | None, settings: Sequence[Sequence[str]], pythons: Sequence[str | None]
 ) -> list[RequestedSide]:
-    """Return the two sides that --ab, --set-a, --python-a and so on request; [] without these options.
+    """Return sides a and b as requested by --ab, --set-a, --set-b, --python-a, --python-b; [] without these options.
 
-    models: those of --ab. settings: words NAME=VALUE of sides a and b. pythons: interpreters of sides a and b; None for
-    the running one. Raises ConfigError for an invalid setting or interpreter, or if both sides are the same.
+    models: those of --ab. settings: words NAME=VALUE of each side. pythons: interpreter of each side; None for the
+    running one. Raises ConfigError for an invalid setting or interpreter, or if both sides are the same.
     """
     if models is None and not any(settings) and not any(pythons):
         return []
@@ -152,10 +149,10 @@ def with_sides(
 
 
 def parse(words: Iterable[str], origin: str) -> dict[str, str]:
-    """Return option, as in "batch_sizes" → value from words such as "batch-sizes=8" (--set-a or --set-b).
+    """Return option, such as "batch_sizes" → value, from words like "batch-sizes=8" of --set-a or --set-b.
 
-    Of a repeated option, the last word counts. origin: the option, for messages. Raises ConfigError for another form,
-    or for a name that is not in SETTABLE.
+    Of a repeated option, the last word counts. origin: "--set-a" or "--set-b", for messages. Raises ConfigError for
+    another form, or for a name that is not in SETTABLE.
     """
     changed: dict[str, str] = {}
     for word in words:

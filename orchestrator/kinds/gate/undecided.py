@@ -23,7 +23,7 @@ UNSEEN_PERCENT: Final = 100 * two_runs.LARGEST_UNSEEN
 
 
 def look(archive: Archive, evidence: Evidence) -> Look:
-    """Return the cells that need another round, and a warning if time will not suffice. Without any: `Look()`.
+    """Return the cells that need another round, and a warning if time will not suffice; `Look()` if none needs one.
 
     Raises UserError if the stored baseline is damaged.
     """

@@ -16,7 +16,7 @@ _NAMED: Final = 3
 def causes(comparison: Comparison) -> Iterator[Cause]:
     """Yield causes of the exit code: slower cells, and cells or devices without a verdict or without measurement.
 
-    Causes of cells come first, gravest first. Nothing if every cell was judged and none is slower.
+    Causes of cells come first, gravest first.
     """
     name = wording.naming(comparison)
     for verdict in _COUNTING:
