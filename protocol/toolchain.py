@@ -1,7 +1,7 @@
 """Compilers that torch.compile needs. Without them the worker refuses a compiled cell, and `doctor` reports it.
 
-A CPU device needs the C++ compiler that torch._inductor calls: CXX, or g++. A GPU needs Triton, which calls a C
-compiler: CC, gcc or clang.
+A CPU device needs the C++ compiler of torch._inductor: CXX, or g++. A GPU needs Triton and a C compiler: CC, gcc,
+clang.
 """
 
 import importlib.util

@@ -48,7 +48,7 @@ def become(spec: LaunchSpec, born_of: int) -> int:
 
 
 def die_with_parent(parent_pid: int) -> None:
-    """Have the kernel kill this process when its parent ends. Exits (NOT_ADOPTED) if that is not `parent_pid`."""
+    """Have the kernel kill this process when its parent ends. Exits (NOT_ADOPTED) if `parent_pid` is not the parent."""
     _prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
     if os.getppid() != parent_pid:
         os._exit(WorkerExit.NOT_ADOPTED)

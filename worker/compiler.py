@@ -53,9 +53,8 @@ class Compiler:
     def compile(self, module: torch.nn.Module, call: Callable[[], object]) -> None:
         """Compile the module in place, then enter Phase.WARM_UP. Does nothing in an eager cell.
 
-        call: runs one iteration with the module and returns outputs or losses. It is called up to six times, first in
-        eager mode. Raises UnsuitableModelError if torch.compile finds nothing to compile, or if compiled and eager
-        outputs differ in size.
+        call: runs one iteration with the module, up to six times, first in eager mode, and returns outputs or losses.
+        Raises UnsuitableModelError if nothing can be compiled, or if compiled and eager outputs differ in size.
         """
         if not self._compiles:
             return
@@ -277,5 +276,5 @@ def _loggers() -> Iterator[logging.Logger]:
 
 
 def _reason(lines: list[str]) -> str:
-    """Return the reason in a log message: the second of `lines`, those after its first line. The first is general."""
+    """Return the reason in a log message, at most 300 characters. lines: those after the message's first line."""
     return (lines[1:] or lines or ["unknown"])[0].removeprefix("- ")[:300]

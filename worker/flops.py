@@ -3,8 +3,7 @@
 The counter has formulas for some operators only. The others count as zero if they are torch's own and no matrix
 products. Any other operator without a formula makes the number None, because it would be too low. Multiplications and
 additions count one each. Attention with a causal mask counts as without the mask. A formula of this module replaces
-torch's for backward convolutions: torch's ignores groups, and counts a training step of efficientnet-b0 as forty
-forward passes.
+torch's for backward convolutions, which ignores groups.
 """
 
 import math

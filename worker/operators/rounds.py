@@ -30,9 +30,9 @@ def calls(window_s: float, call_ms: float) -> int:
 
 
 def single_calls(call: Step, wait: Step, window_s: float) -> tuple[list[float], list[float]]:
-    """Time single calls on an idle device for about `window_s` seconds. Returns two lists: milliseconds of each call.
+    """Time single calls on an idle device for about `window_s` seconds. Returns milliseconds of each call, twice.
 
-    The first has the time until `call` returns, the second the time until `wait`, which waits for its work, returns.
+    From the start of the call until `call` returns, and until `wait`, which waits for the device, returns.
     """
     clock = HostClock()
     call()

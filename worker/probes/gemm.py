@@ -1,8 +1,7 @@
 """Rate of matrix products that a device reaches in a precision.
 
 Square matrices are tried from small to large, each in a burst (a short run of products), then all once more. The second
-bursts choose the size to measure. First bursts run on a cool device: they would choose 4096, although bf16 reaches 794
-TFLOP/s at 8192 and 703 at 16384 [H200].
+bursts choose the size to measure. The first run on a cool device, which favours small matrices.
 """
 
 from dataclasses import dataclass

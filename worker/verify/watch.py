@@ -68,8 +68,7 @@ class Watch:
     def begin(self, iterations: int) -> None:
         """Start a block of `iterations` products. Raises ValueError if these are more than there are `outputs`.
 
-        A requested fault is injected into the middle product of the first block that ends in the measurement's second
-        half.
+        A requested fault hits the middle product of the first block that ends in the measurement's second half.
         """
         if iterations > len(self.outputs):
             raise ValueError(f"a block of {iterations} products, with {len(self.outputs)} outputs to keep them in")
@@ -183,10 +182,9 @@ class WatchedWork(Work):
     grouped: bool = False
 
     def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
-        """Run one timed block, then read its verdicts, untimed. A wrong product does not end the measurement.
+        """Run one timed block, then read its verdicts, untimed. Wrong products are examined and kept, and do not raise.
 
-        It is examined and kept (Watch.look). group: iterations for each time mark; the time of a mark covers them all.
-        Raises ValueError if `iterations` is more than the number of outputs.
+        Raises ValueError if `iterations` is more than the number of outputs. group: as in Work.block.
         """
         self.watch.begin(iterations)
         block = super().block(clock, iterations, group)
