@@ -72,8 +72,7 @@ def settled_blocks(medians_ms: Sequence[float], block_s: float, cap_s: float) ->
     """Return how many of the last warm-up blocks are steady enough to rule out a slow fall of the clock.
 
     0: the times have not settled, or there are fewer than LEAST_BLOCKS. medians_ms: of all blocks so far, at least one.
-    If one is 0 (too short for the clock), all blocks count as settled. block_s, cap_s: a block, and the longest
-    warm-up.
+    If one is 0, all blocks count as settled. block_s: duration of a block. cap_s: longest duration of the warm-up.
     """
     if min(medians_ms) <= 0:
         return len(medians_ms)  # below the clock's resolution

@@ -1,7 +1,6 @@
 """Compilers that torch.compile needs. Without them the worker refuses a compiled cell, and `doctor` reports it.
 
-A CPU device needs the C++ compiler of torch._inductor: CXX, or g++. A GPU needs Triton and a C compiler: CC, gcc,
-clang.
+A CPU device needs torch._inductor's C++ compiler: CXX or g++. A GPU needs Triton and a C compiler: CC, gcc or clang.
 """
 
 import importlib.util

@@ -134,8 +134,7 @@ def _warm_up_until_steady(
 class _Settled:
     """Decides when warm-up ends: times are steady and, if a GPU limits them, settled (protocol/settling.py).
 
-    state: REACHED if times were steady after any block, even if later blocks were not, or times never settled; else
-    NONE.
+    state: REACHED if times were steady after any block, even if they did not stay so or settle; else NONE.
     """
 
     def __init__(self, clock: Clock, measurement: Measurement) -> None:

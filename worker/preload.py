@@ -27,9 +27,9 @@ COMMON: Final = (
 
 
 def modules(model: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the modules to preload: `model`, and COMMON if torch is imported.
+    """Return the modules to preload: `model`, and COMMON if torch is imported. Call it after importing the workload.
 
-    model: names of the modules that the cell's model needs. Call it after the import of the workload.
+    model: names of the modules that the cell's model needs.
     """
     return (*model, *COMMON) if "torch" in sys.modules else model
 

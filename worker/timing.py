@@ -196,7 +196,7 @@ def group_for(clock: Clock, iteration_ms: float, steps: int, iterations: int | N
 def launch_bound(clock: Clock, blocks: Sequence[Block | TimedBlock], iteration_ms: float) -> bool | None:
     """Whether the device waited for the host; None on a CPU. iteration_ms: mean time of an iteration.
 
-    True if, after the last enqueue of a block (median), the device worked for less than 5 ms and half an iteration.
+    True if the device ended a block (median) less than 5 ms and less than half an iteration after the last enqueue.
     """
     if not clock.ahead_of_device:
         return None
@@ -205,9 +205,9 @@ def launch_bound(clock: Clock, blocks: Sequence[Block | TimedBlock], iteration_m
 
 
 def host_share(clock: Clock, enqueue_ms: Sequence[float], iteration_ms: float) -> float | None:
-    """Return the host's median time to enqueue an iteration, divided by `iteration_ms`; None on a CPU, or at 0 ms.
+    """Return the median of `enqueue_ms` divided by `iteration_ms`; None on a CPU, or if `iteration_ms` is 0.
 
-    enqueue_ms: time to enqueue the first iteration of each block; later iterations may wait for a full queue.
+    enqueue_ms: the host's time to enqueue the first iteration of each block; later ones may wait for a full queue.
     """
     if not clock.ahead_of_device or iteration_ms <= 0:
         return None

@@ -1,7 +1,6 @@
-"""Family (worker/models/base.py) of the user's own models.
+"""Family (worker/models/base.py) of the user's own models. It keeps only a weak reference to the model.
 
-It keeps only a weak reference to the model that it built, so that load cells can free the model. hook: a function that
-the user's code may define to be called here, such as train_step (docs/own-models.md).
+hook: a function that the user's code may define to be called here, such as train_step (docs/own-models.md).
 """
 
 import functools

@@ -30,9 +30,9 @@ def calls(window_s: float, call_ms: float) -> int:
 
 
 def single_calls(call: Step, wait: Step, window_s: float) -> tuple[list[float], list[float]]:
-    """Time single calls on an idle device for about `window_s` seconds. Returns milliseconds of each call, twice.
+    """Time single calls on an idle device for about `window_s` seconds. Returns two lists: milliseconds of each call.
 
-    From the start of the call until `call` returns, and until `wait`, which waits for the device, returns.
+    First list: until `call` returned. Second list: also from the call's start, until `wait` (for the device) returned.
     """
     clock = HostClock()
     call()

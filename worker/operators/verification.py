@@ -126,10 +126,7 @@ def upstream(output: torch.Tensor, seed: int) -> torch.Tensor:
 
 
 def deviation(found: torch.Tensor, exact: torch.Tensor) -> float:
-    """Return the largest error of an element, relative to its size plus the root mean square of `exact`.
-
-    Infinite if shapes differ, NaN if a value is NaN.
-    """
+    """Return the deviation of `found` (see the module); infinite if shapes differ, NaN if a value is NaN."""
     if found.shape != exact.shape:
         return float("inf")
     usual = exact.square().mean().sqrt()
@@ -141,10 +138,7 @@ def _finite(value: float) -> float | None:
 
 
 def as_tensor(output: object) -> torch.Tensor:
-    """Return a function's output as a tensor; arrays of other frameworks are converted through DLPack.
-
-    Raises TypeError if the output is neither a tensor nor such an array.
-    """
+    """Return an output as a tensor, other frameworks' arrays through DLPack. Raises TypeError if it is neither."""
     if isinstance(output, torch.Tensor):
         return output
     if hasattr(output, "__dlpack__"):

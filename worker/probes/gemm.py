@@ -33,8 +33,7 @@ class _Burst:
 def prepare(bench: Bench) -> Probe:
     """Return a probe that multiplies square matrices, of the side with the highest rate (operations a second).
 
-    Each side in SIDES is tried, until matrices do not fit or a product would take longer than 60 ms. The rates of the
-    second bursts decide. best_ms: times of the faster of the two bursts with the chosen side.
+    Tries SIDES until matrices do not fit or a product would take over 60 ms. best_ms: times of the faster burst.
     """
     tries = [(burst, _burst(bench, burst.side)) for burst in _bursts(bench)]
     chosen = max(tries, key=lambda bursts: bursts[-1].rate)

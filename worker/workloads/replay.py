@@ -55,8 +55,7 @@ _METHOD: Final = f"loss and 64-bit digests of all gradients of {REPLAY_STEPS} tr
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     """Replay training steps of the cell. Mismatches are part of the result, not failures.
 
-    Raises UnsuitableModelError in fp16 and for users' own models, NotFiniteError for NaN or infinity in a reference
-    loss.
+    Raises UnsuitableModelError in fp16 and for users' own models, NotFiniteError if a reference loss is not finite.
     """
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read with the first product: the same bits each time
     os.environ.setdefault("TRITON_CACHE_DIR", str(Path(assign.cache_folder) / "triton"))
@@ -114,7 +113,7 @@ def deterministic() -> Iterator[None]:
 
 
 def _refused(step: SplitStep) -> str | None:
-    """Run `step` once. Return None, or torch's message about a nondeterministic operator, and allow these."""
+    """Run `step` once. Return torch's message if an operator is nondeterministic, after allowing these; else None."""
     try:
         step.gradients()
     except RuntimeError as error:
