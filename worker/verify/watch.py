@@ -43,10 +43,7 @@ class _Made:
 
 
 class Watch:
-    """Multiplies matrices, verifies the products, and keeps the mismatches of a launch.
-
-    outputs: a tensor for each product of a block.
-    """
+    """Multiplies matrices, verifies the products, and keeps the mismatches. outputs: tensors for a block's products."""
 
     def __init__(self, products: Products, assign: Assign, stage: Stage) -> None:
         self._products, self._assign, self._stage = products, assign, stage
@@ -99,10 +96,7 @@ class Watch:
             self.look()
 
     def verification(self, key: tuple[str, ...], method: str) -> Verification:
-        """Return digests, counts and kept mismatches of the launch. `checks` counts all of its products.
-
-        key: result of verify.key.key. method: text of Verification.method.
-        """
+        """Return digests, counts (`checks`: all products) and kept mismatches. key, method: fields of Verification."""
         return Verification(
             key=key,
             digests=self._products.digests,

@@ -71,9 +71,9 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 class LinksTest:
-    """One device's part of a test of links: copies to and from the other devices and the host, and a sum over all.
+    """One device's part of a test of links: verified copies to and from other devices and the host, and a sum over all.
 
-    Every number is verified. Raises ValueError if the input size (MiB to send) is None.
+    Raises ValueError if the input size (MiB to send) is None.
     """
 
     def __init__(self, assign: Assign, gang: Gang, device: torch.device, stage: Stage) -> None:

@@ -14,8 +14,8 @@ a gradient: `offset` is the index of its parameter, and the values are digests. 
 bits is unknown. `same_when_read_again` is always True, because gradients cannot be read again.
 
 A model with an operator that has no deterministic implementation still runs as load. Its steps are not compared, and
-the model is reported as not tested. torch is set to raise an error for such operators, because with a mere warning it
-would use a nondeterministic attention (aten/native/transformers/cuda/attention_backward.cu).
+the model is reported as not tested. torch must raise an error for such operators: with a mere warning it would use a
+nondeterministic attention.
 """
 
 import math
@@ -261,10 +261,7 @@ class Replays:
         )
 
     def _repeated(self, step: int) -> list[bool]:
-        """Repeat steps 0 to `step` ten times, or fewer (at least once) if `_left_s` is used up.
-
-        Returns, for each repetition, True if a step differed from the reference.
-        """
+        """Repeat steps 0 to `step` up to ten times, within `_left_s`. Returns for each repetition if it was wrong."""
         wrong: list[bool] = []
         while len(wrong) < REPETITIONS and (self._left_s > 0 or not wrong):
             begin = time.monotonic()
