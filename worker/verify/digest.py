@@ -80,7 +80,7 @@ class Digester:
 
 
 def words(output: torch.Tensor) -> torch.Tensor:
-    """Return a view of a matrix as signed 32-bit words. ValueError unless contiguous, with rows of 4n bytes."""
+    """View a contiguous matrix as signed 32-bit words. ValueError for others, or if a row is not in whole words."""
     if output.dim() != 2 or output.shape[1] * output.element_size() % 4 or not output.is_contiguous():
         raise ValueError(
             f"an output of shape {tuple(output.shape)} with {output.element_size()} bytes per element cannot be "
