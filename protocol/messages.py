@@ -270,8 +270,7 @@ class ForkFailed(_Message, frozen=True, kw_only=True):
 class Sample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One reading of one GPU. at_ns: monotonic. Unreadable fields are None.
 
-    Energy and violations (times with limited clocks) count since the driver was loaded. reasons: NVML's bit mask of
-    clock events.
+    Energy and violations (times with limited clocks) count since driver load. reasons: bit mask of NVML's clock events.
     """
 
     at_ns: int

@@ -178,9 +178,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Time of a launch in milliseconds, by phase.
 
-    start: from the orchestrator's request to the worker's first line of code. context: opening the device. load: first
-    load of the model (load cells only). measure: all series, including latencies. count: counting operations and
-    checking outputs.
+    start: from the request to the worker's first line of code. context: opening the device. load: first load of the
+    model (load cells only). measure: all series, including latencies. count: counting operations, checking outputs.
     """
 
     start_ms: float

@@ -72,8 +72,7 @@ def settled_blocks(medians_ms: Sequence[float], block_s: float, cap_s: float) ->
     """Return how many of the last warm-up blocks are steady enough to rule out a slow fall of the clock.
 
     0: the times have not settled, or there are fewer than LEAST_BLOCKS. medians_ms: of all blocks so far, at least one.
-    If one is 0 (too short for the clock), all blocks count as settled. block_s: duration of a block. cap_s: longest
-    duration of the warm-up.
+    If one is 0, all blocks count as settled. block_s: duration of a block. cap_s: longest duration of the warm-up.
     """
     if min(medians_ms) <= 0:
         return len(medians_ms)  # below the clock's resolution
@@ -122,7 +121,7 @@ def _shapes(count: int) -> tuple[_Shape, _Shape]:
 
 
 def _clipped(values: Sequence[float]) -> Sequence[float]:
-    """Return `values` with outliers moved to the edge of the accepted range."""
+    """Return `values`, with outliers moved to _OUTLIER interquartile ranges outside the quartiles."""
     low, _, high = quantiles(values, n=4)
     reach = _OUTLIER * (high - low)
     if low - reach <= min(values) and max(values) <= high + reach:

@@ -1,7 +1,6 @@
 """Compilers that torch.compile needs. Without them the worker refuses a compiled cell, and `doctor` reports it.
 
-A CPU device needs the C++ compiler that torch._inductor calls: CXX, or g++. A GPU needs Triton, which calls a C
-compiler: CC, gcc or clang.
+A CPU device needs torch._inductor's C++ compiler: CXX or g++. A GPU needs Triton and a C compiler: CC, gcc or clang.
 """
 
 import importlib.util

@@ -65,7 +65,7 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Line of a launch's file `mismatches`. at: index of the mismatch; a later line with it replaces an earlier one."""
+    """Line of a launch's file `mismatches`. at: index of the mismatch. The last line with this index is valid."""
 
     at: int
     mismatch: Mismatch

@@ -32,7 +32,7 @@ def become(spec: LaunchSpec, born_of: int) -> int:
 
     Redirects output to the launch's log files, sets environment variables and CPU cores, starts a process session
     (setsid), and has the kernel kill this process when the orchestrator ends. Exits with WorkerExit.NOT_ADOPTED if the
-    orchestrator is not the parent within 10 s. born_of: PID of the process that created this one.
+    orchestrator is not the parent within 10 s. born_of: PID of the process that forked or spawned it.
     """
     if os.getsid(0) != os.getpid():
         os.setsid()
@@ -48,7 +48,7 @@ def become(spec: LaunchSpec, born_of: int) -> int:
 
 
 def die_with_parent(parent_pid: int) -> None:
-    """Have the kernel kill this process when its parent ends. Exits (NOT_ADOPTED) if that is not `parent_pid`."""
+    """Have the kernel kill this process when its parent ends. Exits (NOT_ADOPTED) if `parent_pid` is not the parent."""
     _prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
     if os.getppid() != parent_pid:
         os._exit(WorkerExit.NOT_ADOPTED)

@@ -15,13 +15,10 @@ _LOOK_S = 0.005
 
 
 class Gathering:
-    """Barrier between all processes of a launch, as seen by one of them. Never times out. steps: its StepCounter."""
+    """Barrier between all processes of a launch, as seen by one of them. Never times out. steps: its own counter."""
 
     def __init__(self, gang: Gang, size: int) -> None:
-        """Wait until all `size` processes are connected by the socket `gang.meeting`.
-
-        Raises CommunicationError as align.
-        """
+        """Wait until all `size` processes are connected by the socket `gang.meeting`. Raises CommunicationError."""
         self.steps = StepCounter(gang)
         self.steps.begin()
         self._leads = gang.rank == 0
@@ -31,10 +28,7 @@ class Gathering:
             raise CommunicationError(f"between {size} processes: {error}") from error
 
     def align(self) -> None:
-        """Wait until all processes of the launch have called align.
-
-        Raises CommunicationError if a connection fails, for example because another process ended.
-        """
+        """Wait until all processes of the launch have called align. Raises CommunicationError if a connection fails."""
         number = self.steps.begin()
         try:
             for other in self._others:

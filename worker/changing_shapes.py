@@ -45,7 +45,7 @@ class Trials:
     def run(self, shapes: ChangingShapes) -> tuple[ShapeTrial, ...]:
         """Compile and call the model in each ShapeWay. Returns one ShapeTrial for each way, in the order of ShapeWay.
 
-        An error of the model is text in its ShapeTrial. An error of the device is raised.
+        An error of the model is text in its ShapeTrial. CUDA errors of the device are raised.
         """
         with self._stage.timed("compile"):
             self._stage.enter(Phase.COMPILE)

@@ -53,9 +53,8 @@ class Compiler:
     def compile(self, module: torch.nn.Module, call: Callable[[], object]) -> None:
         """Compile the module in place, then enter Phase.WARM_UP. Does nothing in an eager cell.
 
-        call: runs one iteration with the module and returns outputs or losses. It is called up to six times, first in
-        eager mode. Raises UnsuitableModelError if torch.compile finds nothing to compile, or if compiled and eager
-        outputs differ in size.
+        call: runs one iteration with the module and returns outputs or losses. It is called several times, first eager.
+        Raises UnsuitableModelError if nothing can be compiled, or if compiled and eager outputs differ in size.
         """
         if not self._compiles:
             return
@@ -152,10 +151,7 @@ def redirect_caches(folder: Path) -> None:
 
 
 def _redirect_headers(folder: Path) -> None:
-    """Keep Inductor's precompiled C++ headers in `folder`. By default, all processes of a user share them.
-
-    They are disabled if Inductor is not imported yet, because only variables of the imported module can redirect them.
-    """
+    """Keep Inductor's precompiled C++ headers in `folder`, or disable them if Inductor is not imported yet."""
     codecache = sys.modules.get("torch._inductor.codecache")
     config: Any = sys.modules.get("torch._inductor.config")
     if codecache is not None:
@@ -241,7 +237,7 @@ class Log(logging.Handler):
     """Handler of TorchDynamo's log that counts graph breaks and recompilations.
 
     graph_breaks, recompilations: "file:line: reason" → number of messages. limited: TorchDynamo reached its limit of
-    compiled variants of a function, and runs further variants in eager mode.
+    variants of a function, and runs others in eager mode.
     """
 
     def __init__(self) -> None:
@@ -277,5 +273,5 @@ def _loggers() -> Iterator[logging.Logger]:
 
 
 def _reason(lines: list[str]) -> str:
-    """Return the reason in a log message: the second of `lines`, those after its first line. The first is general."""
+    """Return the reason in a log message, at most 300 characters. lines: those after the message's first line."""
     return (lines[1:] or lines or ["unknown"])[0].removeprefix("- ")[:300]

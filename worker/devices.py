@@ -88,10 +88,7 @@ def _same_uuid(first: str, second: str) -> bool:
 
 
 def set_tf32(*, wanted: bool) -> None:
-    """Switch TF32 on or off, both for matrix products and for cuDNN, where it is on by default.
-
-    Uses the older of torch's two interfaces. From torch 2.9 on, a process that mixes both gets a RuntimeError.
-    """
+    """Switch TF32 for matrix products and cuDNN by torch's older interface: mixing it with the newer one raises."""
     backends: Any = torch.backends  # torch declares only part of the newer interface
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

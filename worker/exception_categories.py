@@ -152,7 +152,7 @@ def _host_refused(seen: _Seen) -> bool:
 
 
 def _host_refused_beside_a_gpu(seen: _Seen) -> bool:
-    """Whether the host is out of memory in a launch on a GPU. A smaller batch does not help then."""
+    """Whether a launch on a GPU ran out of host memory. A smaller batch does not help then."""
     beside_a_gpu = seen.headroom.device_total is not None or seen.headroom.device_error is not None
     return _host_refused(seen) and beside_a_gpu
 

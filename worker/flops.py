@@ -2,9 +2,8 @@
 
 The counter has formulas for some operators only. The others count as zero if they are torch's own and no matrix
 products. Any other operator without a formula makes the number None, because it would be too low. Multiplications and
-additions count one each. Attention with a causal mask counts as without the mask. A formula of this module replaces
-torch's for backward convolutions: torch's ignores groups, and counts a training step of efficientnet-b0 as forty
-forward passes.
+additions count one each. Attention with a causal mask counts as without the mask. torch's formula for backward
+convolutions ignores groups, and is replaced by one of this module.
 """
 
 import math

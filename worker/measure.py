@@ -134,8 +134,7 @@ def _warm_up_until_steady(
 class _Settled:
     """Decides when warm-up ends: times are steady and, if a GPU limits them, settled (protocol/settling.py).
 
-    state: REACHED if times were steady after any block, even if noise made later ones unsteady; else NONE. It does not
-    say whether they settled.
+    state: REACHED if times were steady after any block, even if they did not stay so or settle; else NONE.
     """
 
     def __init__(self, clock: Clock, measurement: Measurement) -> None:
@@ -180,8 +179,7 @@ def measured(
 
     iteration_ms: last known iteration time. A fixed number, `measurement.iterations`, is run exactly: `work.least` and
     `measurement.max_s` do not apply. Otherwise the measurement ends about one iteration after `max_s` at the latest,
-    but never before `work.least` iterations, however long they take. Errors of the device are raised at the end of a
-    block.
+    but never before `work.least` iterations, however long they take. Errors of the device are raised.
     """
     stage.enter(Phase.MEASURE)
     requested = None if measurement.iterations is None else max(measurement.iterations, 1)
@@ -276,7 +274,7 @@ class _Record:
 
 
 def _sums(values: Sequence[float], each: int) -> list[float]:
-    """Return the sum of every `each` consecutive values, such as an iteration's time from its spans."""
+    """Return the sums of groups of `each` consecutive values, such as iteration times from times of spans."""
     if each == 1:
         return list(values)
     return [sum(values[at : at + each]) for at in range(0, len(values), each)]

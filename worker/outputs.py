@@ -62,7 +62,7 @@ def require_finite(outputs: object, *, infinite: bool) -> None:
 
 
 def _extremes(tensor: torch.Tensor) -> tuple[float, ...]:
-    """Return minimum and maximum, both NaN if any element is; () for nested, sparse, empty or integer tensors."""
+    """Return (minimum, maximum), both NaN if any element is; () for nested, sparse, empty or integer tensors."""
     if tensor.is_nested or tensor.layout is not torch.strided or tensor.numel() == 0:
         return ()  # torch has no aminmax for them
     if tensor.is_complex():

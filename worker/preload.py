@@ -27,10 +27,7 @@ COMMON: Final = (
 
 
 def modules(model: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the modules to preload: `model`, and COMMON if torch is imported.
-
-    model: names of the modules that the cell's model needs. Call it after the import of the workload.
-    """
+    """Return the modules to preload: `model` (those of the cell's model), and COMMON if torch is imported by now."""
     return (*model, *COMMON) if "torch" in sys.modules else model
 
 

@@ -121,7 +121,7 @@ def _keep(failure: Failure, paths: LaunchPaths) -> None:
 
 
 def _note(seen: Seen, paths: LaunchPaths) -> None:
-    """Append a mismatch to its file and sync the file. A faulty GPU may end this process at any time."""
+    """Append a mismatch to the launch's file `mismatches`, and sync it, because a faulty GPU may end this process."""
     with contextlib.suppress(OSError):
         is_new = not paths.mismatches.exists()
         with paths.mismatches.open("ab", buffering=0) as file:

@@ -14,8 +14,7 @@ class Stage:
     """Reports phases and keeps the ledger (protocol.result.Ledger) of one launch. phase: the current one.
 
     announce: called with each new phase. progressed: called with a phase and its progress, 0 to 1. keep: stores a
-    mismatch on disk. requested_ns: monotonic time of the orchestrator's request for the launch. paths: of the launch's
-    files.
+    mismatch on disk. requested_ns: monotonic time of the request for the launch. paths: files of the launch.
     """
 
     def __init__(

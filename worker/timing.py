@@ -137,8 +137,8 @@ class CudaClock:
 def time_block(clock: Clock, steps: Sequence[Step], iterations: int, group: int = 1, passes: int = 1) -> TimedBlock:
     """Run all `steps` in order, `iterations` times, and time each step. Python's garbage collector is off meanwhile.
 
-    group: iterations timed together, as one span. passes: iterations that TimedBlock.enqueue_ms covers (see
-    measure.Work). Raises ValueError if `group` does not divide `iterations`, or is above one for several steps.
+    group: iterations timed together, as one span. passes: number of iterations that TimedBlock.enqueue_ms covers.
+    Raises ValueError if `group` does not divide `iterations`, or is above one for several steps.
     """
     rounds, left_over = divmod(iterations, group)
     if left_over or (group > 1 and len(steps) > 1):
@@ -196,8 +196,7 @@ def group_for(clock: Clock, iteration_ms: float, steps: int, iterations: int | N
 def launch_bound(clock: Clock, blocks: Sequence[Block | TimedBlock], iteration_ms: float) -> bool | None:
     """Whether the device waited for the host; None on a CPU. iteration_ms: mean time of an iteration.
 
-    True if at the last enqueue of a block, in the median over `blocks`, the device had less work left than 5 ms and
-    less than half an iteration.
+    True if the device ended a block (median) less than 5 ms and less than half an iteration after the last enqueue.
     """
     if not clock.ahead_of_device:
         return None
@@ -206,9 +205,9 @@ def launch_bound(clock: Clock, blocks: Sequence[Block | TimedBlock], iteration_m
 
 
 def host_share(clock: Clock, enqueue_ms: Sequence[float], iteration_ms: float) -> float | None:
-    """Return the host's median time to enqueue an iteration, divided by `iteration_ms`. None on a CPU, or if that is 0.
+    """Return the median of `enqueue_ms` divided by `iteration_ms`; None on a CPU, or if `iteration_ms` is 0.
 
-    enqueue_ms: time to enqueue the first iteration of each block; later iterations may wait for a full queue.
+    enqueue_ms: the host's time to enqueue the first iteration of each block; later ones may wait for a full queue.
     """
     if not clock.ahead_of_device or iteration_ms <= 0:
         return None

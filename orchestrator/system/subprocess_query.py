@@ -98,10 +98,7 @@ def _read(answer: int, output: bytearray) -> bool:
 
 
 def _end(pid: int, pidfd: int) -> process_end.Exit | None:
-    """End a process that hangs. Return how it ended; None if it survives even SIGKILL.
-
-    SIGTERM comes first: a process killed inside the driver once froze an A100.
-    """
+    """End a hanging process: SIGTERM, then SIGKILL, which can freeze a GPU. Return its exit; None if it survived."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         signal.pidfd_send_signal(pidfd, number)
         if process_end.ends_within(pidfd, _PATIENCE_S):

@@ -19,7 +19,7 @@ SILENT: Final = 2
 
 
 def make(*, quiet: int, verbose: bool, log_format: str, stream: TextIO) -> Display:
-    """Make the display for `stream`. quiet: number of -q: 1 shows failures and warnings, SILENT or more nothing.
+    """Make the display for `stream`. quiet: number of -q (0: all events, 1: failures and warnings, 2 or more: nothing).
 
     verbose: show phases and evidence of failures. log_format: "json", or any other word for the live or plain display.
     """

@@ -48,7 +48,7 @@ class Outlet:
 
     @property
     def congested(self) -> bool:
-        """Whether text is still queued after a flush, because the reader is slow."""
+        """Flush, then return True if text is still queued, because the reader is slow."""
         self.flush()
         return bool(self._pending)
 

@@ -22,7 +22,7 @@ _LEVELS: Final = {"debug", "info", "warning", "error", "critical"}
 
 
 class Structured(LogDisplay):
-    """Writes events as JSON. options: quiet, verbose and now of LogDisplay."""
+    """Writes events as JSON. options: keyword arguments of LogDisplay."""
 
     def __init__(self, outlet: Outlet, **options: Any) -> None:  # noqa: ANN401  # handed on as they came
         super().__init__(outlet, **options)

@@ -39,7 +39,7 @@ def launch_words(cell: str, batch_size: int | None, attempt: int, *, verbose: bo
 
 
 def device_line(line: DeviceLine, width: int, *, ascii_only: bool) -> str:
-    """Describe a device and its work, or why it is idle, in at most `width` columns. Readings without room are cut."""
+    """Describe a device and its work, or why it is idle, in at most `width` columns. Omits readings that do not fit."""
     label = fitted(plain(line.label), 6)
     if line.cell is None:
         return f"{label}  {plain(line.note) or 'idle'}"[:width]

@@ -77,7 +77,7 @@ def separated(data: bytes) -> tuple[bytes, memoryview]:
 
 
 def contents(arrays: Sequence[Array], data: memoryview) -> Iterator[memoryview]:
-    """Yield the bytes of each of `arrays`, in order. data: bytes of all of them, one after the other."""
+    """Yield the bytes of each of `arrays`, in order. data: the bytes of all arrays, one after the other."""
     begin = 0
     for array in arrays:
         yield data[begin : begin + array.size]

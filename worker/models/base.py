@@ -39,7 +39,7 @@ def integers(spec: ModelSpec, *keys: str) -> dict[str, int]:
 
 
 def described(spec: ModelSpec, feed: "Feed") -> Batch:
-    """Make a batch of the inputs in `spec`. This is the `Family.batch` of models whose loss needs no labels."""
+    """Make a batch of the inputs in `spec`: the function `Family.batch` of families whose loss needs no labels."""
     return feed.inputs(spec)
 
 
@@ -110,10 +110,7 @@ class Feed:
         self._generator = torch.Generator(device=device).manual_seed(seed)
 
     def inputs(self, spec: ModelSpec) -> Batch:
-        """Return name → tensor of the inputs in `spec`.
-
-        Raises ValueError for an unknown dtype or a size the cell lacks.
-        """
+        """Return name → tensor of the inputs in `spec`. ValueError: unknown dtype, or a "size" without `input_size`."""
         return {entry.name: self._tensor(entry) for entry in spec.inputs}
 
     def classes(self, high: int, shape: tuple[int, ...]) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """Causal language models: GPT-2 (Radford et al., 2019) and Qwen2 (arXiv:2412.15115), from transformers (4 or 5).
 
-The KV cache of transformers is used even where no text is generated. Without it, the host waits for the device in every
-pass of transformers 5, to detect packed sequences (masking_utils.find_packed_sequence_indices).
+The KV cache of transformers is used even where no text is generated. Without it, transformers 5 looks for packed
+sequences in every pass, for which the host waits for the device.
 """
 
 from typing import Final, cast

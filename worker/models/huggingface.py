@@ -1,7 +1,7 @@
 """Import of transformers (4 or 5) that a broken torchvision does not break.
 
-transformers imports torchvision if it is there ("operator torchvision::nms does not exist" after an update of torch
-alone). Here a torchvision that cannot be imported is hidden. Models of torchvision still fail with the import error.
+transformers imports torchvision if it is there. Here a torchvision that cannot be imported, for example after an update
+of torch alone, is hidden. Models of torchvision still fail with the import error.
 """
 
 import importlib

@@ -1,8 +1,8 @@
 """LSTM language model: embedding, LSTM layers, and a head that predicts the next token.
 
-Under CUDA autocast torch runs an LSTM in fp16 in any precision (ATen/cudnn/AutocastRNN.cpp). In bf16 without autocast
-it compacts the recurrent weights at every call, with a warning: on an H200 inference of a small batch takes longer in
-bf16 than in fp32. Both behaviours are kept, because users of torch get them too.
+Under CUDA autocast torch runs an LSTM in fp16 in any precision. In bf16 without autocast it compacts the recurrent
+weights at every call, which made inference of small batches slower than in fp32 on an H200. Both are kept, because
+users of torch get them too.
 """
 
 import torch

@@ -1,7 +1,6 @@
-"""Family (worker/models/base.py) of the user's own models.
+"""Family (worker/models/base.py) of the user's own models. It keeps only a weak reference to the model.
 
-It keeps only a weak reference to the model that it built, so that load cells can free the model. hook: a function that
-the user's code may define to be called here, such as train_step (docs/own-models.md).
+hook: a function that the user's code may define to be called here, such as train_step (docs/own-models.md).
 """
 
 import functools
@@ -48,8 +47,7 @@ class Own:
     def build(self, spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
         """Build the model by the user's code and move it to `device`. `input_size` has no effect.
 
-        Raises NotBuiltError if the code fails the first time or nothing describes the inputs, ModelCodeError if it
-        fails later.
+        Raises NotBuiltError if the code fails or no inputs are described, ModelCodeError if only a later build fails.
         """
         module = self._code.make(device)
         self._built = weakref.ref(module)
@@ -67,7 +65,7 @@ class Own:
     def batch(self, spec: ModelSpec, feed: Feed) -> Batch:
         """Make the inputs of one iteration: random ones if `spec` describes them, else those of get_example_inputs.
 
-        Raises ModelCodeError if these fail, hold no tensor, or do not follow the batch size.
+        Raises ModelCodeError if the inputs cannot be made, contain no tensor, or ignore the batch size.
         """
         module = self._module()
         example = own_inputs.drawn(spec, module, feed) if spec.inputs else self._example_inputs(module, feed)
@@ -79,8 +77,7 @@ class Own:
     def _example_inputs(self, module: torch.nn.Module, feed: Feed) -> object:
         """Return inputs from the user's get_example_inputs, moved to the device.
 
-        Raises ModelCodeError if they hold no tensor, or, without a function `samples`, if no length in them follows the
-        batch size.
+        Raises ModelCodeError if there is no tensor, or if, without a function `samples`, no length is the batch size.
         """
         requested, other = feed.batch_size, feed.batch_size // 2 or 2  # a smaller batch fits as well
         counts_samples = self._code.hook(module, "samples") is not None
@@ -210,7 +207,7 @@ class Own:
 def _natural_loss(outputs: object, label: str) -> torch.Tensor:
     """Return the output `loss` if there is one, or the only output if it is one number, else the sum of mean squares.
 
-    Only outputs that depend on the parameters count. Raises ModelCodeError if there is none.
+    Only outputs that depend on the parameters count; ModelCodeError if none does. label: name of the model in messages.
     """
     own = outputs.get("loss") if isinstance(outputs, dict) else getattr(outputs, "loss", None)
     trained = [tensor for tensor in tensors(outputs if own is None else own) if tensor.requires_grad]

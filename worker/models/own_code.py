@@ -50,7 +50,7 @@ _LIBRARIES: Final = (sysconfig.get_path("stdlib"), *site.getsitepackages(), site
 
 
 class Code:
-    """Imported code of a user's own model. label: its name in messages. made_by: class or function, from `module`."""
+    """Imported code of a user's own model. label: its name in messages. made_by: class or function for making it."""
 
     def __init__(self, own: OwnModel) -> None:
         """Import `own.target`, with the folders of `own.pythonpath` first in sys.path.

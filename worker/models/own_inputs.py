@@ -58,8 +58,7 @@ class Inputs:
 def by_name(example: object) -> object:
     """Return the example (see Inputs) with a mapping of keyword arguments converted to a dict.
 
-    The mapping, such as a BatchEncoding of transformers, may be the whole example, or follow a tuple of positional
-    arguments in a pair. Any other example is returned unchanged.
+    The mapping may be the whole example, or the second of a pair, after a tuple of positional arguments.
     """
     if isinstance(example, Mapping) and not isinstance(example, dict):
         return dict(example)

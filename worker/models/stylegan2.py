@@ -1,8 +1,7 @@
 """StyleGAN2: generator of images, and discriminator for its training. See stylegan2_networks.py.
 
 Load and inference build the generator alone. A training step is one step of each network with the non-saturating
-logistic loss (Goodfellow et al. 2014), without R1 and path length regularisation, style mixing, or a moving average of
-the generator's weights.
+logistic loss (Goodfellow et al. 2014). Regularisation, style mixing and averaged weights are omitted.
 """
 
 from typing import Final

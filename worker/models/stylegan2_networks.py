@@ -244,7 +244,7 @@ class _ResidualBlock(nn.Module):
 
 
 class MinibatchDeviation(nn.Module):
-    """Appends a channel: the mean standard deviation of features in groups of 4 images; 2 or 1 if 4 is no divisor."""
+    """Appends a channel: mean standard deviation in groups of 4 images, or of 2 or 1 if 4 does not divide the batch."""
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """Append the channel. It is computed in fp32, because the 1e-8 under the root would be zero in fp16."""

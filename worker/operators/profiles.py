@@ -26,7 +26,7 @@ def peak_bytes(call: Step, device: torch.device) -> int:
 
 
 def of_call(call: Step, device: torch.device) -> CallProfile:
-    """Return the kernels and longest operations of a call; compile_ms and peak_bytes stay None. Runs the call twice."""
+    """Return the kernels and longest operations of a call, which runs twice. compile_ms and peak_bytes stay None."""
     _seen(call, device)
     seen = _seen(call, device)
     if device.type == "cuda":

@@ -32,7 +32,7 @@ def calls(window_s: float, call_ms: float) -> int:
 def single_calls(call: Step, wait: Step, window_s: float) -> tuple[list[float], list[float]]:
     """Time single calls on an idle device for about `window_s` seconds. Returns two lists: milliseconds of each call.
 
-    The first has the time until `call` returns, the second the time until `wait`, which waits for its work, returns.
+    First list: until `call` returned. Second list: also from the call's start, until `wait` (for the device) returned.
     """
     clock = HostClock()
     call()

@@ -24,8 +24,7 @@ def pure_ms(
     """Time rounds for about `window_s` seconds. A round makes all `calls`, or the last ones if all would take longer.
 
     A round has at least two calls. Returns the mean milliseconds of a call in each round, the timed block of all
-    rounds, and True if the calls ran as a CUDA graph. given: input tensors of the last call, of which outputs may be
-    views.
+    rounds, and True if the calls ran as a CUDA graph. given: inputs of the last call.
     """
     begin = time.monotonic()
     calls[0]()
@@ -51,7 +50,7 @@ def pure_ms(
 
 
 def _captured(plain: Step, device: torch.device, given: Sequence[torch.Tensor]) -> torch.cuda.CUDAGraph | None:
-    """Return the calls in `plain` as a CUDA graph; None on a CPU device, or if a part of it cannot be captured."""
+    """Return the calls in `plain` as a CUDA graph; None on a CPU device, or if capture fails. given: as in pure_ms."""
     if device.type != "cuda":
         return None
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch does not annotate it
@@ -71,7 +70,7 @@ def _captured(plain: Step, device: torch.device, given: Sequence[torch.Tensor]) 
 
 
 def _repeats(graph: torch.cuda.CUDAGraph, outputs: Sequence[object], given: Sequence[torch.Tensor]) -> bool:
-    """Return True if a replay recomputes all outputs. It does not if the capture missed work on another stream."""
+    """Whether a replay recomputes all outputs, but for views of `given`. Captures may miss work on another stream."""
     shared = {tensor.untyped_storage().data_ptr() for tensor in given}
     tensors = [one for one in outputs if isinstance(one, torch.Tensor)]
     if len(tensors) < sum(one is not None for one in outputs):

@@ -40,10 +40,7 @@ def im2col(images: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def only(backend: SDPBackend) -> Iterator[None]:
-    """Let attention in the `with` body use this backend alone. Raises UnsupportedError if it cannot compute the inputs.
-
-    Other errors pass through.
-    """
+    """Let attention in the `with` body use only this backend. Raises UnsupportedError if it refuses the inputs."""
     with warnings.catch_warnings(record=True) as said, sdpa_kernel(backend):
         warnings.simplefilter("always")
         try:

@@ -25,8 +25,8 @@ class Verified:
     """Outcome of a verification.
 
     deviation: largest deviation (see the module) of output and gradients, or of what was wrong. None if it is infinite
-    or NaN, or nothing was compared. wrong: the first error, such as "shape [2], expected [3]", or empty. no_gradient:
-    True if the output has no gradient or is wrong. compared: False if shape, type or device is wrong.
+    or NaN, or nothing was compared. wrong: the first error, such as "shape [2], expected [3]", or "". no_gradient: True
+    if the output has no gradient or is wrong. compared: False if shape, type or device is wrong.
     """
 
     deviation: float | None
@@ -43,10 +43,10 @@ def verify(
     function: Function, reference: Function, inputs: Sequence[torch.Tensor], upstream_seed: int, tolerance: float, *,
     backward: bool,
 ) -> Verified:  # fmt: skip
-    """Call `function` and `reference` on the same inputs and compare. Errors of the function pass through.
+    """Call `function` and `reference` on the same inputs and compare. Errors of the function are raised.
 
     upstream_seed: seed of the output's random gradient. tolerance: largest allowed deviation (see the module).
-    backward: verify a call with gradients too, before the call under no_grad. torch.compile makes a kernel for each.
+    backward: verify a call with gradients, then one under no_grad, because torch.compile makes a kernel for each.
     """
     leaves = [_leaf(_widened(tensor), backward=backward) for tensor in inputs]
     with torch.set_grad_enabled(backward):
@@ -120,16 +120,13 @@ def _forward(found: torch.Tensor, mine: Sequence[torch.Tensor], exact: _Exact, t
 
 
 def upstream(output: torch.Tensor, seed: int) -> torch.Tensor:
-    """Draw a normally distributed gradient, shaped as the output. One of ones would hide a transposed result."""
+    """Draw a normally distributed gradient, shaped as the output. A gradient of ones would hide a transposed result."""
     generator = torch.Generator(device=output.device).manual_seed(seed + _APART)
     return torch.randn(output.shape, generator=generator, device=output.device, dtype=output.dtype)
 
 
 def deviation(found: torch.Tensor, exact: torch.Tensor) -> float:
-    """Return the largest error of an element, relative to its size plus the root mean square of `exact`.
-
-    Infinite if shapes differ, NaN if a value is NaN.
-    """
+    """Return the deviation of `found` (see the module); infinite if shapes differ, NaN if a value is NaN."""
     if found.shape != exact.shape:
         return float("inf")
     usual = exact.square().mean().sqrt()
@@ -141,10 +138,7 @@ def _finite(value: float) -> float | None:
 
 
 def as_tensor(output: object) -> torch.Tensor:
-    """Return a function's output as a tensor; arrays of other frameworks are converted through DLPack.
-
-    Raises TypeError if the output is neither a tensor nor such an array.
-    """
+    """Return an output as a tensor, other frameworks' arrays through DLPack. Raises TypeError if it is neither."""
     if isinstance(output, torch.Tensor):
         return output
     if hasattr(output, "__dlpack__"):

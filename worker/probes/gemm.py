@@ -1,8 +1,7 @@
 """Rate of matrix products that a device reaches in a precision.
 
 Square matrices are tried from small to large, each in a burst (a short run of products), then all once more. The second
-bursts choose the size to measure. First bursts run on a cool device: they would choose 4096, although bf16 reaches 794
-TFLOP/s at 8192 and 703 at 16384 [H200].
+bursts choose the size to measure. The first run on a cool device, which favours small matrices.
 """
 
 from dataclasses import dataclass
@@ -34,8 +33,7 @@ class _Burst:
 def prepare(bench: Bench) -> Probe:
     """Return a probe that multiplies square matrices, of the side with the highest rate (operations a second).
 
-    Each side in SIDES is tried, until matrices do not fit or a product would take longer than 60 ms. The rates of the
-    second bursts decide. best_ms: times of the faster of the two bursts with the chosen side.
+    Tries SIDES until matrices do not fit or a product would take over 60 ms. best_ms: times of the faster burst.
     """
     tries = [(burst, _burst(bench, burst.side)) for burst in _bursts(bench)]
     chosen = max(tries, key=lambda bursts: bursts[-1].rate)

@@ -80,10 +80,7 @@ class Digester:
 
 
 def words(output: torch.Tensor) -> torch.Tensor:
-    """Return a view of a matrix as signed 32-bit words.
-
-    Raises ValueError if it is not a contiguous matrix, or if its rows are not a multiple of 4 bytes.
-    """
+    """View a contiguous matrix as signed 32-bit words. ValueError for others, or if a row is not in whole words."""
     if output.dim() != 2 or output.shape[1] * output.element_size() % 4 or not output.is_contiguous():
         raise ValueError(
             f"an output of shape {tuple(output.shape)} with {output.element_size()} bytes per element cannot be "
@@ -93,7 +90,7 @@ def words(output: torch.Tensor) -> torch.Tensor:
 
 
 def add_stock(matrix: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor, totals: torch.Tensor, slot: int) -> None:
-    """Add a digest to totals[slot] (see Add) by torch's own operators, which write intermediate products to memory."""
+    """Add the digest of `matrix` (words) to totals[slot] by torch's own operators. rows, columns: weights of words."""
     step = max(_CHUNK // len(columns), 1)
     for at in range(0, len(rows), step):
         inner = (matrix[at : at + step] * columns).sum(dim=1)  # int32 times int64 is computed as int64, and wraps

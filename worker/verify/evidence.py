@@ -25,8 +25,7 @@ def examine(
 ) -> Mismatch:
     """Examine the wrong output of one product, repeat the product ten times, and return a Mismatch.
 
-    number, pair: as in Products.judge, which gave `verdict`. iteration: as in Mismatch. strike: called with the output
-    of each repetition.
+    number, pair: as in Products.judge, which gave `verdict`. iteration: as in Mismatch. strike: injects a stuck fault.
     """
     at_ns = time.monotonic_ns()
     again = _verdict(products, number, pair, output)

@@ -57,7 +57,7 @@ def bounds(side: int, operands: torch.dtype, output: torch.dtype) -> Bounds:
 
 
 def left_operand(squares: Squares, stream: int, limits: Bounds) -> torch.Tensor:
-    """Return a matrix of random whole numbers of a stream, zero except at `limits.terms` places of each row."""
+    """Return a matrix of random whole numbers of `stream` (seeded.py), zero except at `limits.terms` places a row."""
     matrix = squares.whole(stream, limits.most)
     if limits.terms < squares.side:
         column = torch.arange(squares.side, device=squares.device)

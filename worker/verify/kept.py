@@ -19,7 +19,7 @@ class Kept:
         self.count = 0
 
     def seen(self, what: str, iteration: int, *, sender: str | None = None, of_all: bool = False) -> int | None:
-        """Record a mismatch before its examination, also on disk. Arguments: fields of Mismatch.
+        """Store a mismatch before its examination, also on disk. Arguments: fields of Mismatch.
 
         Returns its index in the list; None if the list is full and the mismatch is only counted.
         """

@@ -18,8 +18,7 @@ class Products(Protocol):
 
     A verdict is a digest of the output, or a number of errors in it. pairs: number of pairs of operands; `pair` is an
     index from 0. side: number of rows of a matrix. what, method: names of the products and of their verification.
-    digests, not_tested: as in Verification. odd: (pair, verdict, output) of each output that was already wrong before
-    the first block (watch.py).
+    digests, not_tested: as in Verification. odd: (pair, verdict, output) of outputs that were wrong before any block.
     """
 
     pairs: int

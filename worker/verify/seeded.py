@@ -56,8 +56,7 @@ class Squares:
     def bell(self, stream: int, *, tf32: bool) -> torch.Tensor:
         """Return a matrix of nearly normal numbers, standard deviation 1.15. tf32: clear the bits that tf32 lacks.
 
-        Each is the sum of the four 16-bit pieces of a random word, scaled by a power of two: exact in fp32, rounded
-        once to the type.
+        Each is the scaled sum of the four 16-bit pieces of a random word: exact in fp32, then rounded once to the type.
         """
 
         def numbers(words: torch.Tensor) -> torch.Tensor:

@@ -1,7 +1,6 @@
 """Import of Triton in the zygote, before launches are forked. If it fails, each launch imports Triton.
 
-Triton hashes its own files for its cache, and imports Gluon. On an H200 host that takes 0.5 to 0.7 s, during which the
-GPU of a launch would be idle.
+The import takes 0.5 to 0.7 s on an H200 host, during which the GPU of a launch would be idle.
 """
 
 import triton.experimental.gluon  # noqa: F401 - imported by Triton itself, later than here

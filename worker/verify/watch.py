@@ -43,10 +43,7 @@ class _Made:
 
 
 class Watch:
-    """Multiplies matrices, verifies the products, and keeps the mismatches of a launch.
-
-    outputs: a tensor for each product of a block.
-    """
+    """Multiplies matrices, verifies the products, and keeps the mismatches. outputs: tensors for a block's products."""
 
     def __init__(self, products: Products, assign: Assign, stage: Stage) -> None:
         self._products, self._assign, self._stage = products, assign, stage
@@ -68,8 +65,7 @@ class Watch:
     def begin(self, iterations: int) -> None:
         """Start a block of `iterations` products. Raises ValueError if these are more than there are `outputs`.
 
-        A requested fault is injected into the middle product of the first block that ends in the measurement's second
-        half.
+        A requested fault hits the middle product of the first block that ends in the measurement's second half.
         """
         if iterations > len(self.outputs):
             raise ValueError(f"a block of {iterations} products, with {len(self.outputs)} outputs to keep them in")
@@ -100,10 +96,7 @@ class Watch:
             self.look()
 
     def verification(self, key: tuple[str, ...], method: str) -> Verification:
-        """Return digests, counts and kept mismatches of the launch. `checks` counts all of its products.
-
-        key: result of verify.key.key. method: text of Verification.method.
-        """
+        """Return digests, counts (`checks`: all products) and kept mismatches. key, method: fields of Verification."""
         return Verification(
             key=key,
             digests=self._products.digests,
@@ -183,10 +176,9 @@ class WatchedWork(Work):
     grouped: bool = False
 
     def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
-        """Run one timed block, then read its verdicts, untimed. A wrong product does not end the measurement.
+        """Run one timed block, then read its verdicts, untimed. Wrong products are examined and kept, and do not raise.
 
-        It is examined and kept (Watch.look). group: iterations for each time mark; the time of a mark covers them all.
-        Raises ValueError if `iterations` is more than the number of outputs.
+        Raises ValueError if `iterations` is more than the number of outputs. group: as in Work.block.
         """
         self.watch.begin(iterations)
         block = super().block(clock, iterations, group)

@@ -207,8 +207,7 @@ def fields(
 ) -> dict[str, Any]:
     """Return the fields of Result that every launch has: name → value.
 
-    module: the model, for its size. isolation: as in Environment. items: samples in one iteration. series: more series:
-    name → times in milliseconds.
+    module: the model. isolation: as in Environment. items: samples in an iteration. series: more, name → times in ms.
     """
     found = asdict(measurements.measured)
     device = torch.device(assign.device.kind)  # the module may have no parameters to ask

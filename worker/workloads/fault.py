@@ -2,9 +2,8 @@
 
 Keys of the model's `config`: `do`: the fault, a key of FAULTS. `above`: only above this batch size. `on`: only on the
 device with this UUID. `once`: path of a file that the first fault creates and that prevents others. `in`: phase of the
-fault (warm-up by default). `after`: seconds in that phase before it. `told`: file to which the number of the launch and
-the monotonic time in ns are appended just before it. `seconds`: simulated measuring time. Processes of a cell wait for
-each other in every phase.
+fault (warm-up by default). `after`: seconds in that phase before it. `told`: file to which launch number and monotonic
+ns are appended before it. `seconds`: simulated measuring time. Processes of a cell wait for each other in each phase.
 """
 
 import ctypes

@@ -48,8 +48,7 @@ _NO_LINKS: Final = {"NVLink and PCIe": "a CPU device has none, because its trans
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     """Test the links until the measurement ends. Mismatches are part of the result, not failures.
 
-    Raises ValueError for several devices if the number of warm-up iterations is not fixed, as they would end at
-    different times.
+    Raises ValueError for several devices unless the number of warm-up iterations is fixed.
     """
     if assign.gang is not None and not assign.measurement.fixed(Phase.WARM_UP):
         raise ValueError(f"{assign.cell.id}: several devices warm up together, by a fixed number of iterations")
@@ -72,9 +71,9 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 class LinksTest:
-    """One device's part of a test of links: copies to and from the other devices and the host, and a sum over all.
+    """One device's part of a test of links: verified copies to and from other devices and the host, and a sum over all.
 
-    Every number is verified. Raises ValueError if the input size (MiB to send) is None.
+    Raises ValueError if the input size (MiB to send) is None.
     """
 
     def __init__(self, assign: Assign, gang: Gang, device: torch.device, stage: Stage) -> None:

@@ -81,7 +81,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 @contextmanager
 def _loading_alone(assign: Assign) -> Iterator[None]:
-    """Convert errors in the `with` body to UnsuitableModelError if the model is the user's own."""
+    """Convert errors of saving or loading in the `with` body to UnsuitableModelError if the model is the user's own."""
     try:
         yield
     except Exception as error:

@@ -14,8 +14,8 @@ a gradient: `offset` is the index of its parameter, and the values are digests. 
 bits is unknown. `same_when_read_again` is always True, because gradients cannot be read again.
 
 A model with an operator that has no deterministic implementation still runs as load. Its steps are not compared, and
-the model is reported as not tested. torch is set to raise an error for such operators, because with a mere warning it
-would use a nondeterministic attention (aten/native/transformers/cuda/attention_backward.cu).
+the model is reported as not tested. torch must raise an error for such operators: with a mere warning it would use a
+nondeterministic attention.
 """
 
 import math
@@ -55,8 +55,7 @@ _METHOD: Final = f"loss and 64-bit digests of all gradients of {REPLAY_STEPS} tr
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     """Replay training steps of the cell. Mismatches are part of the result, not failures.
 
-    Raises UnsuitableModelError in fp16 and for the user's own models. Raises NotFiniteError if a loss of the reference
-    is NaN or infinite.
+    Raises UnsuitableModelError in fp16 and for users' own models, NotFiniteError if a reference loss is not finite.
     """
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read with the first product: the same bits each time
     os.environ.setdefault("TRITON_CACHE_DIR", str(Path(assign.cache_folder) / "triton"))
@@ -114,10 +113,7 @@ def deterministic() -> Iterator[None]:
 
 
 def _refused(step: SplitStep) -> str | None:
-    """Run `step` once.
-
-    If an operator is not deterministic, return torch's message, and allow such operators; else None.
-    """
+    """Run `step` once. Return torch's message if an operator is nondeterministic, after allowing these; else None."""
     try:
         step.gradients()
     except RuntimeError as error:
@@ -265,10 +261,7 @@ class Replays:
         )
 
     def _repeated(self, step: int) -> list[bool]:
-        """Repeat steps 0 to `step` ten times, or fewer (at least once) if `_left_s` is used up.
-
-        Returns, for each repetition, True if a step differed from the reference.
-        """
+        """Repeat steps 0 to `step` up to ten times, within `_left_s`. Returns for each repetition if it was wrong."""
         wrong: list[bool] = []
         while len(wrong) < REPETITIONS and (self._left_s > 0 or not wrong):
             begin = time.monotonic()

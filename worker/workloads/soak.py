@@ -83,8 +83,7 @@ class RandomProducts:
     def _reference(self, pair: int) -> tuple[torch.Tensor, int, list[tuple[int, int, torch.Tensor]]]:
         """Make products of `pair` until two agree, at most four.
 
-        Returns the reference (the last product), its digest, and (pair, verdict, output) of each product that differs
-        from it.
+        Returns the reference (the last product), its digest, and (pair, verdict, output) of each product unlike it.
         """
         made: dict[int, torch.Tensor] = {}
         for _ in range(_TRIES):

@@ -1,8 +1,7 @@
 """Burn-in without a reference: products of whole numbers, exact in floating point.
 
-Each product is verified alone. This also finds a GPU that makes the same error every time. Outputs are in fp32 where
-torch can multiply operands of two bytes into fp32. Whole numbers in the operands may then be larger, and use more bits
-of multipliers and accumulators.
+Each product is verified alone, which also finds a GPU that makes the same error every time. Where torch can multiply
+operands of two bytes into fp32, outputs are in fp32, so that the operands' numbers can be larger.
 """
 
 from typing import Final
