@@ -55,8 +55,8 @@ class Elsewhere(NamedTuple):
 def blame(category: Category, others: Iterable[Elsewhere]) -> Blame:
     """Attribute a failure by the outcomes of the same cell on other devices (`others`).
 
-    MODEL if the cell failed on another device with the same category; else DEVICE if it was measured on one; else OPEN
-    if another device will try it; else UNKNOWN.
+    MODEL if it failed on another one with this category; else DEVICE if measured on one; else OPEN if one will try it;
+    else UNKNOWN.
     """
     others = tuple(others)
     if any(category in other.failures and not other.measured for other in others):
@@ -77,8 +77,8 @@ def twins(cell: Cell, kinds: Mapping[str, str]) -> Iterator[Cell]:
 def try_elsewhere(state: RunState, slot: Slot) -> RunState:
     """Return the state in which the cell of a finally failed slot is next on another device, an idle one if possible.
 
-    The slot stays in `unattributed` until its failure can be attributed. If no other device can run the cell, another
-    model is next on the failed GPU instead.
+    The slot is in `unattributed` until its cause is known. If no other device can run the cell, another model is next
+    on the failed GPU instead.
     """
     if state.slots[slot].stopped or is_skipped(state, state.cells[slot[0]]):
         return state

@@ -1,7 +1,6 @@
 """Shortens a page until its file has at most 3 MB.
 
-First the table of all cells loses its least important rows. If that is not enough, other tables, logs and the choices
-of charts are shortened in steps.
+First the table of all cells loses its least important rows, then other tables, logs and the choices of charts.
 """
 
 from dataclasses import replace
