@@ -148,7 +148,8 @@ def timed_start_s(cell: Cell, configuration: Configuration, device: Device) -> f
 def timed_work_s(cell: Cell, model: ModelSpec, device: Device, cell_s: float, scale: float = 1.0) -> float:
     """Return the estimated seconds for which a cell of fixed length works after its start-up.
 
-    It is cell_s, or for a replay (repeated training steps) the estimated time of REPLAY_LEAST steps x scale if longer.
+    cell_s: the fixed length. A replay (repeated training steps) takes longer if REPLAY_LEAST steps do. scale: factor on
+    the estimated time of a step.
     """
     if cell.workload is not Workload.REPLAY:
         return cell_s

@@ -121,7 +121,8 @@ def _written(model: ModelSpec, configuration: Configuration) -> tuple[int, ...]:
 def memory_format(model: ModelSpec, wanted: MemoryFormat | None) -> MemoryFormat:
     """Return the requested memory format `wanted`. If None: channels_last for convolutional models, else contiguous.
 
-    Always contiguous for a model without images. Convolutional: type "cnn", or takes pixels and is no transformer.
+    Always contiguous for a model without images. A model is convolutional if its type is "cnn", or if it takes pixels
+    and is no transformer.
     """
     if not sees_images(model):
         return MemoryFormat.CONTIGUOUS

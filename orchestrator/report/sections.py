@@ -141,7 +141,8 @@ class Finding:
     """A statement: title, then lines, details and logs that support it.
 
     opened: text shows details and logs too. listed: lines are items of a list. label: precedes each line in text,
-    instead of a title above. most: largest number of lines in short texts. ranks: of the first line, of the others.
+    instead of a title above. most: largest number of lines in text where room is short. ranks: of the first line, and
+    of the other lines.
     """
 
     badge: Badge | None

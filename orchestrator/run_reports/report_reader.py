@@ -72,7 +72,8 @@ def report(path: Path) -> Report:
 def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None) -> list[Side]:
     """Return what `read` returns for each of `names`, to compare the first with each of the others.
 
-    Raises UserError as `read` does, or if one of the others has the runs of the first, or only the other is a baseline.
+    Raises UserError as `read` does, also if one of the others has the same runs as the first, or is a baseline while
+    the first is not.
     """
     first, *others = [read(name, runs_folder, history_db) for name in names]
     for other in others:
@@ -90,7 +91,7 @@ def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None)
 def baseline(name: str, runs_folder: str, history_db: str | None = None, *, origin: str = "--compare-baseline") -> Side:
     """Read the baseline `name`: a file, a run, or the name of a baseline that gpubench ships.
 
-    runs_folder, history_db: as in `read`. origin: option that names it, for errors. Raises UserError as `read` does.
+    runs_folder, history_db: as in `read`. origin: option with this name, for messages. Raises UserError as `read` does.
     """
     if not name.strip():
         raise ConfigError(f"{origin}: expected a file or a name, got an empty text")

@@ -55,8 +55,8 @@ class Elsewhere(NamedTuple):
 def blame(category: Category, others: Iterable[Elsewhere]) -> Blame:
     """Attribute a failure by the outcomes of the same cell on other devices (`others`).
 
-    MODEL if it failed on another one with this category; else DEVICE if measured on one; else OPEN if one will try it;
-    else UNKNOWN.
+    MODEL if the cell failed on another device with the same category; else DEVICE if it was measured on one; else OPEN
+    if another device will try it; else UNKNOWN.
     """
     others = tuple(others)
     if any(category in other.failures and not other.measured for other in others):

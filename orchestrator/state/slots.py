@@ -230,7 +230,8 @@ Event = Started | Ended | Freed | Quarantined | Dropped | Postponed | Withdrawn 
 def scopes(cell: Cell) -> tuple[str, str, str]:
     """Return the three names under which a cell may be skipped, widest first.
 
-    ("resnet50", "resnet50 training fp16", "resnet50 training fp16 at batch size 8"), the last two with any input size.
+    ("resnet50", "resnet50 training fp16", "resnet50 training fp16 at batch size 8"). The last two also name the input
+    size, if the cell has one.
     """
     work = f"{cell.model} {cell.workload} {cell.precision}"
     batch = f"batch size {cell.batch_size or 'auto'}"
@@ -269,7 +270,7 @@ def rounds(state: RunState, cell: str) -> int:
 
 
 def settled(state: RunState, slot: Slot, status: SlotStatus, *, refers_to: str | None = None) -> RunState:
-    """Return the state in which a slot has this status. Queues stay. refers_to: id of its replacement, if REFERRED."""
+    """Return the state in which a slot has this status; queues stay. refers_to: id of the cell to use, if REFERRED."""
     return with_slot(state, slot, status=status, refers_to=refers_to)
 
 

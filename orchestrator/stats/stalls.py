@@ -24,7 +24,8 @@ Span = tuple[int, int]
 def stalls(result: Result) -> tuple[Span, ...]:
     """Return the stalls of one launch in order of time, as (start, end) in monotonic nanoseconds.
 
-    A stall is a gap between blocks above LEAST_NS, or an iteration above both LEAST_NS and TIMES x the fastest one.
+    A stall is a gap of more than LEAST_NS between two blocks, or an iteration that takes more than LEAST_NS and more
+    than TIMES times as long as the fastest one.
     """
     found = [
         (before.end_ns, after.start_ns)

@@ -108,7 +108,8 @@ class Sibling:
     ratio, low, high: relative rate over all cells of the GPU, with its 90 % interval; None without a comparison, like
     p. effects: bound → effect over the cells of this bound. alone: cell → effect in this cell alone. slow_cells: those
     of `alone` that are slow. wanted: number of further launches of each cell that should give a verdict; 0 if none
-    would help. in_question: cells whose launches would help to decide about a SUSPECT. faster: faster GPUs of a SPLIT.
+    would help. in_question: cells whose launches would help to decide about a SUSPECT. faster: the faster GPUs, if the
+    verdict is SPLIT.
     """
 
     gpu: str
@@ -313,7 +314,8 @@ def _split(found: Mapping[str, Sibling], faster: Collection[str]) -> dict[str, S
     """Return the GPUs whose verdict becomes SPLIT: two groups differ in speed, and it is unknown which one is normal.
 
     Empty unless the faster GPUs are fewer than the slower ones. Of both groups only verdicts OK and SUSPECT change.
-    found: verdicts so far. faster: GPUs faster than the others by more than a margin. Slower: all others, no STRAGGLER.
+    found: verdicts so far. faster: GPUs faster than the others by more than a margin. The slower ones are all others
+    that are no STRAGGLER.
     """
     slower = {gpu for gpu, one in found.items() if gpu not in faster and one.verdict is not SiblingVerdict.STRAGGLER}
     if not faster or len(slower) <= len(faster):

@@ -74,7 +74,8 @@ def conditions(report: Report, layout: Layout) -> str:
 def result(report: Report, layout: Layout) -> Section:
     """Return the verdict, the number of measured cells, and the speed relative to the baseline.
 
-    Then causes of the exit code that no other section shows. Only verdict and speed if a GPU is faulty or slow.
+    Causes of the exit code follow, except those that another section shows. If a GPU is faulty or slow, the section has
+    only the verdict and the speed.
     """
     badge = overview.verdict(report, layout)
     if stragglers.concerns_gpus(report):
@@ -122,7 +123,7 @@ def limits(report: Report) -> Section | None:
 def speed_of_baseline(report: Report) -> Iterator[str]:
     """Yield the score against a baseline, the number of cells without a comparison, and the slowest models.
 
-    Unknown ones are omitted. Nothing without a baseline.
+    Unknown parts are omitted. Without a baseline, yield nothing.
     """
     compared = report.baseline_comparison
     if compared is None:

@@ -173,7 +173,7 @@ def ended(report: Report, layout: Layout) -> Section:
 
 
 def verdict(report: Report, layout: Layout) -> Badge:
-    """Return layout.answer's verdict if it has one, else those on the run and its GPUs: "GPU 5 slow, COMPLETE".
+    """Return the verdict of layout.answer, if any, else those on the run and its GPUs: "GPU 5 slow, COMPLETE".
 
     The gravest verdict comes first and decides the colour.
     """
