@@ -142,7 +142,7 @@ class Archive:
 def read_result(folder: LaunchPaths, promised: str, devices: Collection[str]) -> Result:
     """Read and check the result file in `folder`. promised: its expected SHA-256 in hex, from the journal.
 
-    devices: UUIDs of the run's devices. Raises ResultFileError if the file is missing, has another hash, has a flaw
+    devices: UUIDs of the run's devices. Raises ResultFileError if the file is missing, has another hash or a flaw
     (Result.flaw), or was measured on another device.
     """
     path = folder.result

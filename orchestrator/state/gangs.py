@@ -53,7 +53,7 @@ def let_go(state: RunState, slot: Slot) -> RunState:
 
 
 def without(state: RunState, slot: Slot) -> RunState:
-    """Return the state without a slot in the queues of its devices. It need not be there."""
+    """Return the state without a slot in the queues of its devices. Queues that lack the slot stay as they are."""
     for uuid in state.cells[slot[0]].devices:
         if slot in (queue := state.devices[uuid].queue):
             state = with_device(state, uuid, queue=queues.without(queue, slot))

@@ -135,7 +135,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def busy(self) -> int:
-        """Number of launches that occupy a device. A device is occupied until it is free for another launch."""
+        """Number of launches whose devices are not free again yet."""
         return len({device.running for device in self.devices.values()} - {None})
 
 

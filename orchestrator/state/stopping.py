@@ -32,10 +32,7 @@ class Order(enum.Enum):
 
 
 class Stopping:
-    """Turns stop requests and the time limit into orders, each order once.
-
-    ends: monotonic seconds when the time is up.
-    """
+    """Turns stop requests and the time limit (`ends`, in monotonic seconds) into orders, each order once."""
 
     def __init__(self, ends: float = math.inf) -> None:
         self._heeded = 0

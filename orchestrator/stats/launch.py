@@ -18,7 +18,7 @@ _MOST_REACH: Final = 10.0
 
 
 class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of one launch. Rates are per second of its measured blocks. None: too few such times, or no tokens.
+    """Figures of one launch. Rates are per second of its measured blocks. None: too few times, or no tokens.
 
     means_ms: name of a series → mean time, {"iteration": 4.2}. items: number of measured samples. quickest_block_ms:
     time of an iteration in the fastest block. tokens_expected: number of tokens if all texts have the requested length.

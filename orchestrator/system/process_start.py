@@ -131,10 +131,7 @@ def start_launch(spec: LaunchSpec, environment: dict[str, str], python: str = ""
 
 
 def start_answering(module: str, *, environment: dict[str, str]) -> tuple[int, int]:
-    """Start `python -P -m module` in a new session. Return its PID and a pipe with its output, which you must close.
-
-    environment: variables added to ours.
-    """
+    """Start `python -P -m module` with `environment` added to ours. Return its PID and an output pipe to close."""
     reader, writer = os.pipe()
     try:
         with _opened(os.devnull, os.O_RDONLY) as null:
