@@ -114,9 +114,9 @@ def shared_start_s(configuration: Configuration, devices: Sequence[Device]) -> f
 def launch_s(cell: Cell, configuration: Configuration, device: Device, scale: float = 1.0, *, round_: int = 0) -> float:
     """Return the estimated seconds of one launch of `cell` on `device`, from its start to its end.
 
-    If the batch size of the cell is AUTO: of all launches of its search for the batch size. scale: factor on the
-    estimated time of an iteration. In a run whose cells have a fixed length, it matters only for replays (repeated
-    training steps). round_: launches in round 0 may take longer, for a load window or changing input sizes.
+    For batch size AUTO, the sum over all launches of the search for the batch size. scale: factor on the estimated time
+    of an iteration; ignored for cells of fixed length except replays (repeated training steps). round_: launches in
+    round 0 may take longer, for a load window or changing input sizes.
     """
     if cell.batch_size == AUTO:
         step = msgspec.structs.replace(cell, batch_size=SCAN_BATCH)
@@ -146,10 +146,10 @@ def timed_start_s(cell: Cell, configuration: Configuration, device: Device) -> f
 
 
 def timed_work_s(cell: Cell, model: ModelSpec, device: Device, cell_s: float, scale: float = 1.0) -> float:
-    """Return the estimated seconds for which a cell works after its start, if its length is fixed.
+    """Return the estimated seconds for which a cell of fixed length works after its start-up.
 
-    cell_s: that length in seconds. A replay (repeated training steps) takes longer if REPLAY_LEAST steps do. scale:
-    factor on the estimated time of a step.
+    cell_s: the fixed length. A replay (repeated training steps) takes longer if REPLAY_LEAST steps do. scale: factor on
+    the estimated time of a step.
     """
     if cell.workload is not Workload.REPLAY:
         return cell_s
@@ -175,8 +175,7 @@ def sharing(device: Device, devices: Sequence[Device]) -> int:
 def iteration_s(cell: Cell, model: ModelSpec, device: Device) -> float:
     """Return the estimated seconds of one iteration of `cell`.
 
-    An iteration is one load of the weights, one forward pass, one training step (as long as three forward passes), or
-    the generation of one batch of texts.
+    An iteration is a load of the weights, a forward pass, a training step (3 x as long) or a generated batch of texts.
     """
     if cell.workload is Workload.LOAD:
         return BUILD_S + _weights_bytes(cell, model) / READ_BYTES_S
@@ -213,8 +212,8 @@ def _warm_up_s(measurement: Measurement, iteration: float) -> float:
 def _measured_s(measurement: Measurement, iteration: float, device: Device, least: int = MEASURED_ITERATIONS) -> float:
     """Return the estimated seconds of a measurement. iteration: seconds of an iteration. least: fewest iterations.
 
-    If ENOUGH iterations take longer than max_s, the measurement lasts for max_s. With give_up in the profile (stop
-    if the interval cannot become narrow enough), it lasts for min_s.
+    If ENOUGH iterations for a confidence interval take longer than max_s, the measurement lasts for max_s, or for
+    min_s if the profile has give_up.
     """
     interval_s = ENOUGH * iteration
     if interval_s > measurement.max_s:

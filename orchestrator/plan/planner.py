@@ -58,8 +58,7 @@ def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
 def room(device: Device, devices: Sequence[Device]) -> Room:
     """Return the limits of memory and time for a search for the batch size on `device`.
 
-    The memory is what was free when the run began; None if unknown. devices: all devices of the run, because CPU
-    devices share the host's memory.
+    The memory is part of what was free when the run began, shared by the CPU devices in `devices`; None if unknown.
     """
     free = None
     if device.memory_total_bytes is not None:
@@ -122,8 +121,7 @@ def cell_seed(seed: int, model: str, workload: Workload) -> int:
 def rounds_of(cells: int, launches: int, seed: int, *, first: int | None = None) -> list[list[int]]:
     """Return a list for each of `launches` rounds: the numbers 0 to cells - 1 in random order.
 
-    No round begins with the cell that ended the round before it. first: number of the cell that begins the first round;
-    None for a random one.
+    No round begins with the cell that ended the round before it. first: cell that begins round 0; None: a random one.
     """
     chance = random.Random(seed)
     rounds: list[list[int]] = []

@@ -5,8 +5,7 @@
     2  training, at the smallest batch                      6  everything else
     3  inference at the largest batch
 
-All launches of one precision, mode or round come before those of the next. Among launches of equal priority the cheaper
-one comes first.
+All launches of one precision, mode or round come before those of the next. Of equal priority the cheaper comes first.
 """
 
 from collections.abc import Sequence

@@ -89,7 +89,10 @@ def _labelled(title: str, lines: Iterable[str], *, colour: bool) -> Iterator[str
 
 
 def _finding(finding: Finding, room: int, most: int | None, *, colour: bool) -> Iterator[str]:
-    """Yield the lines of a finding: badge and title, then its text. most: largest number of lines; None: no limit."""
+    """Yield the lines of a finding: badge and title, then its text. room: characters of a line.
+
+    most: largest number of lines, each of which is cut; None: all lines, wrapped.
+    """
     badge = plain(finding.badge.text) if finding.badge else ""
     code = _COLOURS.get(finding.badge.tone) if finding.badge else None
     title, lines = plain(finding.title), finding.lines

@@ -1,7 +1,6 @@
 """The report as CSV: a row for each planned cell (model and configuration on one device).
 
-A batch size scan (`-b auto`) has a row for each size. The first eight columns are those of the requirements
-document. Batch_Size is N/A where nothing ran.
+A batch size scan (`-b auto`) has a row for each size. Batch_Size is N/A where nothing ran.
 """
 
 import csv

@@ -70,8 +70,8 @@ class Column:
     """A column of a table. number: aligned and sorted as numbers. priority: the highest is dropped first, 0 never.
 
     listed: if the column is dropped, its entries are listed below the table. least: minimal width in text, in
-    characters. short: title on a terminal. block: name of columns that a terminal keeps side by side, in a row of their
-    own if they do not fit.
+    characters. short: title on a terminal. block: columns with the same name here stay side by side on a terminal, and
+    move below the others if there is no room.
     """
 
     title: str
@@ -87,9 +87,9 @@ class Column:
 class Table:
     """A table. caption: its title. words: note below it. beyond: number of omitted rows. name: key for charts, layouts.
 
-    framed: text draws a frame. continued: columns of a wide table without a frame continue below, else they are
-    dropped by priority. more: text on where the omitted rows are, with "{}" for their number. most: largest number of
-    rows in text. remarks: paragraphs about single rows or columns.
+    framed: text draws a frame. continued: columns of a too wide table without a frame continue below; if False, they
+    are dropped by priority. more: text on where the omitted rows are, with "{}" for their number. most: largest number
+    of rows in text. remarks: paragraphs about single rows or columns.
     """
 
     caption: str

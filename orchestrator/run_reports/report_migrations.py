@@ -6,8 +6,7 @@
     4 ─▶ 5   stragglers, full node, courses of a burn-in
     5 ─▶ 6   other names: excluded, quarantined, suspended_seconds, requested_seconds, excluded_seconds
 
-Values that a version did not record become null or empty. A step adds only missing fields. The decoder
-refuses damaged files.
+Values that a version did not record become null or empty. A step adds only missing fields.
 """
 
 from collections.abc import Callable, Iterator, Mapping

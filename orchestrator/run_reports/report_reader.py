@@ -72,8 +72,8 @@ def report(path: Path) -> Report:
 def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None) -> list[Side]:
     """Return what `read` returns for each of `names`, to compare the first with each of the others.
 
-    Raises UserError as `read` does. Raises it as well if one of the others has the same runs as the first, or is a
-    baseline and the first is not.
+    Raises UserError as `read` does, also if one of the others has the same runs as the first, or is a baseline while
+    the first is not.
     """
     first, *others = [read(name, runs_folder, history_db) for name in names]
     for other in others:
@@ -91,8 +91,7 @@ def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None)
 def baseline(name: str, runs_folder: str, history_db: str | None = None, *, origin: str = "--compare-baseline") -> Side:
     """Read the baseline `name`: a file, a run, or the name of a baseline that gpubench ships.
 
-    runs_folder, history_db: as in `read`. origin: option or line that names it, for errors. Raises UserError if there
-    is no such baseline or it is damaged.
+    runs_folder, history_db: as in `read`. origin: option with this name, for messages. Raises UserError as `read` does.
     """
     if not name.strip():
         raise ConfigError(f"{origin}: expected a file or a name, got an empty text")
@@ -114,7 +113,7 @@ def baseline(name: str, runs_folder: str, history_db: str | None = None, *, orig
 
 
 def _head(data: bytes, name: str) -> _Head:
-    """Return the versions that a file names; None for one that it lacks. An export of records is a ConfigError."""
+    """Return the versions that a file names; None for one that it lacks. Raises ConfigError for a pytorch.json file."""
     try:
         records = msgspec.json.decode(data, type=list[_Exported])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -55,8 +55,7 @@ class UnwrittenError(StorageError):
 class Made(NamedTuple):
     """A report, and everything else that its formats need.
 
-    timeline: telemetry for charts. samples: times of launches for charts. layout: chapters and tables for its kind of
-    run.
+    timeline: telemetry for charts. samples: raw times of the launches. layout: chapters for this kind of run.
     """
 
     report: Report
@@ -140,8 +139,7 @@ def _write_each(
 ) -> None:
     """Write `own` formats into the run's folder and `published` ones to the output path (-o).
 
-    If a write into the folder fails, the older file there is deleted. Raises UnwrittenError after all others are
-    written.
+    If a write into the folder fails, the older file there is deleted. Raises UnwrittenError after writing the others.
     """
     place = Path(stored.configuration.output_path)
     written: list[Path] = []

@@ -25,8 +25,7 @@ _SHOWN: Final = 5  # maximum number of runs in the error for an ambiguous id
 def find(name: str | None, runs: str, history_db: str | None = None) -> RunPaths:
     """Return the folder of the run called `name`. None: the newest. Raises UserError if no run or several match.
 
-    runs: the runs folder. history_db: history file in which an id is looked up that is not in `runs`; None for the
-    user's own.
+    runs: the runs folder. history_db: history file in which other ids are looked up; None for the user's own.
     """
     meant = None if name is None else find_run(name, runs, history_db)
     return meant or folders.existing_run(name, runs)

@@ -79,8 +79,8 @@ def inject(
 ) -> Outcome:
     """Inject every fault into every suitable device, on all devices at once. command: command line to record.
 
-    Other parameters, and errors: see `execute` in engine/run.py. Removes the run's folder unless the exit code of the
-    outcome is INTERNAL.
+    look: NVML's view if CUDA was tested before; None: test it now. Removes the run's folder unless the exit code of the
+    outcome is INTERNAL. Raises UserError if the run cannot be made here, StorageError if files cannot be written.
     """
     began = time.monotonic()
     stop_signals.spare(1)  # from here on, a stop ends the run, and the table is printed

@@ -31,8 +31,8 @@ class Done(enum.StrEnum):
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
     """How a fault must be handled. says: text that the message must contain. tries: number of launches.
 
-    signal: signal that ended each failed process; None: any. stacks: whether the stacks of its threads must be kept.
-    prints: whether its output must be kept.
+    signal: name of the signal that ended each failed process; None: any. stacks, prints: whether the stacks of its
+    threads, and its output, must be kept.
     """
 
     category: Category

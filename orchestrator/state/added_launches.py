@@ -4,8 +4,7 @@
              ▲                          │ none: stop                          │ some
              └── launched and judged ◀──┴── one more round of these cells, on every GPU that has them
 
-All identical GPUs get these launches, not only the SUSPECT one. So their median becomes more precise, too, and a drift
-of the machine affects all alike.
+All identical GPUs get these launches, so that their median becomes more precise and drift affects all alike.
 """
 
 import math
@@ -34,7 +33,7 @@ class Doubt:
 
 @dataclass(frozen=True)
 class Look:
-    """Doubts about GPUs that the results so far leave. word: verdict of these GPUs, for messages.
+    """Doubts about GPUs after the launches so far. word: verdict of these GPUs, for messages.
 
     most: maximum number of launches of a cell, planned ones included. warning: text about doubts that more launches
     will not settle, or "". advice: what to do about those doubts, or "".
@@ -84,8 +83,8 @@ def decide(
     """Return one more round of the cells in `doubts`, as (cell id, round), in the order of each device.
 
     most: maximum number of launches of a cell, planned ones included; cells that have them are omitted. seed: of the
-    run; decides the order. left_s: seconds that are left for launches; all launches of a mode (solo, loaded) that do
-    not fit together are omitted. expected_s: returns the estimated seconds of one launch of a cell.
+    run; decides the order. left_s: seconds that are left for launches; a mode (solo, loaded) whose launches do not all
+    fit is omitted. expected_s: returns the estimated seconds of one launch of a cell.
     """
     several = sorted({doubt.cells for doubt in doubts})
     chosen: list[Slot] = []

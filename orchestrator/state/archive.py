@@ -47,9 +47,9 @@ class Archive:
     """One run, read from its folder. A session is the work of one process on it; its record is a Segment.
 
     segments, durations_s, suspended: one element for each session, in order. durations_s: seconds from the start of the
-    session to its last launch or its end. zygotes: each start of a zygote. too_hot: GPU → (reason, seconds since the
-    epoch) of the first time. dropped_ns: session → (cell id, round) of a launch → monotonic time at which it was
-    dropped. foreign: session → records of other processes that came to a GPU or left it. telemetry_ended: session →
+    session to its last launch or its end. suspended: suspensions of the session. too_hot: GPU → (reason, seconds since
+    the epoch) when it first became too hot. dropped_ns: session → (cell id, round) → monotonic time at which the launch
+    was dropped. foreign: session → records of other processes that came to a GPU or left it. telemetry_ended: session →
     monotonic time (ns) at which telemetry ended early; other sessions are absent.
     """
 
@@ -130,7 +130,7 @@ class Archive:
         return self._read(attempt, attempt.promised)
 
     def withdrawn_result(self, attempt: Attempt) -> Result:
-        """Read the result that an attempt had before it was withdrawn. Raises as `result` does, also if it had none."""
+        """Read the withdrawn result of an attempt. Raises as `result` does; ValueError if no result was withdrawn."""
         return self._read(attempt, attempt.withdrawn)
 
     def _read(self, attempt: Attempt, promised: str | None) -> Result:
@@ -140,9 +140,9 @@ class Archive:
 
 
 def read_result(folder: LaunchPaths, promised: str, devices: Collection[str]) -> Result:
-    """Read and check the result file in `folder`. promised: its SHA-256 in hex, from the journal.
+    """Read and check the result file in `folder`. promised: its expected SHA-256 in hex, from the journal.
 
-    devices: UUIDs of the run's devices. Raises ResultFileError if the file is missing, has another hash, has a flaw
+    devices: UUIDs of the run's devices. Raises ResultFileError if the file is missing, has another hash or a flaw
     (Result.flaw), or was measured on another device.
     """
     path = folder.result
@@ -252,7 +252,7 @@ def require_coherent(stored: StoredRun, paths: RunPaths, records: tuple[Record, 
 
 
 def require_own_journal(stored: StoredRun, paths: RunPaths) -> None:
-    """Check that the journal has no foreign records and, as `require_known` does, no lost ones. Write nothing.
+    """Check that the journal belongs to the run and has the start of each launch with a result file. Write nothing.
 
     Raises RunFolderError if not. A missing or empty journal is accepted as long as there are no results.
     """
@@ -266,8 +266,7 @@ def require_own_journal(stored: StoredRun, paths: RunPaths) -> None:
 def require_known(paths: RunPaths, results: Iterable[str], records: Iterable[Record]) -> None:
     """Check that the journal has the start of each launch with a result file. Raises RunFolderError if not.
 
-    results: those launches, as "<cell id>/<attempt>". List them before you read the journal: a running process adds to
-    both.
+    results: those launches, as "<cell id>/<attempt>". List them before you read the journal, because both may grow.
     """
     on_disk = set(results)
     started = {f"{record.cell}/{record.attempt}" for record in records if isinstance(record, Start)}

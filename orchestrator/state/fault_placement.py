@@ -77,8 +77,8 @@ def twins(cell: Cell, kinds: Mapping[str, str]) -> Iterator[Cell]:
 def try_elsewhere(state: RunState, slot: Slot) -> RunState:
     """Return the state in which the cell of a finally failed slot is next on another device, an idle one if possible.
 
-    The slot stays in `unattributed` until its failure can be attributed. If no other device can run the cell, another
-    model is next on the failed GPU instead.
+    The slot is in `unattributed` until its cause is known. If no other device can run the cell, another model is next
+    on the failed GPU instead.
     """
     if state.slots[slot].stopped or is_skipped(state, state.cells[slot[0]]):
         return state

@@ -16,7 +16,7 @@ from orchestrator.state.slots import RunState, SlotStatus, with_device
 
 
 def first(state: RunState, uuid: str) -> Slot | None:
-    """Return the first slot in a device's queue that needs no other, quarantined device; None if there is none."""
+    """Return the first slot in a device's queue whose other devices, if any, are not quarantined; None without one."""
     return next((slot for slot in state.devices[uuid].queue if not _is_short(state, slot, uuid)), None)
 
 
@@ -34,9 +34,9 @@ def assembled(state: RunState, slot: Slot, taken: Collection[str]) -> bool:
 
 
 def left(state: RunState, uuid: str) -> RunState:
-    """Return the state after the process of a launch on one device is gone.
+    """Return the state after the process on device `uuid` is gone.
 
-    The device is free now, except if the launch still runs on its other devices.
+    The device is free now, except if its launch still runs on other devices.
     """
     launch = state.devices[uuid].running
     if launch is not None and state.slots[state.launches[launch]].status is SlotStatus.RUNNING:
@@ -45,7 +45,7 @@ def left(state: RunState, uuid: str) -> RunState:
 
 
 def let_go(state: RunState, slot: Slot) -> RunState:
-    """Return the state in which the devices whose process was gone before the launch of `slot` ended are free."""
+    """Return the state after the launch of `slot` ended: its devices whose process was already gone are free."""
     for uuid in state.cells[slot[0]].devices:
         if state.devices[uuid].clean:
             state = with_device(state, uuid, running=None, clean=False)
@@ -53,7 +53,7 @@ def let_go(state: RunState, slot: Slot) -> RunState:
 
 
 def without(state: RunState, slot: Slot) -> RunState:
-    """Return the state without a slot in the queues of its devices. It need not be there."""
+    """Return the state without a slot in the queues of its devices. Queues that lack the slot stay as they are."""
     for uuid in state.cells[slot[0]].devices:
         if slot in (queue := state.devices[uuid].queue):
             state = with_device(state, uuid, queue=queues.without(queue, slot))

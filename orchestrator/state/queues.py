@@ -1,7 +1,6 @@
 """The rest of a queue after its first launches were taken, as a view. Pure.
 
-A run's state is immutable: to take the first launch from a device's queue makes a new queue. A queue may have 12,600
-launches. To copy it for each launch would be slow, so the new queue is a view of the old one.
+A run's state is immutable, and to copy a queue of thousands of launches for each launch would be slow.
 """
 
 from collections.abc import Iterator, Sequence

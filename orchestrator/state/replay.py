@@ -44,8 +44,8 @@ class ReplayRules(msgspec.Struct, frozen=True, kw_only=True):
     """How a kind of run reads its journal.
 
     products: device → product name; empty if all are alike. accusable: GPUs that are quarantined if two models in a row
-    fail there. skips: whether faulty models are skipped. repeats: whether each resume makes launches again that were
-    dropped or did not fit. keeps_quarantines: whether a resume keeps devices in quarantine, unless all are in it.
+    fail there. skips: whether faulty models are skipped. repeats: whether each resume plans launches again that were
+    dropped or did not fit. keeps_quarantines: whether a resume keeps quarantines, unless all devices are quarantined.
     """
 
     products: Mapping[str, str] = {}
@@ -77,8 +77,8 @@ class Replay:
     """What a journal says about a run. attempts: in the order of their starts. Values of mappings are reasons.
 
     quarantined: devices in quarantine now. quarantines: devices that ever were, with the newest reason. skipped: by
-    name (slots.scopes). added: launches beyond the plan. lost: numbers of launches whose result file is missing or
-    damaged, as far as they were passed in. finished: the end of the last session, None if it has none.
+    name (slots.scopes). added: launches beyond the plan. lost: launch numbers that the caller passed because their
+    result file is missing or damaged. finished: the end of the last session, None if it has none.
     """
 
     plan: Plan
@@ -112,9 +112,8 @@ def replay(
 ) -> Replay:
     """Replay records that coherence.py has accepted.
 
-    damaged: numbers of launches whose result file is damaged or missing. alive: whether the newest orchestrator still
-    works. An attempt without an end counts as interrupted, unless a living orchestrator began it. A second end of an
-    attempt withdraws its result.
+    damaged: numbers of launches whose result file is damaged or missing. alive: whether the process of the last session
+    still works. If so, its attempts without an end are running; all others without an end are interrupted.
     """
     reader = _Reader(plan, rules)
     for record in records:
@@ -123,7 +122,7 @@ def replay(
 
 
 def staying_out(devices: Collection[str], out: Mapping[str, str]) -> dict[str, str]:
-    """Return the quarantines (device → reason) that a resume keeps: `out`, but none if all `devices` are in it."""
+    """Return the quarantines (device → reason) that a resume keeps: all of `out`, or none if it has all `devices`."""
     return {} if out.keys() >= {*devices} else dict(out)
 
 
@@ -238,7 +237,7 @@ class _Reader:
             self._repeat()
 
     def _repeat(self) -> None:
-        """Put dropped and unfitting launches back at their old places in the queues, so gangs keep one order."""
+        """Put launches that were dropped or did not fit back at their old places, so that gangs keep one order."""
         now = msgspec.structs.replace(self._now, too_large={})
         again = {slot for slot, current in now.slots.items() if current.status in _REPEATED}
         for slot in again:

@@ -97,12 +97,12 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     """State of the whole run. A slot is a planned launch: (cell id, round).
 
     tally: status → number of slots. kinds: device → product name. gpus: devices that are quarantined if two models in a
-    row fail there. too_large: family → smallest batch size known not to fit. launches: number of a launch → its slot.
-    attempts: cell → number of attempts in all rounds; it names their folders. rooms: device → limits of scans for the
-    batch size. unattributed: failed slots whose cause is not known yet, because other devices try the same cell.
-    skipped: name (see `scopes`) → reason. in_vain: device → number of its waiting slots that are skipped. skips:
-    whether faulty models are skipped. at_once: maximum of concurrent launches, None for one per device. modes: in their
-    order within a round.
+    row fail there. too_large: cell without batch size, and round in a burn-in → smallest batch size that does not fit.
+    launches: launch number → slot. attempts: cell → number of attempts in all rounds; it names their folders. rooms:
+    device → limits of scans for the batch size. unattributed: failed slots whose cause is not known yet, because other
+    devices try the same cell. skipped: name (see `scopes`) → reason. in_vain: device → number of its waiting slots that
+    are skipped. skips: whether faulty models are skipped. at_once: maximum of concurrent launches, None for one per
+    device. modes: in their order within a round.
     """
 
     cells: Mapping[str, Cell]
@@ -135,7 +135,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def busy(self) -> int:
-        """Number of launches that occupy a device. A device is occupied until it is free for another launch."""
+        """Number of launches whose devices are not free again yet."""
         return len({device.running for device in self.devices.values()} - {None})
 
 
@@ -252,7 +252,7 @@ def is_skipped(state: RunState, cell: Cell) -> bool:
 
 
 def wait_in_vain(state: RunState) -> dict[str, int]:
-    """Return device → number of waiting slots whose cell is skipped, a gang counted at its first device. Slow."""
+    """Return device → number of waiting slots whose cell is skipped. A gang counts for its first device. Slow."""
     in_vain = dict.fromkeys(state.devices, 0)
     for (cell_id, _), slot in state.slots.items():
         cell = state.cells[cell_id]
@@ -262,7 +262,7 @@ def wait_in_vain(state: RunState) -> dict[str, int]:
 
 
 def rounds(state: RunState, cell: str) -> int:
-    """Return the number of rounds up to the last one with a slot of the cell. Rounds that its GPU missed count, too."""
+    """Return the number of the last round with a slot of the cell, plus 1. Rounds without a slot count, too."""
     number = 0
     while (cell, number) in state.slots:
         number += 1
@@ -270,10 +270,7 @@ def rounds(state: RunState, cell: str) -> int:
 
 
 def settled(state: RunState, slot: Slot, status: SlotStatus, *, refers_to: str | None = None) -> RunState:
-    """Return the state in which a slot has this status. refers_to: id of the cell that stands in for it, if REFERRED.
-
-    Queues do not change.
-    """
+    """Return the state in which a slot has this status; queues stay. refers_to: id of the cell to use, if REFERRED."""
     return with_slot(state, slot, status=status, refers_to=refers_to)
 
 

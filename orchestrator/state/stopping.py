@@ -32,10 +32,7 @@ class Order(enum.Enum):
 
 
 class Stopping:
-    """Turns stop requests and the time limit into orders, each order once.
-
-    ends: monotonic seconds when the time is up.
-    """
+    """Turns stop requests and the time limit (`ends`, in monotonic seconds) into orders, each order once."""
 
     def __init__(self, ends: float = math.inf) -> None:
         self._heeded = 0
@@ -49,10 +46,7 @@ class Stopping:
         self._ends += by_s
 
     def heed(self, requests: int, now: float) -> tuple[Order, ...]:
-        """Return the orders that are new for `requests`, the number of stop requests so far: BEGIN_NOTHING, KILL.
-
-        now: monotonic seconds.
-        """
+        """Return the new orders (BEGIN_NOTHING, KILL) for `requests` stop requests so far. now: monotonic seconds."""
         orders: list[Order] = []
         if self._heeded < 1 <= requests:
             self._gentle_until = now + GENTLE_S
@@ -87,10 +81,10 @@ def how_it_ended(category: str, message: str) -> str:
 
 
 def stop_requested() -> Failure:
-    """Return the failure of a launch that a stop request ends. Its phase is a placeholder until it applies."""
+    """Return the failure of launches that a stop request ends. Its phase is replaced by that of each launch."""
     return Failure(category=Category.STOPPED, message="a stop was requested", phase=Phase.START)
 
 
 def out_of_time() -> Failure:
-    """Return the failure of a launch that the time limit ends. Its phase is a placeholder until it applies."""
+    """Return the failure of launches that the time limit ends. Its phase is replaced by that of each launch."""
     return Failure(category=Category.STOPPED, message=OUT_OF_TIME, phase=Phase.START)

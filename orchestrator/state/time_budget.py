@@ -60,8 +60,8 @@ class Budget:
     """The time limit of one run. Times are monotonic seconds.
 
     began: when the time limit began to count. ends: from then on no launch starts, and running launches are ended.
-    latest: from then on the run does not wait for launches that it has ended. starts: when the import of modules began,
-    if that import does not count; else None.
+    latest: from then on the run does not wait for launches that it has ended. starts: when the import of modules
+    began, if it does not count; else None.
     """
 
     def __init__(

@@ -69,9 +69,9 @@ def begin(
 
 
 def worth_repeating(state: RunState, launch: int, category: Category) -> bool:
-    """Whether to withdraw and repeat the measured launch with this number, doubtful for the reason `category`.
+    """Whether to withdraw and repeat a measured launch that is doubtful for the reason `category`.
 
-    True if retries for this reason are left and its cell is not skipped. A search for the batch size is never repeated.
+    launch: its number. False without retries left for this reason, for a skipped cell or a search for the batch size.
     """
     of = state.launches[launch]
     slot, scans = state.slots[of], state.cells[of[0]].batch_size == AUTO
@@ -184,7 +184,7 @@ def _without_launch(state: RunState, slot: Slot) -> RunState | None:
 
 
 def fitting(state: RunState, slot: Slot) -> int:
-    """Return the batch size to run: the planned one, halved until it is not known to be too large; 0 if none is."""
+    """Return the batch size to run: the planned one, halved while known to be too large; 0 if even 1 is."""
     limit = state.too_large.get(_family(state, slot))
     batch_size = state.cells[slot[0]].batch_size
     while limit is not None and batch_size >= limit:
@@ -301,7 +301,7 @@ def _dropped(state: RunState, slot: Slot) -> RunState:
 def _shrink(state: RunState, slot: Slot, phase: Phase) -> RunState:
     """Record that a batch size does not fit, and put the slot back for half of it.
 
-    If memory ran out before the first forward pass, no batch size fits.
+    phase: where memory ran out. Before the first forward pass, no batch size fits.
     """
     family = _family(state, slot)
     limit = state.too_large.get(family)
@@ -322,13 +322,13 @@ def _unsupported(state: RunState, slot: Slot) -> RunState:
 
 
 def _again(state: RunState, slot: Slot, *, first: bool = False) -> RunState:
-    """Put a slot back into the queues of its devices, at the end of its turn, or at the start of the queues."""
+    """Put a slot back into the queues of its devices: at the start if `first`, else at the end of its turn."""
     state = gangs.without(settled(state, slot, SlotStatus.WAITING), slot)
     places = dict.fromkeys(state.cells[slot[0]].devices, 0) if first else turns.ends(state, slot)
     return gangs.into(state, slot, places)
 
 
 def _family(state: RunState, slot: Slot) -> Family:
-    """Return the key in `too_large` for a slot. In a run that skips no model (burn-in), each round has its own key."""
+    """Return the key of a slot in `RunState.too_large`: its cell without batch size, and in a burn-in its round."""
     cell = msgspec.structs.replace(state.cells[slot[0]], batch_size=0)
     return cell, None if state.skips else slot[1]

@@ -36,10 +36,10 @@ def of_device(state: RunState, uuid: str) -> Turn | None:
 
 
 def ends(state: RunState, slot: Slot) -> Mapping[str, int]:
-    """Return device → index in its queue at which to insert a slot at the end of its turn. It must be in no queue.
+    """Return device → index in its queue at which to insert a slot that is in no queue, at the end of its turn.
 
     The index is behind every gang (launch on several devices) of this turn or an earlier one, so gangs have the same
-    order on all devices. For a gang, it is the end of the queue if another gang was postponed behind a later turn.
+    order on all devices. For a gang, the index is the end of the queue if any queue has gangs out of turn.
     """
     devices = state.cells[slot[0]].devices
     if len(devices) > 1 and not all(_in_order(state, uuid) for uuid in state.devices):

@@ -1,6 +1,6 @@
 """Speed of a GPU relative to its baseline: median over its cells, with a t-interval. Pure.
 
-The spread is estimated by the median absolute deviation. One cell that a new driver changed by 16 % hardly matters.
+The spread is estimated by the median absolute deviation, so that a single deviating cell hardly matters.
 """
 
 import math
@@ -24,8 +24,7 @@ _OF_A_DEVIATION: Final = 1.4826
 class BaselineEffect:
     """Rate of a GPU relative to its baseline: 0.94 is 6 % slower.
 
-    ratio: median over the cells. low, high: ends of its 90 % interval. p: one-sided p-value. A small one shows that the
-    GPU is slower by more than the margin.
+    ratio: median over the cells. low, high: its 90 % interval. p: one-sided p-value of a slow-down beyond the margin.
     """
 
     ratio: float
@@ -37,8 +36,7 @@ class BaselineEffect:
 def effect(ratios: Sequence[float], margin: float) -> BaselineEffect | None:
     """Return the median rate of a GPU relative to its baseline. None for fewer than four cells.
 
-    ratios: for each cell, the rate of the GPU divided by that of the baseline, above zero. margin: tolerated slow-down
-    as a share (0.05).
+    ratios: rate of the GPU / rate of the baseline for each cell, above zero. margin: tolerated slow-down (0.05: 5 %).
     """
     if len(ratios) < LEAST_CELLS:
         return None

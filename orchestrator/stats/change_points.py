@@ -101,8 +101,8 @@ def _lengths(left: int) -> list[int]:
 def _held(series: _Series, start: int, at: int, length: int) -> _Held:
     """Compare the values from `start` to `at` with the next `length` values.
 
-    Returns the change of the median and the p-value of a change beyond the margin, before Bonferroni's correction. A
-    change within the margin gives _WITHIN.
+    Returns the change of the median logarithm and the p-value of a change beyond the margin, before Bonferroni's
+    correction; _WITHIN for a change within the margin.
     """
     before, after = series.logs[start:at], series.logs[at : at + length]
     middle, level = fmean(before), fmean(after)

@@ -91,8 +91,7 @@ class Course:
 
     hours: length of the time. change: of the rate, from the first fifth of the time to the last, with a 95 % interval
     (wider for a single kind of work). per_hour: the same per hour. step_h: hours until the rate changed in one step;
-    None without a step. needed_h: total hours that should give a verdict; None if there is a verdict already, or if no
-    number of hours is known.
+    None without a step. needed_h: total hours that should give a verdict; None if there is one already, or if unknown.
     """
 
     verdict: DriftVerdict
@@ -173,8 +172,7 @@ def changes(series: Mapping[str, Sequence[float]], least: int, confidence: float
     """Return GPU → mean of the last fifth of its values minus mean of the first fifth, with an interval.
 
     series: GPU → values in order of time, at least 2 x `least` of them. least: fewest values that form a fifth.
-    confidence: probability that the true change is below the upper end of the interval, and likewise that it is above
-    the lower end.
+    confidence: of each end of the interval alone, 0.975 for a 95 % interval.
     """
     rests = {gpu: _rest(values, least) for gpu, values in series.items()}
     variances = pooled.shrunk([_variance(one.values) for one in rests.values()])
@@ -371,8 +369,7 @@ def _courses(logs: Mapping[str, Sequence[Window]], margin: float) -> dict[str, C
 def _blocks(logs: Sequence[Window]) -> list[_Block]:
     """Return the log rate of a GPU in up to BLOCKS parts of its time. Each is the median over the kinds of work.
 
-    The level of each kind (its median without the common slope) is subtracted. Kinds that ran for a short time are
-    excluded.
+    The level of each kind (its median without the common slope) is subtracted. Kinds that ran too short are excluded.
     """
     first, span = logs[0].number, logs[-1].number - logs[0].number + 1
     kinds = [_by_block(own, first, span) for own in _by_key(logs).values() if _lasts(own, logs)]
@@ -429,8 +426,7 @@ def _expm1(log: float) -> float:
 def _needed(change: Interval, floor: float, hours: float) -> float | None:
     """Return the total hours after which the interval of `change` should exclude `floor`.
 
-    floor: tolerated change as a logarithm, below zero. hours: the hours so far. None if more than _LONGEST times these
-    hours are needed.
+    floor: tolerated change as a logarithm, below zero. hours: the hours so far. None if beyond _LONGEST x hours.
     """
     reach = change.high - change.value
     longer = 1.0

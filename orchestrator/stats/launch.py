@@ -18,7 +18,7 @@ _MOST_REACH: Final = 10.0
 
 
 class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of one launch. Rates are per second of its measured blocks. None: too few such times, or no tokens.
+    """Figures of one launch. Rates are per second of its measured blocks. None: too few times, or no tokens.
 
     means_ms: name of a series → mean time, {"iteration": 4.2}. items: number of measured samples. quickest_block_ms:
     time of an iteration in the fastest block. tokens_expected: number of tokens if all texts have the requested length.
@@ -148,8 +148,8 @@ def of_cell(results: Sequence[Result], launches: Sequence[LaunchFigures]) -> Cel
 def half_width(times_ms: Sequence[float], fewest: int = BATCHES) -> float | None:
     """Return half of the 95 % interval of the mean time, divided by the mean.
 
-    fewest: least number of times, at least MIN_BATCHES. None for fewer, or if all are zero. Of fewer than BATCHES times
-    each one counts as a batch.
+    None for fewer than `fewest` times, or if all are zero. fewest: from MIN_BATCHES to BATCHES. The interval is that of
+    the means of up to BATCHES batches of consecutive times.
     """
     batches = min(BATCHES, len(times_ms))
     return relative_half_width(times_ms, batches) if batches >= fewest and any(times_ms) else None

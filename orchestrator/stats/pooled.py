@@ -54,7 +54,7 @@ def shrunk(own: Sequence[Variance]) -> list[Variance]:
 
 
 def common(own: Sequence[Variance]) -> Variance:
-    """Return the expected variance of a cell with too few launches. own: variances of the other cells, at least one."""
+    """Return the expected variance between launches of a cell with too few. own: of the other cells, at least one."""
     value, weight = _prior(own) if len(own) > 1 else (own[0].value, own[0].degrees)
     return Variance(value, min(weight, math.fsum(variance.degrees for variance in own)))
 

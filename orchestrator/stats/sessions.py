@@ -14,7 +14,7 @@ _Cell = TypeVar("_Cell")
 
 
 def learned(sessions: Sequence[Mapping[_Cell, Sequence[float]]], prior: float) -> float | None:
-    """Return the standard deviation of a session's mean log rate, without what the spread of launches adds.
+    """Return the standard deviation of the mean log rate between sessions, without the part due to single launches.
 
     sessions: for each session, cell → rates of its launches, above zero. prior: assumed standard deviation, towards
     which the result is shrunk. None for fewer than three sessions with common cells.

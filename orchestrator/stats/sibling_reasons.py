@@ -44,11 +44,9 @@ class Traits:
 
 
 def why(work: Work, own: Traits, others: Sequence[Traits]) -> Why:
-    """Return the probable reason why `own` is slower than `others` (at least one).
+    """Return the probable reason why `own` is slower than `others` (at least one). work: main limit of their speed.
 
-    OTHER if no trait explains it; UNKNOWN if too few traits are known.
-
-    work: the main limit of the speed of the compared cell.
+    If no known trait explains it, the reason is OTHER or UNKNOWN, or MEMORY for work limited by memory.
     """
     match work:
         case Work.TRANSFER:

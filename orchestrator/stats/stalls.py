@@ -24,7 +24,7 @@ Span = tuple[int, int]
 def stalls(result: Result) -> tuple[Span, ...]:
     """Return the stalls of one launch in order of time, as (start, end) in monotonic nanoseconds.
 
-    A gap of more than LEAST_NS between two blocks is a stall, and an iteration that takes more than LEAST_NS and more
+    A stall is a gap of more than LEAST_NS between two blocks, or an iteration that takes more than LEAST_NS and more
     than TIMES times as long as the fastest one.
     """
     found = [

@@ -42,8 +42,7 @@ class SiblingVerdict(enum.StrEnum):
     """Verdict on whether a GPU is slower than its siblings by more than a margin.
 
     OK: no. STRAGGLER: yes. SUSPECT: inconclusive. IN_CELLS: only in single cells. SPLIT: a minority of the GPUs is
-    faster. Either this minority is exceptional, or the others are slow. BELOW_BASELINE: it is slower than the baseline
-    of its board. NONE: it could not be compared.
+    faster, and it is unknown which group is normal. BELOW_BASELINE: slower than the baseline. NONE: not comparable.
     """
 
     OK = "OK"
@@ -69,8 +68,7 @@ class SiblingVerdict(enum.StrEnum):
 class SiblingCell:
     """A cell and its rates on identical GPUs. rates: GPU → rate of each launch; higher is faster.
 
-    waited: GPUs that waited for the host. They could be faster than their rates, so these rates can only prove that
-    other GPUs are slow.
+    waited: GPUs that waited for the host. Their rates are lower bounds: they can only prove that other GPUs are slow.
     """
 
     name: str
@@ -193,8 +191,8 @@ def _log(cell: SiblingCell, gpu: str, rate: float) -> float:
 def _ratios(cell: SiblingCell, margin: float) -> _Ratios:
     """Return GPU → log of its rates divided by the others' median in the same round, for one cell.
 
-    A GPU that waited for the host has no entry. If too few siblings did not wait for the host, a GPU has an entry only
-    if it is slower by more than `margin`, a share.
+    A GPU that waited for the host has no entry. If too many siblings waited, a GPU has an entry only if it is slower by
+    more than `margin`, a share.
     """
     logs = {gpu: [_log(cell, gpu, rate) for rate in own] for gpu, own in cell.rates.items() if own}
     by_gpu = {}
@@ -214,8 +212,8 @@ def _ratios(cell: SiblingCell, margin: float) -> _Ratios:
 def _beside(gpu: str, cell: SiblingCell, logs: Mapping[str, Sequence[float]]) -> tuple[Sequence[str], bool]:
     """Return the GPUs to compare `gpu` with in a cell, and True if the comparison can prove that `gpu` is OK.
 
-    False: too few other GPUs did not wait for the host, so it can only prove that `gpu` is slow. If enough did not,
-    those that waited are compared only if they do not lower the median rate. logs: GPU → log rates.
+    False: too few other GPUs worked without waiting for the host, so the comparison can only prove that `gpu` is slow.
+    If enough did, GPUs that waited are included only if they raise the median rate or keep it. logs: GPU → log rates.
     """
     others = [other for other in logs if other != gpu]
     at_work = [other for other in others if other not in cell.waited]
@@ -240,7 +238,7 @@ def _of_gpus(ratios: Sequence[_Ratios], margins: Mapping[Bound, float]) -> dict[
 
 
 def _margin_alone(margin: float, gpus: int, cells: int) -> float:
-    """Return the wider margin for a cell that is judged alone. By chance, one of many cells differs a lot."""
+    """Return the wider margin for a cell judged alone. margin: as a share. gpus, cells: how many are judged."""
     tail = NormalDist()
     return margin * tail.inv_cdf(1 - ALPHA / (gpus * cells)) / tail.inv_cdf(1 - ALPHA / gpus)
 

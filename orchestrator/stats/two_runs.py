@@ -42,9 +42,9 @@ _MOST_DEGREES: Final = 1e6
 
 
 class ChangeVerdict(enum.StrEnum):
-    """Verdict on a cell in two runs. The module's docstring shows when most of them are given.
+    """Verdict on a cell in two runs. The module's docstring shows when each is given, except two that compare/ gives.
 
-    compare/ gives the other two. NOT_COMPARABLE: more than the speed differs. WRONG: a result is wrong.
+    NOT_COMPARABLE: more than the speed differs. WRONG: a result is wrong.
     """
 
     WRONG = "WRONG"
@@ -102,8 +102,7 @@ class Judged:
 
     low, high: its 95 % interval. low_90, high_90: its 90 % interval. p: p-value of a change beyond the margin, after
     Holm over the cells. All are None, and the verdict INCONCLUSIVE, if the variance is unknown. wanted: launches per
-    run that should give a verdict. It is 0 if there is a verdict already or if no number helps, and None if
-    MOST_LAUNCHES would not suffice.
+    run that should give a verdict; 0 if there is one already or none helps, None if more than MOST_LAUNCHES.
     """
 
     verdict: ChangeVerdict
@@ -170,7 +169,7 @@ def judge(pairs: Sequence[Pair]) -> list[Judged]:
 
 
 def _beyond(pair: Pair, variances: Sequence[Variance]) -> float:
-    """Return the largest p-value of a change beyond the margin, over the variances. Each must show the change."""
+    """Return the p-value of a change beyond the margin: the largest over these variances of a launch."""
     return max(_estimate(pair, one).chance(_bound(pair.margin)) for one in variances)
 
 
@@ -210,8 +209,7 @@ def _group_mean(pairs: Sequence[Pair], estimate: _Estimate | None, *, shown: boo
 def _of_mean(pairs: Sequence[Pair]) -> _Estimate | None:
     """Return the mean log ratio of cells, with its variance. None if the variance of a cell is unknown.
 
-    More cells do not reduce the variance between sessions. If possible, each cell counts with its own variance,
-    because pooled variances depend on each other.
+    More cells do not reduce the variance between sessions. If possible, each cell counts with its own variance.
     """
     parts: list[Variance] = []
     for pair, found in zip(pairs, _of_launches(pairs), strict=True):
@@ -266,7 +264,7 @@ def _own(pair: Pair) -> Variance | None:
 
 
 def _of_launches(pairs: Sequence[Pair]) -> list[tuple[Variance, ...]]:
-    """Return, for each pair, the variances of a launch. A change must be shown with each of them.
+    """Return the variances of a launch for each pair. A change counts only if it is significant with each of them.
 
     () if unknown. Two variances if neither the prior nor the launches suffice alone.
     """
@@ -340,7 +338,7 @@ def _judged(pair: Pair, estimate: _Estimate, p: float, tests: int, *, changed: b
 
 
 def _most_unseen(pair: Pair) -> float:
-    """Return the largest half-width of an interval for NO CHANGE SEEN, in logarithms. A prior may make it wider."""
+    """Return the largest half-width of the log ratio's interval for NO CHANGE SEEN; larger if the prior is needed."""
     if not pair.needs_prior:
         return _WIDEST_UNSEEN
     of_one = math.sqrt(2 * ((pair.prior or 0.0) ** 2 + pair.session**2))
@@ -369,7 +367,7 @@ def _verdict(pair: Pair, log_ratio: float, narrow: float, p: float, *, unseen: b
 def _wanted(estimate: _Estimate, tests: int, pair: Pair) -> int | None:
     """Return the launches per run that should give a verdict, with 80 % power. None: more than MOST_LAUNCHES.
 
-    0: no number helps. tests: number of cells over which Holm's correction goes.
+    0: no number helps, because the pair is not trusted. tests: number of cells over which Holm's correction goes.
     """
     if not pair.trusted:
         return 0

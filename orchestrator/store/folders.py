@@ -102,7 +102,7 @@ def require_name(path: Path, origin: str) -> None:
 
 
 def require_room_for_reports(paths: RunPaths) -> None:
-    """Check that a file can be made in the run's folder. Raises RunFolderError if not, which advises to use -o."""
+    """Check that a file can be made in the run's folder. Raises RunFolderError if not, with the advice to use -o."""
     try:
         with tempfile.TemporaryFile(dir=paths.folder):
             pass
@@ -116,8 +116,7 @@ def require_room_for_reports(paths: RunPaths) -> None:
 def _try_writing(folder: Path, origin: str, what: str, *, make: bool) -> None:
     """Check that a file can be made in `folder`. Raises ConfigError if not. origin, make: as in `require_writable`.
 
-    It makes a temporary file there, because permissions do not show every disk that is full or read-only. what: what
-    the folder is needed for, such as "weights".
+    Makes and removes a temporary file there. what: what the folder is needed for, such as "weights".
     """
     try:
         standing = next(place for place in (folder, *folder.parents) if place.exists())
@@ -149,9 +148,8 @@ def current() -> Path:
 def new_run(runs: Path, origin: str, now: datetime) -> Iterator[RunPaths]:
     """Make a folder for a run and yield its paths. The body of the `with` statement writes the first files.
 
-    If the body raises OSError or StorageError, or the disk has no room for more, the folder is removed and ConfigError
-    raised. After other errors it stays. runs: existing folder of all runs. origin: option that set it, for the message.
-    now: local time, for the name of the folder.
+    If the body raises OSError or StorageError, or the disk has no more room, removes the folder and raises ConfigError.
+    runs: existing folder of all runs. origin: option that set it, for the message. now: local time, for the name.
     """
     begun: list[RunPaths] = []
     try:

@@ -73,7 +73,7 @@ class Journal:
     def last_word(self, record: Record) -> bool:
         """Write the last record of a process, even on a full disk or after a failed `append`. Return True if on disk.
 
-        Never raises for a failed write. After it, `append` always raises StorageError.
+        Never raises for a failed write. Every later `append` raises StorageError.
         """
         self._reserve.give_up()
         if not self._synced:
@@ -172,14 +172,13 @@ def sync_folder(folder: Path) -> None:
 def write_durably(path: Path, data: bytes, move: Callable[[Path, Path], object] = Path.rename) -> None:
     """Write `data` to `path`, whole or not at all, in place of an existing file. Raises StorageError if that fails.
 
-    A temporary file in the same folder is written, synced and renamed. move: called with (temporary file, path) to
-    rename it.
+    A temporary file in the same folder is written, synced and then renamed by move(temporary file, path).
     """
     write_parts_durably(path, (data,), move)
 
 
 def write_parts_durably(path: Path, parts: Iterable[bytes], move: Callable[[Path, Path], object] = Path.rename) -> None:
-    """Write `parts`, joined, to `path` as `write_durably` does, each as it is generated. Their errors pass through."""
+    """Write `parts`, joined, to `path` as `write_durably` does, each as it is generated. Raises errors of `parts`."""
     unfinished = temporary(path, os.getpid())
     try:
         with unfinished.open("wb") as file:

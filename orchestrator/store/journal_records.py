@@ -17,8 +17,7 @@
     StopRequest                     a person requested a stop
     Finished                        no more work, or stopped on request
 
-An End with a result follows the sync of the result's file. A Start without an End is an interrupted attempt. On disk
-each record has the frame of journal.py.
+An End with a result follows the sync of the result's file. A Start without an End is a running or interrupted attempt.
 """
 
 import msgspec
@@ -118,8 +117,8 @@ class End(_Record, frozen=True, kw_only=True):
 class Left(_Record, frozen=True, kw_only=True):
     """The process of an attempt is gone, and its device is free or quarantined. Follows End; may be missing.
 
-    exit_code, signal: how the process ended; one of them is set. Both are None if it cannot be killed or never existed.
-    teardown_ms: time from the End until now.
+    exit_code, signal: one of them says how the process ended; both are None if it cannot be killed or never existed.
+    teardown_ms: time since the End.
     """
 
     launch: int

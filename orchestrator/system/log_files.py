@@ -24,9 +24,9 @@ _FALLOC_FL_PUNCH_HOLE: Final = 2
 
 
 def hold_below_cap(path: Path) -> None:
-    """Free the disk space of a log above CAP_BYTES except its first MiB and last 3 MiB. A process may still write it.
+    """Punch a hole into a log that takes over CAP_BYTES on disk: its first MiB and last 3 MiB stay.
 
-    On a file system without holes, only the first MiB stays. A missing file is ignored.
+    A process may still write to it. If the file system has no holes, only the first MiB stays. Ignores a missing file.
     """
     try:
         status = path.stat()
@@ -50,7 +50,7 @@ class RunLogs:
         self.bytes = sum(path.stat().st_size for path in paths.of_processes("std*.log"))
 
     def compact(self, path: Path) -> None:
-        """Cut the log of an ended process: above CAP_BYTES to 4 MiB, or to 64 KiB if the run's logs take ALL_BYTES."""
+        """Cut the log of an ended process: above CAP_BYTES to 4 MiB; to 64 KiB once the run's logs take ALL_BYTES."""
         if self.bytes < ALL_BYTES:
             compact(path, CAP_BYTES, _HEAD_BYTES, _TAIL_BYTES)
         else:
@@ -59,7 +59,7 @@ class RunLogs:
 
 
 def compact(path: Path, cap: int = CAP_BYTES, head: int = _HEAD_BYTES, tail: int = _TAIL_BYTES) -> None:
-    """Cut the middle out of a file above `cap` bytes whose process has ended. A line in its place counts the bytes.
+    """Replace the middle of a file above `cap` bytes, whose process has ended, by a line with the number of its bytes.
 
     The first `head` and last `tail` bytes stay. A missing file is ignored. On a full disk the file stays as it is.
     """

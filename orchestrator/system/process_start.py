@@ -131,10 +131,7 @@ def start_launch(spec: LaunchSpec, environment: dict[str, str], python: str = ""
 
 
 def start_answering(module: str, *, environment: dict[str, str]) -> tuple[int, int]:
-    """Start `python -P -m module` in a new session. Return its PID and a descriptor of its output, for you to close.
-
-    environment: variables added to ours.
-    """
+    """Start `python -P -m module` with `environment` added to ours. Return its PID and an output pipe to close."""
     reader, writer = os.pipe()
     try:
         with _opened(os.devnull, os.O_RDONLY) as null:
@@ -158,8 +155,7 @@ def _opened(path: str | Path, flags: int) -> Iterator[int]:
 def rooms_alone(folder: Path) -> Path:
     """Make the folder "rooms" in `folder`, with links to our packages protocol and worker only. Return its path.
 
-    With this folder as PYTHONPATH, another interpreter imports our packages, but its own libraries. Raises OSError if
-    the folder or a link cannot be made.
+    With it as PYTHONPATH, another interpreter imports our packages, but its own libraries. Raises OSError on failure.
     """
     place = folder / "rooms"
     place.mkdir(exist_ok=True)
@@ -178,9 +174,9 @@ def _start(
     control: int | None = None,
     python: str = "",
 ) -> int:
-    """Start `python -P -m module`. Return its PID. Raises OSError if it cannot be started.
+    """Start `python -P -m module`, which the kernel kills when our main thread ends. Return its PID.
 
-    The kernel kills it when our main thread ends.
+    stdin, output: descriptors. control: becomes descriptor 3. python: interpreter, "" for ours. Raises OSError.
     """
     parent = os.getpid()
 

@@ -82,8 +82,7 @@ _Scanned = tuple[str, str, str, int | None]
 def best(report: Report) -> Section | None:
     """Return a table for each kind of device, with the highest rate of each model and workload.
 
-    Its summary has the options to try where another batch or precision may be faster. The fastest kind of device comes
-    first. None if no rate was measured.
+    The fastest kind comes first. The summary has options that may give higher rates. None if no rate was measured.
     """
     tables: dict[str, Table] = {}
     found: list[_Models] = []
@@ -190,7 +189,7 @@ def _found(report: Report, uuids: set[str]) -> _Models:
 
 
 def _largest(report: Report, devices: Sequence[GpuInfo]) -> dict[_Scanned, int]:
-    """Return scan of `-b auto` → largest batch that fits on each of these devices."""
+    """Return scan of `-b auto` → largest batch that fits on all of these devices that have a result."""
     uuids, sizes = {device.gpu_uuid for device in devices}, dict[_Scanned, int]()
     for scan in report.batch_scans:
         if scan.gpu_uuid in uuids and (size := scan.largest_batch_size) is not None:

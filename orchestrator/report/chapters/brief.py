@@ -74,8 +74,8 @@ def conditions(report: Report, layout: Layout) -> str:
 def result(report: Report, layout: Layout) -> Section:
     """Return the verdict, the number of measured cells, and the speed relative to the baseline.
 
-    Causes of the exit code follow, except those that another section shows. With a faulty or slow GPU it has only the
-    verdict and the speed, so that the GPU follows at once.
+    Causes of the exit code follow, except those that another section shows. If a GPU is faulty or slow, the section has
+    only the verdict and the speed.
     """
     badge = overview.verdict(report, layout)
     if stragglers.concerns_gpus(report):
@@ -115,10 +115,7 @@ def _causes(report: Report, layout: Layout) -> Iterator[str]:
 
 
 def limits(report: Report) -> Section | None:
-    """Return what else counts against a run with a faulty or slow GPU, such as missed thresholds; None if nothing does.
-
-    Each cause is cut before its details, because the GPU, which has its own section, is more urgent.
-    """
+    """Return what else counts against a run with a faulty or slow GPU, such as missed thresholds; None without any."""
     causes = [_DETAILS.split(cause.text)[0] for cause in report.verdict.causes if cause.kind not in _OWN_SECTION]
     return Section("limits", "Also", tuple(causes)) if causes and stragglers.concerns_gpus(report) else None
 
@@ -126,7 +123,7 @@ def limits(report: Report) -> Section | None:
 def speed_of_baseline(report: Report) -> Iterator[str]:
     """Yield the score against a baseline, the number of cells without a comparison, and the slowest models.
 
-    Each is omitted if there is none; nothing without a baseline.
+    Unknown parts are omitted. Without a baseline, yield nothing.
     """
     compared = report.baseline_comparison
     if compared is None:
@@ -202,8 +199,8 @@ def _of_health(name: str, judged: DeviceHealth | NodeHealth, board: str = "") ->
 def describe(against: Differences, report: Report) -> str:
     """Return how much identical devices differ in speed: "equal within 0.3% (4 of 42 cells compared)".
 
-    Or "in 4 GPU-bound cells: GPU 5 up to 10.0% slower in 2 of them", or differences from the median if none lags, or
-    that no cell can compare them.
+    Or the GPUs that lag ("in 4 GPU-bound cells: GPU 5 up to 10.0% slower in 2 of them"), else the differences from the
+    median, or that no cell can compare the devices.
     """
     every = len(against.group.devices) == len(report.gpu_info)
     alike = "" if every else f"{labels(against.group.devices)} "

@@ -19,10 +19,7 @@ _LIMITED = "torch reached its limit of compiled forms: later sizes ran eager"
 
 
 class ShapeRow(NamedTuple):
-    """Figures of a model with changing input sizes, compiled in one way (static, dynamic or padded).
-
-    name: model and configuration, for people.
-    """
+    """Figures of a model compiled in one way (static, dynamic, padded). name: model and configuration, as text."""
 
     name: str
     model: str

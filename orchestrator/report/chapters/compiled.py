@@ -177,9 +177,9 @@ def _advice(found: list[_Row]) -> Iterator[Finding]:
 
 
 def _best(rows: list[_Row], reference: str) -> str:
-    """Return which mode to choose, with the evidence: the fastest with right outputs and a certain gain.
+    """Return which mode to choose, with the evidence: the fastest one with right outputs that is surely faster.
 
-    Else it is `reference`, the words for uncompiled, or "undecided" if the gain of a mode is too uncertain.
+    Without such a mode, return `reference` (the words for uncompiled), or "undecided" if a gain is too uncertain.
     """
     right = [row for row in rows if not row.metric.wrong]
     clear = [row for row in right if not _is_vague(row.figures)]

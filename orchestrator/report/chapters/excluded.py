@@ -25,7 +25,7 @@ def not_measured(report: Report) -> Section | None:
 
 
 def exclusions(report: Report) -> Iterator[str]:
-    """Yield "h2d, d2h: REASON (cpu:0)" for each reason to exclude models; without devices if it holds for all."""
+    """Yield "h2d, d2h: REASON (cpu:0)" for each reason: its models, and its devices unless these are all of the run."""
     rows = ((one.reason, one.model_name, one.gpu_uuid) for one in report.excluded)
     for reason, models, uuids in by_reason(rows):
         concerned = [device for device in report.gpu_info if device.gpu_uuid in uuids]

@@ -14,11 +14,10 @@ SHOWN: Final = 3
 
 
 def findings(report: Report, layout: Layout) -> Sequence[Finding]:
-    """Return up to three findings: on faulty GPUs, then slow GPUs, then GPUs in doubt.
+    """Return up to three findings on faulty, slow and doubtful GPUs, then one on healthy GPUs, one on the baseline.
 
-    If no GPU is faulty or slow and the run did not pass, the first reason for the exit code comes first, except if the
-    run's verdict is on its GPUs. After these, a finding on healthy GPUs follows. The last is the speed relative to a
-    baseline, if any, also without other findings.
+    If the run did not pass and no GPU is faulty or slow, the first reason for the exit code precedes doubtful GPUs
+    (unless layout.judges_gpus). The finding on healthy GPUs is omitted if it would be the first.
     """
     of_gpus = [finding for chapter in layout.brief if (section := chapter(report)) for finding in section.findings]
     faulty = [one for one in of_gpus if one.badge and one.badge.tone is Tone.BAD]

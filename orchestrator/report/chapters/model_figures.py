@@ -120,7 +120,7 @@ def scans(report: Report) -> Figures:
 
 
 def caveats(report: Report) -> str:
-    """Return a note for below charts: on medians over devices, and on reduced batch sizes; "" if neither applies."""
+    """Return a note on medians over devices and on reduced batch sizes, to put below charts; "" if neither applies."""
     words = []
     alike = [group for group in groups(report) if len(group.devices) > 1]
     if alike:

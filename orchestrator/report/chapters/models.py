@@ -169,10 +169,7 @@ def _text(figure: Figure, metric: Measured) -> str:
 
 
 def _with_names(results: Sequence[ModelResult]) -> Iterator[tuple[str, Measured]]:
-    """Yield (name, figures) of each cell of one device except model loading, for the summary of remarks.
-
-    The remarks on model loading (phase load) are in its own line, which _load makes.
-    """
+    """Yield (name, figures) of each cell of one device except model loading, whose remarks _load shows."""
     found = {key: metric for result in results for key, metric in keys.of_model(result) if key.phase != Workload.LOAD}
     names = keys.names(found)
     return ((names[key], metric) for key, metric in found.items())

@@ -146,9 +146,9 @@ def _best(report: Report, best: BestThroughput) -> str:
 
 
 def _without(cells: CellCounts, *, rounds: bool = False) -> Iterator[str]:
-    """Yield a text such as "2 failed" for each status but ok: the number of planned cells with it.
+    """Yield the number of planned cells with each status except ok, such as "2 failed"; nothing for a number of 0.
 
-    rounds: also for the cells with fewer launches than planned.
+    rounds: whether to count cells with fewer launches than planned, too.
     """
     found = {
         "degraded (measured at a smaller batch size)": cells.degraded,
@@ -173,7 +173,7 @@ def ended(report: Report, layout: Layout) -> Section:
 
 
 def verdict(report: Report, layout: Layout) -> Badge:
-    """Return the answer if there is one, else the verdicts on the run and its GPUs: "GPU 5 slow, COMPLETE".
+    """Return the verdict of layout.answer, if any, else those on the run and its GPUs: "GPU 5 slow, COMPLETE".
 
     The gravest verdict comes first and decides the colour.
     """
@@ -212,7 +212,7 @@ def preset(report: Report, layout: Layout) -> str:
 
 
 def meaning(report: Report, layout: Layout) -> str:
-    """Return the meaning of the exit code; if there is an answer, first how much of the run supports it."""
+    """Return the meaning of the exit code, after how much of the run supports the verdict of layout.answer, if any."""
     answer = layout.answer(report)
     ended = _exit_code(report, answer)
     return ended if answer is None else f"{answer.reach.removesuffix('.')}. {ended}"
@@ -226,7 +226,7 @@ def _exit_code(report: Report, answer: Answer | None) -> str:
 
 
 def _lenient(report: Report) -> bool:
-    """Whether a result of a passed run would fail it with --strict."""
+    """Whether a run that passed has a result that would make it fail with --strict."""
     cells, warned = report.summary.cells, report.health.verdict is HealthVerdict.WARN
     return bool(stragglers.concerns_gpus(report) or warned or cells.degraded or cells.does_not_fit)
 

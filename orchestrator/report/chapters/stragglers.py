@@ -111,7 +111,7 @@ def _finding(standing: Standing, device: GpuInfo) -> Finding:
 
 
 def is_found(standing: Standing) -> bool:
-    """Whether a GPU is named in the findings: its verdict is bad, SUSPECT (perhaps slower) or SPLIT (two groups)."""
+    """Whether a GPU gets a finding: it is slow, SUSPECT (perhaps slow), SLOWED DOWN or SPLIT (in one of two groups)."""
     return standing.word in _FOUND or standing.verdict is SiblingVerdict.SPLIT
 
 
@@ -144,10 +144,9 @@ def brief_findings(report: Report) -> Iterator[Finding]:
 
 
 def brief_cause(reason: str | None) -> str:
-    """Return the cause of slowness in a few words: "probably heat"; "cause unknown" if none was found.
+    """Return the cause of slowness in a few words: "probably heat", "cause unknown", "lower clock, cause unknown".
 
-    "" if none was sought (reason is None), or if the readings were not slower (NOT_SLOWER). A lower clock is no cause
-    by itself: "lower clock, cause unknown".
+    reason: value of Reason. "" if it is None (no cause was sought) or NOT_SLOWER.
     """
     if reason is None:
         return ""
@@ -155,9 +154,9 @@ def brief_cause(reason: str | None) -> str:
 
 
 def cause(one: Standing) -> str:
-    """Return the probable cause of a GPU's slowness with its evidence, "" if none was sought (one.reason is None).
+    """Return the probable cause of a GPU's slowness with its evidence, "" if no cause was sought (one.reason is None).
 
-    A lower clock is no cause by itself: then, and if the cause is unknown, only the evidence is returned.
+    If the cause is unknown or only a lower clock, return the evidence alone.
     """
     if one.reason is None:
         return ""
@@ -174,7 +173,7 @@ def _rate(one: Standing) -> str:
 def without_finding(report: Report, elsewhere: Collection[str]) -> Iterator[Finding]:
     """Yield a finding for all GPUs that are OK, and one for each reason why GPUs have no verdict.
 
-    GPUs that heat or power slowed down (Standing.slowed) are skipped, as are those in elsewhere (UUIDs).
+    Skipped are GPUs for which is_found is true, and those in `elsewhere` (UUIDs).
     """
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     standings = [one for one in report.stragglers if not is_found(one) and one.gpu_uuid not in elsewhere]

@@ -36,7 +36,7 @@ _FREQUENT: Final = "not steady"
 
 
 class _Row(NamedTuple):
-    """A row of the heat map. one: values of the devices. doubts: UUID → why the cell cannot judge this device."""
+    """A row of the heat map. one: speeds of the devices. doubts: UUID → why the cell cannot judge this device."""
 
     cell: str
     one: Spread
@@ -196,7 +196,7 @@ def _cell_names(spreads: Sequence[Spread]) -> Iterator[str]:
 
 
 def _notes(cells: Mapping[str, Spread]) -> Iterator[str]:
-    """Yield each note once, with the names of its cells: notes about all cells first, then the rarest ones."""
+    """Yield each note once, with the names of its cells: those about all cells first, then from rare to frequent."""
     about: dict[str, list[str]] = {}
     for cell, one in cells.items():
         for note in one.notes:

@@ -39,9 +39,9 @@ class Bars:
 
 @dataclass(frozen=True)
 class Box:
-    """A field of a heat map. value: decides the colour; None: no colour. marked: has a frame. says: tooltip.
+    """A field of a heat map. column, row: its indices. value: decides the colour; None: no colour. says: tooltip.
 
-    hatched: grey, because the cell cannot judge the device.
+    marked: has a frame. hatched: grey, because the cell cannot judge the device.
     """
 
     column: int
@@ -155,10 +155,10 @@ class Ratios:
 
 @dataclass(frozen=True)
 class OfRun:
-    """A figure in one of several runs. name: id and date of the run. began: its date, with the time if needed.
+    """A figure in one of several runs. name: id and date of the run. began: date of the run, with the time if needed.
 
-    counted: False if excluded, such as a throttled run. stack: whether the software differs from the run before.
-    change: text about a lasting change of the figure, or "". says: lines of the tooltip.
+    counted: False if the run is excluded, such as a throttled one. stack: whether its software differs from that of the
+    run before. change: text about a lasting change of the figure, or "". says: lines of the tooltip.
     """
 
     name: str

@@ -1,7 +1,6 @@
 """Shortens a page until its file has at most 3 MB.
 
-First the table of all cells loses its least important rows. If that is not enough, other tables, logs and the choices
-of charts are shortened in steps.
+First the table of all cells loses its least important rows, then other tables, logs and the choices of charts.
 """
 
 from dataclasses import replace
@@ -48,7 +47,7 @@ def fitted(page: Page, rows: int = MOST_ROWS) -> bytes:
 
 
 def _with_fewer_cells(page: Page, size: int, least: int) -> bytes | None:
-    """Return the file with as many rows of the table of cells as fit; None if below `least`. size: bytes with all."""
+    """Return the file with as many rows of cells as fit; None for fewer than `least`. size: bytes with all rows."""
     count = len(page.cells.table.rows)
     bare = bound(replace(page, cells=_few(page.cells, 0)))
     if len(bare) > MOST_BYTES:
