@@ -15,10 +15,6 @@ COUNTED_WITHIN_MS: Final = 2_000.0
 """Longest iteration whose floating-point operations are counted, because counting slows an extra iteration down."""
 
 
-HOST_BOUND_FROM: Final = 0.8
-"""Smallest host_share of a host-bound result. swin-t at 0.96 was 8 % slower in one of three runs [H200]."""
-
-
 class SteadyState(enum.StrEnum):
     """Whether times became steady during warm-up. NONE: they did not. FIXED: not tested. NOT_SOUGHT: no warm-up."""
 
@@ -304,13 +300,6 @@ class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_field
     shapes: tuple[ShapeResult, ...] = ()
     environment: Environment
     format: int = 1
-
-    @property
-    def host_bound(self) -> bool | None:
-        """True if the device waited for the host, or host_share >= HOST_BOUND_FROM. None if launch_bound is None."""
-        if self.launch_bound is None:
-            return None
-        return self.launch_bound or (self.host_share or 0.0) >= HOST_BOUND_FROM
 
     @property
     def worked(self) -> tuple[Block, ...]:

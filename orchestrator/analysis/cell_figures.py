@@ -96,7 +96,7 @@ def measured(fate: CellReport, valid: ValidLaunches, value: Callable[[LaunchEvid
     figures, launches = valid.figures, valid.launches
     on_cpu = valid.device.kind is DeviceKind.CPU
     states = [launch.result.warm_up.steady_state for launch in launches]
-    bound = [launch.result.host_bound for launch in launches if launch.result.host_bound is not None]
+    bound = [launch.figures.host_bound for launch in launches if launch.figures.host_bound is not None]
     unsettled = max(valid.each(lambda launch: launch.figures.lasting_change), key=abs, default=None)
     unsteady = SteadyState.NONE in states or unsettled is not None
     values = valid.each(value)

@@ -7,10 +7,10 @@ from typing import Final
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.figures.cells import Status
 from orchestrator.figures.operators import IntervalOver, OperatorStatus, OperatorTime
-from orchestrator.stats.launch import half_width, launch_interval
+from orchestrator.stats.launch import HOST_BOUND_FROM, half_width, launch_interval
 from protocol import floats
 from protocol.cell import Cell, OperatorShape
-from protocol.result import HOST_BOUND_FROM, ShapeResult
+from protocol.result import ShapeResult
 
 _WITHOUT_SHAPES: Final = {
     Status.UNSUPPORTED: OperatorStatus.UNSUPPORTED,

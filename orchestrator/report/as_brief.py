@@ -5,14 +5,13 @@ GPUS      equal within 0.3% (4 of 42 cells compared)
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
-from orchestrator.config.naming import plural
 from orchestrator.figures.report import Report
 from orchestrator.report.chapters import brief, overview
+from orchestrator.report.chapters.stragglers import concerns_gpus
 from orchestrator.report.layout import Layout
 from orchestrator.report.sections import Column, Finding, Section, Table, Tone
 from orchestrator.report.text import cut, fitting, wrap
@@ -21,9 +20,10 @@ from orchestrator.system.plain_text import plain
 LEAST_WIDTH: Final = 80
 MOST_WIDTH: Final = 120
 MOST_LINES: Final = 40
-_ROOM: Final = ((None, True), (None, False), (3, False), (2, False))
-"""(limit of lines of a GPU's finding, whether the best configurations are shown), tried in turn until the report has at
-most MOST_LINES. None: no limit. What a slow GPU needs comes before figures that may change after its repair.
+_CUTS: Final = (((), None), (("probes",), None))
+_CUTS_FOR_GPUS: Final = (*_CUTS, (("probes", "best"), None), (("probes", "best"), 3), (("probes", "best"), 2))
+"""(parts that are left to --full, limit of lines of a GPU's finding), tried in turn until the report has at most
+MOST_LINES. With a faulty or slow GPU, what to do with it comes before the best configurations.
 """
 _LABEL: Final = 10
 _SHORT: Final = 24
@@ -49,20 +49,18 @@ def to_brief(
     """
     width = min(max(columns, LEAST_WIDTH), MOST_WIDTH)
     parts, lines = sections(report, layout), list[str]()
-    for most, with_best in _ROOM:
+    for left_out, most in _CUTS_FOR_GPUS if concerns_gpus(report) else _CUTS:
         lines = list(wrap(f"gpubench: {overview.heading(report, layout)}", "", "  ", width))
-        for part in parts if with_best else map(_without_tables, parts):
-            lines += _part(part, width, most if part.id == "gpus" else None, colour=colour)
+        for part in parts:
+            if part.id not in left_out:
+                lines += _part(part, width, most if part.id == "gpus" else None, colour=colour)
+        if "best" in left_out:
+            lines += _labelled("Best", ("--full shows it",), colour=colour)
         conditions = wrap(brief.conditions(report, layout), "", "  ", width - _LABEL)
         lines += _labelled("Details", (*conditions, *map(plain, details)), colour=colour)  # paths are never folded
         if len(lines) <= MOST_LINES:
             break
     return "\n".join(line.rstrip() for line in lines)
-
-
-def _without_tables(part: Section) -> Section:
-    rows = sum(len(table.rows) for table in part.tables)
-    return replace(part, summary=(f"--full shows {plural(rows, 'model')}",), tables=()) if rows else part
 
 
 def _coloured(text: str, code: str | None, *, colour: bool) -> str:

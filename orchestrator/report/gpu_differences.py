@@ -1,5 +1,7 @@
 """Compare the speed of each GPU with the median of identical GPUs, over the cells that can show a difference.
 
+Of two GPUs, the slower is compared with the faster one: the median of two would halve the difference.
+
 A cell can show one if its results on all of these GPUs show the GPU's own speed, throttled or not (Quality.judges_gpu).
 """
 
@@ -20,7 +22,7 @@ LAG_PERCENT: Final = 5.0
 
 
 class Lag(NamedTuple):
-    """Cells in which a GPU lags behind the median GPU. percent: largest loss of speed. cells: their number."""
+    """Cells in which a GPU lags behind the usual speed. percent: largest loss of speed. cells: their number."""
 
     percent: float
     cells: int
@@ -29,8 +31,8 @@ class Lag(NamedTuple):
 class Differences(NamedTuple):
     """Comparison of the speeds of identical GPUs.
 
-    percent: UUID → how much faster than the median GPU, in percent (negative: slower), as a median over the cells. It
-    is empty if no cell can show a difference. cells: number of cells that all these GPUs have measured. judging: number
+    percent: UUID → how much faster than usual, in percent (negative: slower), as a median over the cells. It is empty
+    if no cell can show a difference. cells: number of cells that all these GPUs have measured. judging: number
     of those that can show a difference. lagging: UUID → where this GPU lags; only GPUs that lag in a cell.
     """
 
@@ -77,9 +79,9 @@ def _of_group(group: Group, found: Mapping[str, Mapping[tuple[object, ...], Line
         rates = {uuid: one.value for uuid, one in of_cell.items() if one.quality.judges_gpu and one.value}
         if len(rates) == len(found):
             judging += 1
-            middle = median(rates.values())
+            usual = max(rates.values()) if len(rates) == 2 else median(rates.values())
             for uuid, rate in rates.items():
-                ratios[uuid].append(rate / middle)
+                ratios[uuid].append(rate / usual)
     percent = {uuid: (median(each) - 1) * 100 for uuid, each in ratios.items() if each}
     losses = {uuid: [(1 - ratio) * 100 for ratio in each] for uuid, each in ratios.items()}
     lagging = {

@@ -17,6 +17,13 @@ LEAST_FOR_INTERVAL: Final = 3
 _MOST_REACH: Final = 10.0
 
 
+HOST_BOUND_FROM: Final = 0.8
+"""Smallest host_share of a host-bound launch. swin-t at 0.96 was 8 % slower in one of three runs [H200]."""
+_LEAD_MS: Final = 50.0
+"""Lead of the host with which a launch is not host-bound at any host_share. Once CUDA's queue is full, enqueuing takes
+as long as the GPU needs: training of stylegan2 (525 ms) has a share of 0.89 and varies by 0.3 % [H200]."""
+
+
 class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of one launch. Rates are per second of its measured blocks. None: too few times, or no tokens.
 
@@ -24,7 +31,8 @@ class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
     time of an iteration in the fastest block. tokens_expected: number of tokens if all texts have the requested length.
     relative_half_width: half of the 95 % interval of the mean iteration time, divided by this mean. drift_percent: from
     percentiles.drift_percent. lasting_change: relative change of the times from the end of warm-up to the end of the
-    measurement (0.02 is 2 % longer); None if unclear. covered: sum of iteration times / measured time.
+    measurement (0.02 is 2 % longer); None if unclear. covered: sum of iteration times / measured time. host_bound:
+    whether the device waited for the host, or nearly did; None on a CPU device and where that is unknown.
     """
 
     means_ms: dict[str, float]
@@ -40,6 +48,7 @@ class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
     drift_percent: float | None
     lasting_change: float | None = None
     covered: float | None = None
+    host_bound: bool | None = None
 
 
 class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +86,7 @@ def of_launch(result: Result) -> LaunchFigures:
     series_ms = {name: result.times_ms(name) for name in result.series}
     times_ms = series_ms.get("iteration", [])
     tokens, new_tokens = result.generated_tokens, result.cell.new_tokens
+    bound = _host_bound(result, 1e3 * measured_s / iterations if iterations else 0.0)
     return LaunchFigures(
         means_ms={name: fmean(times) for name, times in series_ms.items() if times},
         throughput=items / measured_s if measured_s > 0 else None,
@@ -92,18 +102,26 @@ def of_launch(result: Result) -> LaunchFigures:
         measured_s=measured_s,
         relative_half_width=half_width(times_ms, MIN_BATCHES),
         drift_percent=percentiles.drift_percent(times_ms),
-        lasting_change=_lasting_change(result, times_ms),
+        lasting_change=None if bound else _lasting_change(result, times_ms),
         covered=math.fsum(times_ms) * result.group / 1e3 / measured_s if measured_s > 0 and times_ms else None,
+        host_bound=bound,
     )
+
+
+def _host_bound(result: Result, iteration_ms: float) -> bool | None:
+    if result.launch_bound is None or result.host_share is None:
+        return result.launch_bound
+    near = result.host_share >= HOST_BOUND_FROM and (1 - result.host_share) * iteration_ms < _LEAD_MS
+    return result.launch_bound or near
 
 
 def _lasting_change(result: Result, times_ms: Sequence[float]) -> float | None:
     """Return the relative change of the times from warm-up to the last block (0.02 is 2 % longer), None if unclear.
 
-    None, too, on a CPU device or for a host-bound launch, where other load on the host changes the times.
+    None, too, on a CPU device, where other load on the host changes the times, as it does for a host-bound launch.
     """
     warm_up = result.warm_up
-    if not warm_up.course or result.launch_bound is None or result.host_bound:
+    if not warm_up.course or result.launch_bound is None:
         return None
     measured_ms = block_medians(result.blocks, times_ms, result.group)
     return settling.lasting_change(result.warm_up_ms, warm_up.settled_blocks, measured_ms)

@@ -123,7 +123,7 @@ def _rates(
     climates = seen[uuid].climates if uuid in seen else {}
     at = {(boot, one.number): one for boot, own in climates.items() for one in own}
     for attempt, _, evidence in mine:
-        if attempt.start.device != uuid or evidence.result.host_bound:
+        if attempt.start.device != uuid or evidence.figures.host_bound:
             continue
         soak = soaks[uuid, attempt.segment]
         for window in evidence.rates:
@@ -140,12 +140,12 @@ def _rates(
 
 
 def _waited(own: Sequence[Launched]) -> bool:
-    return sum(bool(evidence.result.host_bound) for _, _, evidence in own) * 2 > len(own)
+    return sum(bool(evidence.figures.host_bound) for _, _, evidence in own) * 2 > len(own)
 
 
 def _at_work(own: Sequence[Launched]) -> Sequence[Launched]:
     """Return a GPU's launches that did not wait for the host. If most waited: all, as a lower limit of its speed."""
-    return own if _waited(own) else [one for one in own if not one[2].result.host_bound]
+    return own if _waited(own) else [one for one in own if not one[2].figures.host_bound]
 
 
 def _waited_in(own: Sequence[Launched]) -> list[str]:
@@ -175,7 +175,7 @@ def _begin(mine: Sequence[Launched], rates: Rates) -> float:
 
 def _drift(judged: Drift, rates: Rates, begin: float, own: Sequence[Launched]) -> RateVerdict:
     pace, paced = _PACES[judged.verdict], [evidence for _, _, evidence in own if evidence.rates]
-    if paced and all(evidence.result.host_bound for evidence in paced):
+    if paced and all(evidence.figures.host_bound for evidence in paced):
         return RateVerdict(pace, _ALL_WAITED, courses=rate_courses.by_reference(judged))
     why = _why_it_slowed(judged, rates) if pace is Pace.SLOWER else None
     aside = _aside(_waited_in(own))

@@ -219,6 +219,8 @@ def describe(against: Differences, report: Report) -> str:
     ordered = sorted(against.percent.items(), key=lambda item: item[1])
     apart = [item for item in ordered if abs(item[1]) > EQUAL_PERCENT] or ordered
     speeds = [f"{names[uuid]} {difference(by)}" for uuid, by in apart[:SHOWN_GPUS]]
+    if len(ordered) == 2:
+        return f"in {over}: {speeds[0]} against the faster GPU"
     near = [abs(by) for item in ordered if item not in apart for by in item[1:]]
     speeds += [f"others within {max(0.1, *near):.1f}%"] if near else []
     return f"in {over}: {', '.join(speeds)} of the median"
@@ -305,10 +307,12 @@ def next_steps(report: Report) -> Section:
     if setup.preset != "triage" and (faster := " ".join(untested(report))):
         steps.append(f"perhaps faster: the same command with {faster}")
     judged = any(standing.verdict is not SiblingVerdict.NONE for standing in report.stragglers)
-    equal = any(one.are_equal for one in differences(report))
-    on_gpus = report.gpu_info[0].kind == DeviceKind.CUDA
-    if len(report.gpu_info) >= LEAST_GPUS and on_gpus and not judged and not equal:
-        steps.append("which GPU is slow: gpubench-orchestrate triage")
+    compared = tuple(differences(report))
+    if report.gpu_info[0].kind == DeviceKind.CUDA and not judged:
+        if len(report.gpu_info) < LEAST_GPUS and any(one.lagging for one in compared):
+            steps.append("which GPU is slow: compare each with a baseline (--solo --compare-baseline FILE)")
+        elif len(report.gpu_info) >= LEAST_GPUS and not any(one.are_equal for one in compared):
+            steps.append("which GPU is slow: gpubench-orchestrate triage")
     if setup.profile == "quick":
         longer = "without --fast" if "--fast" in data.command else "--profile standard"  # --fast wins over a profile
         steps.append(f"more precise figures: {longer}")

@@ -31,13 +31,13 @@ def against_each_other(report: Report) -> tuple[Chart, Table]:
         "siblings",
         "GPUs against each other",
         Kind.RATIOS,
-        "Speed of each GPU relative to the median of all GPUs. A difference within the band counts as none. "
-        f"{' '.join(says)}",
+        "Speed of each GPU relative to the median, of two GPUs to the faster one. A difference within the band counts "
+        f"as none. {' '.join(says)}",
         tuple(plots),
         "siblings",
         "GPUs" if len(plots) > 1 else "",
     )
-    header = (*texts("GPU", "Verdict"), *numbers("Against the median", "From", "To"))
+    header = (*texts("GPU", "Verdict"), *numbers("Relative speed", "From", "To"))
     return chart, table("GPUs against each other", header, rows, name="siblings")
 
 

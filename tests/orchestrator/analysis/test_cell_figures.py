@@ -312,10 +312,15 @@ def metric_of(folder: Path, **changes: object) -> PhaseMetrics:
     return found.inference_metrics["batch_size_1"]
 
 
-@pytest.mark.parametrize(("share", "bound"), [(0.79, False), (0.8, True), (1.0, True)])
-def test_a_host_that_is_nearly_the_limit_counts_as_launch_bound(tmp_path: Path, share: float, bound: bool) -> None:
-    """From 80 % of the time on."""
-    metric = metric_of(tmp_path / "one", launch_bound=False, host_share=share)
+@pytest.mark.parametrize(
+    ("share", "iteration_ms", "bound"),
+    [(0.79, 10.0, False), (0.8, 10.0, True), (1.0, 10.0, True), (0.9, 490.0, True), (0.9, 510.0, False)],
+)
+def test_a_host_that_is_nearly_the_limit_counts_as_launch_bound(
+    tmp_path: Path, share: float, iteration_ms: float, bound: bool
+) -> None:
+    """From 80 % of the time on, unless it is 50 ms ahead of the GPU."""
+    metric = metric_of(tmp_path / "one", launch_bound=False, host_share=share, forward_ms=iteration_ms)
     assert (metric.launch_bound, metric.host_percent) == (bound, pytest.approx(share * 100))
     assert (metric_of(tmp_path / "cpu", launch_bound=None)).host_percent is None
 

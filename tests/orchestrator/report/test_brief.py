@@ -230,6 +230,19 @@ def test_which_gpu_is_slow(tmp_path: Path) -> None:
     assert re.search(r": GPU 2 up to 9\.1%", part(report, "gpus").notes[0])
 
 
+@pytest.mark.parametrize("longer", [1.03, 1.2])
+def test_of_two_gpus_the_slower_is_compared_with_the_faster(tmp_path: Path, longer: float) -> None:
+    """Their median would halve the difference. Two cannot show which of them is slow."""
+    slow = 1
+    report = measured(
+        tmp_path / "run", 2, shipped("resnet50"), (8,), factor=lambda place, _: longer if place == slow else 1.0
+    ).ended()
+    (one,) = differences(report)
+    assert one.percent[report.gpu_info[slow].gpu_uuid] == pytest.approx(100 / longer - 100, abs=0.5)
+    assert re.search(rf"GPU 1 .*\b{int(100 - 100 / longer)}\.", part(report, "gpus").notes[0])
+    assert any("--compare-baseline" in step for step in part(report, "next").summary) is (longer == 1.2)
+
+
 def test_a_gpu_that_is_slow_in_few_cells_is_not_called_equal(tmp_path: Path) -> None:
     """Its median over the cells is that of the others, so only single cells show it."""
 

@@ -38,7 +38,7 @@ Rate = Callable[[Cell, int, float], float]
 
 def _waiting(evidence: LaunchEvidence, waits: bool) -> LaunchEvidence:
     """A launch that waited for the host, or did not."""
-    return replace(evidence, result=msgspec.structs.replace(evidence.result, launch_bound=waits))
+    return replace(evidence, figures=msgspec.structs.replace(evidence.figures, host_bound=waits))
 
 
 def a_night(folder: Path, rate: Callable[[Cell, int, float], float], count: int = 4) -> tuple[GpuBurnIn, ...]:
