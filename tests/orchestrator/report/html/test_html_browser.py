@@ -191,6 +191,19 @@ def test_a_remark_goes_with_its_row_and_is_read_without_scrolling(page: Browser)
     page.run("document.querySelector('#cells .scroll').scrollLeft = 0")
 
 
+def test_the_table_of_cells_fits_a_desktop(browser: Browser, tmp_path: Path) -> None:
+    """All columns of a real run, with power, energy and clocks."""
+    stored = report_reader.report(ROOT / "docs" / "measurements" / "h200-x1-all-models.json")
+    path = tmp_path / "stored.html"
+    path.write_bytes(to_html(stored, NOTHING_KEPT))
+    browser.open(path)
+    browser.emulate(width=1400)
+    beyond = "const box = document.querySelector('#cells .scroll'); return box.scrollWidth - box.clientWidth"
+    assert browser.run("return document.querySelectorAll('#cells-table thead th').length") > 20
+    assert browser.run(beyond) == 0
+    browser.emulate()
+
+
 def test_no_chapter_is_cut_off_above_the_page(page: Browser) -> None:
     """The bar shows all of them on a desktop, and fades on a phone."""
     beyond = """const edge = document.querySelector(".top .wide").getBoundingClientRect().right;
