@@ -20,7 +20,7 @@ python=.venv/bin/python
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 $python -m orchestrator run --profile rigorous --solo "$@" -o "$folder/first.json"
-$python -m orchestrator make-baseline --gpu-bound "$folder/first.json" -o "$folder/$name.json"
+$python -m orchestrator make-baseline "$folder/first.json" -o "$folder/$name.json" --gpu-bound
 $python -m orchestrator run --profile rigorous --solo "$@" -o "$folder/second.json"
 $python -m orchestrator compare "$folder/$name.json" "$folder/second.json" || true
 # The exit code of `compare` allows what a baseline may not have.

@@ -45,7 +45,7 @@ OF_A_SPLIT: Final = (
 NEXT_STEP: Final = {  # {gpu}: the id of the GPU
     Reason.HEAT: Action.COOL.advice,
     Reason.POWER: "swap it with another GPU: if the slot stays slow, check the slot's power supply, else the board",
-    Reason.CLOCK: "during a run, nvidia-smi -q -d PERFORMANCE -i {gpu} shows why",
+    Reason.CLOCK: "during triage, nvidia-smi -q -d PERFORMANCE -i {gpu} shows why",
     Reason.LINK: "reseat the board or its riser, and check the slot's settings in the BIOS",
     Reason.MEMORY: "check its memory errors in the chapter on health, then run a long burn-in: --burn-in 8h",
     Reason.HOST: "find other processes on the host's cores near the GPU, and check the governor of the cores (doctor)",
@@ -151,8 +151,8 @@ def _why_not(
     if len(comparable) < LEAST_GPUS:
         others = [other for other in group if other.uuid not in comparable]
         without = ", ".join(f"{other.label} ({_obstacle(other, fullest, missing)})" for other in others)
-        left = f"{plural(len(comparable), 'GPU')} {'is' if len(comparable) == 1 else 'are'} too few"
-        return f"{without} cannot be compared, and {left} for a comparison ({LEAST_GPUS} needed)"
+        have = f"{plural(len(comparable), 'GPU')} {'is' if len(comparable) == 1 else 'are'} comparable"
+        return f"only {have}, and {LEAST_GPUS} are needed; not comparable: {without}"
     return "one launch of each cell: no verdict. Measure again with --launches 3"
 
 

@@ -44,7 +44,7 @@ DEFAULTS: Final = {
 
 
 class GateParams(RunParams):
-    """Options of a gate, and the options of its run that are read by name."""
+    """Options of a gate, beside those of its run that RunParams declares."""
 
     baseline: str | None
     ab: tuple[str, str] | None

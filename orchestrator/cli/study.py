@@ -20,7 +20,7 @@ Examples:
 
 
 class StudyParams(RunParams):
-    """Options of a study, and the options of its run that are read by name."""
+    """Options of a study, beside those of its run that RunParams declares."""
 
     study: str
     implementations: str | None

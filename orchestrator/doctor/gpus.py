@@ -111,7 +111,7 @@ def _driver(facts: Facts) -> Iterator[Finding]:
             message = f"{plural(facts.on_bus, 'GPU')} on the PCI bus, but no driver: {inventory.reason}"
             yield Finding(Level.BROKEN, "Driver", message, _INSTALL)
         case NvmlStatus.ABSENT:
-            yield Finding(Level.BROKEN, "Driver", f"no NVIDIA GPU in this machine: {inventory.reason}", _GIVE_A_GPU)
+            yield Finding(Level.BROKEN, "Driver", f"no NVIDIA GPU found: {inventory.reason}", _GIVE_A_GPU)
         case NvmlStatus.BROKEN:
             yield finding_of(Level.BROKEN, "Driver", inventory.reason)
         case NvmlStatus.OK:

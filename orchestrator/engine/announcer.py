@@ -113,7 +113,10 @@ class Announcer:
         stops_s: float | None,
         note: str,
     ) -> None:
-        """Show a snapshot of the run. Parameters: as in progress.snapshot."""
+        """Show a snapshot of the run. limited: seconds spent and left, None without a time limit.
+
+        stops_s: seconds until a stop or the limit has ended all launches, None without. note: shown with it; may be "".
+        """
         now = time.monotonic()
         if now >= self._counted + COUNT_EVERY_S or not live:
             self._counted, self._cells = now, progress.cells(state)

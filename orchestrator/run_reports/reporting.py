@@ -70,7 +70,7 @@ class Made(NamedTuple):
 
 
 def make(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Report:
-    """Return the report of a run, finished or not. Writes nothing. Parameters and errors as in `make_all`."""
+    """Return the report of a run, finished or not: `make_all` without what only some formats need."""
     return make_all(paths, stored, held).report
 
 

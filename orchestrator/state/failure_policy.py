@@ -271,7 +271,7 @@ POLICY: Final[dict[Category, Rule]] = {
     Category.UNSUPPORTED: Rule(
         reaction=Reaction.NOT_SUPPORTED,
         retries=0,
-        why="the other launches of the cell would lack the same tool",
+        why="the other launches of the cell would lack the compiler or Triton, too",
         seen="torch.compile lacks a compiler or Triton",
         advice="Install what the message names, and start a new run. `gpubench-orchestrate doctor` checks for it.",
         hardware=Hardware.NO,

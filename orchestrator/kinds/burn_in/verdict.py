@@ -19,7 +19,7 @@ from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
 from orchestrator.kinds.burn_in import memory_test, served_time
 from orchestrator.kinds.burn_in.findings import Tally, Work
 from protocol.cell import Workload
-from protocol.verification import Mismatch
+from protocol.verification import BEFORE_SENT, Mismatch
 
 ALGORITHM_ELEMENTS: Final = 1000
 """Least number of different output elements that suggests another algorithm. Fewer count as flipped bits."""
@@ -112,17 +112,18 @@ def _more(work: Work, workload: Workload, mismatches: int) -> Iterator[Reason]:
 
 def _seen(workload: Workload, mismatch: Mismatch) -> str:
     size = f"{plural(mismatch.elements, 'element')}, {plural(mismatch.bits, 'bit')} wrong"
+    what = mismatch.what.replace(BEFORE_SENT, "own numbers already wrong before sending")
     if not mismatch.repeated:
         described = size if mismatch.elements else "wrong bits"
-        return f"{mismatch.what}: {described}; not repeated because the launch ended"
+        return f"{what}: {described}; not repeated because the launch ended"
     if mismatch.wrong_again:
         again = f"wrong again in {mismatch.wrong_again} of {mismatch.repeated} repetitions"
     else:
         times = "a repetition" if mismatch.repeated == 1 else f"all {mismatch.repeated} repetitions"
         again = f"intermittent: afterwards right in {times}"
     if workload is Workload.REPLAY:
-        return f"{mismatch.what}; {again}"  # which gradients differ, and the loss; nobody knows by how many bits
-    return f"{mismatch.what}: {size if mismatch.elements else 'check failed, but no element differs'}; {again}"
+        return f"{what}; {again}"  # which gradients differ, and the loss; nobody knows by how many bits
+    return f"{what}: {size if mismatch.elements else 'check failed, but no element differs'}; {again}"
 
 
 def another_algorithm(mismatch: Mismatch) -> bool:

@@ -66,7 +66,8 @@ def conditions(report: Report, layout: Layout) -> str:
     stack = {"driver": data.driver_version, "torch": data.pytorch_version}
     known = (f"{name} {version}" for name, version in stack.items() if version)
     how = [overview.preset(report, layout)]
-    how += [plural(report.test_configuration.launches, "launch", "launches")] if not layout.judges_gpus else []
+    launches = plural(report.test_configuration.launches, "launch", "launches")
+    how += [] if layout.judges_gpus else [f"{launches} per cell"]
     counts = _counts(report, layout) if stragglers.concerns_gpus(report) else ()
     return ", ".join((*counts, duration(data.test_duration_seconds), *how, *known))
 
@@ -197,7 +198,7 @@ def _of_health(name: str, judged: DeviceHealth | NodeHealth, board: str = "") ->
 
 
 def describe(against: Differences, report: Report) -> str:
-    """Return how much identical devices differ in speed: "equal within 0.3% (4 of 42 cells compared)".
+    """Return how much identical devices differ in speed: "equal within 0.3% (4 cells GPU-bound on all)".
 
     Or the GPUs that lag ("in 4 GPU-bound cells: GPU 5 up to 10.0% slower in 2 of them"), else the differences from the
     median, or that no cell can compare the devices.
@@ -213,9 +214,8 @@ def describe(against: Differences, report: Report) -> str:
         words = [f"{names[uuid]} up to {lag.percent:.1f}% slower in {lag.cells} of them" for uuid, lag in found]
         return f"{alike}in {over}: {', '.join(words[:SHOWN_GPUS])}"
     if against.are_equal:
-        of = "" if against.judging == against.cells else f"{against.judging} of "
         within = f"{max(0.1, against.range_percent):.1f}%"
-        return f"{alike}equal within {within} ({of}{plural(against.cells, 'cell')} compared)"
+        return f"{alike}equal within {within} ({plural(against.judging, 'cell')} GPU-bound on all)"
     ordered = sorted(against.percent.items(), key=lambda item: item[1])
     apart = [item for item in ordered if abs(item[1]) > EQUAL_PERCENT] or ordered
     speeds = [f"{names[uuid]} {difference(by)}" for uuid, by in apart[:SHOWN_GPUS]]
