@@ -15,7 +15,7 @@ from orchestrator.state.archive import Archive
 from orchestrator.stats.slowdown_reasons import CAUSES
 from orchestrator.stats.stragglers import SiblingVerdict
 
-TAINTED: Final = "this was a test: faults were injected on purpose, so no figure of this run counts"
+TAINTED: Final = "this was a test with injected faults: its exit code and figures say nothing about the hardware"
 
 
 def verdict(

@@ -45,7 +45,7 @@ OF_A_SPLIT: Final = (
 NEXT_STEP: Final = {  # {gpu}: the id of the GPU
     Reason.HEAT: Action.COOL.advice,
     Reason.POWER: "swap it with another GPU: if the slot stays slow, check the slot's power supply, else the board",
-    Reason.CLOCK: "during triage, nvidia-smi -q -d PERFORMANCE -i {gpu} shows why",
+    Reason.CLOCK: "repeat this run; meanwhile nvidia-smi -q -d PERFORMANCE -i {gpu} shows why",
     Reason.LINK: "reseat the board or its riser, and check the slot's settings in the BIOS",
     Reason.MEMORY: "check its memory errors in the chapter on health, then run a long burn-in: --burn-in 8h",
     Reason.HOST: "find other processes on the host's cores near the GPU, and check the governor of the cores (doctor)",

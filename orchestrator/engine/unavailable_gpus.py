@@ -70,7 +70,10 @@ class Waiting:
         self._resting[uuid] = begin_rest(hottest_c, now, now_ns)
 
     def block(self, uuid: str, limit_bytes: int | None, now: float) -> None:
-        """Let a busy device wait. limit_bytes: memory in use at which it is free; None: any. now: loop's clock in s."""
+        """Start no launch on a busy device until it is free: `released` decides. now: seconds of the loop's clock.
+
+        limit_bytes: most memory in use on a free device; None if the memory does not matter.
+        """
         self._blocked[uuid] = blocked_gpus.block(limit_bytes, now)
 
     def released(

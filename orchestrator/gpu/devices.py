@@ -29,7 +29,7 @@ _WORD: Final = re.compile(r"all|[0-9]{1,6}|(GPU|MIG)-[0-9A-Za-z-]*|cpu:[0-9]{1,6
 
 
 def on_this_machine(gpu_ids: str, look: Look, origin: str = "--gpu-ids") -> tuple[Device, ...]:
-    """Return the devices that `gpu_ids` names, from `resolve` with this process's cores and environment variables."""
+    """Return the devices of this machine that `gpu_ids` names; see `resolve`, also for errors. look: reads NVML."""
     visible, order = os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("CUDA_DEVICE_ORDER")
     return resolve(gpu_ids, visible=visible, order=order, cores=usable_cores(), origin=origin, look=look)
 

@@ -77,7 +77,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def done(self) -> Done:
-        """How the orchestrator reacted to the fault; GIVEN_UP unless it did anything else."""
+        """How the orchestrator reacted to the fault. GIVEN_UP: it tried nothing else, and the cell has no result."""
         if self.quarantined:
             return Done.QUARANTINED
         if self.skipped:

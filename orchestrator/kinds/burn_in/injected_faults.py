@@ -60,7 +60,10 @@ def _flipped(mine: Sequence[Launched], more: int, device: str) -> tuple[Fate, st
 
 
 def _shows(seen: Mapping[str, Verification], device: str) -> bool:
-    """Whether a launch shows a fault of `device`: wrong results or copies from it, or mismatches without details."""
+    """Whether a launch shows a fault of `device`: wrong results of its own, wrong copies that it sent.
+
+    Its mismatches without details count, too. seen: UUID of each device of the launch → what it verified.
+    """
     if device in seen and seen[device].mismatches > len(seen[device].kept):
         return True  # mismatches without details
     return any(

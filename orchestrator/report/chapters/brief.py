@@ -164,7 +164,8 @@ def _healthy(report: Report, slow: Collection[str]) -> Iterator[Finding]:
         who = labels([device for device in report.gpu_info if device.gpu_uuid in healthy])
         standings = [one for one in report.stragglers if one.gpu_uuid in healthy]
         alike = [one for one in standings if one.percent is not None]
-        why = next((f": {one.why.partition('; ')[0]}" for one in standings if one.percent is None), "")
+        unjudged = () if slow else (one.why.partition("; ")[0] for one in standings if one.percent is None)
+        why = next((f": {reason}" for reason in unjudged), "")
         speed = f", {stragglers.rates(alike)}" if len(alike) == len(healthy) else f"; speed not judged{why}"
         yield Finding(health.badge(HealthVerdict.PASS), f"{who}: healthy{speed}")
 
@@ -198,7 +199,7 @@ def _of_health(name: str, judged: DeviceHealth | NodeHealth, board: str = "") ->
 
 
 def describe(against: Differences, report: Report) -> str:
-    """Return how much identical devices differ in speed: "equal within 0.3% (4 cells GPU-bound on all)".
+    """Return how much identical devices differ in speed: "equal within 0.3% (5 comparable cells)".
 
     Or the GPUs that lag ("in 4 GPU-bound cells: GPU 5 up to 10.0% slower in 2 of them"), else the differences from the
     median, or that no cell can compare the devices.
@@ -215,7 +216,7 @@ def describe(against: Differences, report: Report) -> str:
         return f"{alike}in {over}: {', '.join(words[:SHOWN_GPUS])}"
     if against.are_equal:
         within = f"{max(0.1, against.range_percent):.1f}%"
-        return f"{alike}equal within {within} ({plural(against.judging, 'cell')} GPU-bound on all)"
+        return f"{alike}equal within {within} ({plural(against.judging, 'comparable cell')})"
     ordered = sorted(against.percent.items(), key=lambda item: item[1])
     apart = [item for item in ordered if abs(item[1]) > EQUAL_PERCENT] or ordered
     speeds = [f"{names[uuid]} {difference(by)}" for uuid, by in apart[:SHOWN_GPUS]]
