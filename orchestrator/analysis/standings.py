@@ -42,10 +42,10 @@ OF_A_SPLIT: Final = (
     "compare a GPU of each group with a baseline of this board (run --solo --compare-baseline), or with another node. "
     "Until then consider neither group healthy"
 )
-NEXT_STEP: Final = {  # {gpu}: the id of the GPU
+NEXT_STEP: Final = {
     Reason.HEAT: Action.COOL.advice,
     Reason.POWER: "swap it with another GPU: if the slot stays slow, check the slot's power supply, else the board",
-    Reason.CLOCK: "repeat this run; meanwhile nvidia-smi -q -d PERFORMANCE -i {gpu} shows why",
+    Reason.CLOCK: "compare with a sibling: nvidia-smi -q -d CLOCK,PERFORMANCE",
     Reason.LINK: "reseat the board or its riser, and check the slot's settings in the BIOS",
     Reason.MEMORY: "check its memory errors in the chapter on health, then run a long burn-in: --burn-in 8h",
     Reason.HOST: "find other processes on the host's cores near the GPU, and check the governor of the cores (doctor)",
@@ -183,11 +183,7 @@ def _without(device: Device, group: Sequence[Device], why: str, excluded: Counte
         slowest_cells=(),
         reason=None if cause is None else cause.reason,
         reason_text="" if cause is None else cause.words,
-        next_step=""
-        if cause is None
-        else _OF_A_LIMIT
-        if down is None
-        else NEXT_STEP[cause.reason].format(gpu=device.gpu_id),
+        next_step="" if cause is None else _OF_A_LIMIT if down is None else NEXT_STEP[cause.reason],
         not_comparable=dict(excluded),
         launches_wanted=None,
     )
@@ -215,9 +211,7 @@ def _standing(
     wanted = max(sibling.wanted for sibling in own.values())
     faster = [other.label for other in group if other.uuid in gravest.faster]
     why = f"{gravest.why} (faster: {', '.join(faster)})" if faster else gravest.why
-    next_step = (
-        OF_A_SPLIT if faster else "" if cause is None else NEXT_STEP.get(cause.reason, _NEXT).format(gpu=device.gpu_id)
-    )
+    next_step = OF_A_SPLIT if faster else "" if cause is None else NEXT_STEP.get(cause.reason, _NEXT)
     return Standing(
         gpu_uuid=device.uuid,
         gpu_id=device.gpu_id,

@@ -129,7 +129,7 @@ def _step(gpu: GpuBurnIn) -> str:
     if gpu.action is not Action.SLOW:
         return gpu.action.advice
     reason = _why_slow(gpu)
-    return _SLOW if reason not in NEXT_STEP else NEXT_STEP[reason].format(gpu=gpu.gpu_id)
+    return _SLOW if reason is None else NEXT_STEP.get(reason, _SLOW)
 
 
 def _why_slow(gpu: GpuBurnIn) -> Reason | None:
