@@ -99,7 +99,10 @@ class Nvml:
         return tuple(self._gpu(index) for index in range(self._required(self._lib.nvmlDeviceGetCount)))
 
     def read(self, uuid: str) -> Sample:
-        """Read a GPU or, for a slice, its GPU with the slice's memory. Unsupported values: None. Raises NvmlError."""
+        """Read a GPU or, for a slice, its GPU with the slice's memory. Unsupported values: None.
+
+        Raises NvmlError, namely GpuLostError if the GPU does not answer.
+        """
         lib, handle = self._lib, self._whole(uuid)
         at_ns = time.monotonic_ns()
         utilization = self._read_or_none(lib.nvmlDeviceGetUtilizationRates, handle)
