@@ -195,7 +195,9 @@ def _work(
         )
         loop = Loop(around, _state(stored, records))
         loop.run()
-        left_over = loop.state.stopping and loop.state.settled < len(loop.state.slots)
+        # A gate or a burn-in that is stopped would have added more launches.
+        some_left = loop.state.settled < len(loop.state.slots) or stored.configuration.adds_rounds
+        left_over = loop.state.stopping and some_left
         reason = "stopped on request" if left_over else ""
         if not left_over:
             for caches in paths.compiler_caches():

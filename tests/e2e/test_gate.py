@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -86,6 +87,35 @@ def test_twice_the_work_is_found(tmp_path: Path) -> None:
     assert again.returncode == 1
     assert "SLOWER" in again.stdout
     assert len(archive.load(run.paths).attempts) == len(run.attempts)
+
+
+def test_a_gate_that_is_stopped_while_it_adds_rounds_does_not_pass(tmp_path: Path) -> None:
+    """In the last launch of a round no planned launch is left, but the gate would have gone on, and `resume` can."""
+    (tmp_path / "net.py").write_text(MODELS + VARYING.replace("0.00", "0.02"))
+    words = f"gate --ab net.py:Old net.py:Same --time-limit 240s {OPTIONS}"
+    log = (tmp_path / "log").open("wb")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "orchestrator", *words.split()]
+    with log, subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=log) as started:
+        while not last_of_a_round(tmp_path):
+            assert started.poll() is None
+            time.sleep(0.05)
+        started.terminate()
+        assert started.wait(timeout=60) == 4
+    (made,) = (tmp_path / "runs").iterdir()
+    run = archive.load(RunPaths(made))
+    assert Counter(attempt.start.round for attempt in run.attempts) == {0: 2, 1: 2, 2: 2, 3: 2}
+    assert run.finished is not None
+    assert run.finished.interrupted
+
+
+def last_of_a_round(folder: Path) -> bool:
+    """Whether the second launch of the fourth round runs: the plan has three rounds."""
+    for made in (folder / "runs").glob("2*"):
+        if RunPaths(made).journal.exists():
+            attempts = [one for one in archive.load(RunPaths(made), alive=True).attempts if one.start.round == 3]
+            return len(attempts) == 2 and attempts[-1].end is None
+    return False
 
 
 def test_the_second_side_runs_in_its_own_interpreter(tmp_path: Path) -> None:
