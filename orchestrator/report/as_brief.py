@@ -49,13 +49,13 @@ def to_brief(
     """
     width = min(max(columns, LEAST_WIDTH), MOST_WIDTH)
     parts, lines = sections(report, layout), list[str]()
-    for left_out, most in _CUTS_FOR_GPUS if concerns_gpus(report) else _CUTS:
+    for left_out, most in _CUTS_FOR_GPUS if layout.judges_gpus or concerns_gpus(report) else _CUTS:
         lines = list(wrap(f"gpubench: {overview.heading(report, layout)}", "", "  ", width))
         for part in parts:
             if part.id not in left_out:
                 lines += _part(part, width, most if part.id == "gpus" else None, colour=colour)
-        if "best" in left_out:
-            lines += _labelled("Best", ("--full shows it",), colour=colour)
+            elif part.tables:
+                lines += _labelled(part.title, ("--full shows it",), colour=colour)
         conditions = wrap(brief.conditions(report, layout), "", "  ", width - _LABEL)
         lines += _labelled("Details", (*conditions, *map(plain, details)), colour=colour)  # paths are never folded
         if len(lines) <= MOST_LINES:

@@ -16,6 +16,7 @@ from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
 from orchestrator.kinds.burn_in.kind import BURN_IN
 from orchestrator.report import text
+from orchestrator.report.as_brief import to_brief
 from orchestrator.report.as_text import to_text
 from orchestrator.report.one_page import on_one_page
 from orchestrator.report.sections import Rank
@@ -142,6 +143,19 @@ def test_the_worst_of_nights_fits_one_page(quick: Report) -> None:
     assert any(line.startswith("injected: FOUND: ") for line in lines)
     assert ": 20 of 20 found" in " ".join(" ".join(lines).split())
     assert any(line.startswith("soak: ") for line in lines)
+
+
+def test_the_answer_about_eight_faulty_gpus_fits_forty_lines(quick: Report) -> None:
+    """Each has its verdict and its next step."""
+    night = quick.burn_in
+    worst = tuple(
+        judged(gpu, [reason(HealthVerdict.FAIL, f"{gpu.gpu_id} {'wrong bits ' * 20}", Action.REPLACE)])
+        for gpu in night.gpus
+    )
+    lines = to_brief(replace(quick, burn_in=replace(night, gpus=worst)), BURN_IN.layout).splitlines()
+    assert len(lines) <= 40
+    assert sum("to do: " in line for line in lines) == len(night.gpus) == 8
+    assert not any(line.startswith("BEST") for line in lines)
 
 
 def test_whether_faults_were_found_is_never_cut_off(quick: Report) -> None:
