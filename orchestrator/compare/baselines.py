@@ -106,11 +106,11 @@ def reduced(side: Side, name: str, *, gpu_bound: bool = False) -> Side:
 
     gpu_bound: only cells that the GPU limits, because their rates hardly depend on the host.
     """
-    found = excluded(side, gpu_bound=gpu_bound)
-    without = {(place.device.gpu_uuid, place.cell.key) for places in found.values() for place in places}
-    cells = tuple(place.cell for at, place in pairing.places(side).items() if at not in without)
+    places = pairing.places(side).values()
+    cells = tuple(place.cell for place in places if not _obstacle(place, gpu_bound=gpu_bound))
     if not cells:
-        why = "; ".join(f"{plural(len(places), 'cell')}, {reason}" for reason, places in found.items())
+        reasons = excluded(side, gpu_bound=gpu_bound).items()
+        why = "; ".join(f"{plural(len(found), 'cell')}, {reason}" for reason, found in reasons)
         raise ConfigError(f"{side.name}: no cell of it can be a baseline: {why or 'it has none'}")
     return msgspec.structs.replace(side, baseline_version=VERSION, name=name, cells=cells, ended="")
 
@@ -119,10 +119,14 @@ def excluded(side: Side, *, gpu_bound: bool = False) -> dict[str, list[Place]]:
     """Return why cells cannot be in a baseline ("throttled (let the GPU cool, and measure again)") → these cells."""
     found: dict[str, list[Place]] = {}
     for place in pairing.places(side).values():
-        host = NOT_GPU_BOUND if gpu_bound and place.cell.host_bound is not False else ""
-        if reason := cell_facts.advice(place) or host:
+        if reason := _obstacle(place, gpu_bound=gpu_bound):
             found.setdefault(reason, []).append(place)
     return found
+
+
+def _obstacle(place: Place, *, gpu_bound: bool) -> str:
+    host = NOT_GPU_BOUND if gpu_bound and place.cell.host_bound is not False else ""
+    return cell_facts.advice(place) or host
 
 
 def _why_not(place: Place, partners: Sequence[Place], reference: Container[CellKey], stored: Sequence[Place]) -> str:
