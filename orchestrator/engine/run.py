@@ -195,9 +195,9 @@ def _work(
         )
         loop = Loop(around, _state(stored, records))
         loop.run()
-        # A gate or a burn-in that is stopped would have added more launches.
-        some_left = loop.state.settled < len(loop.state.slots) or stored.configuration.adds_rounds
-        left_over = loop.state.stopping and some_left
+        # A gate that is stopped would have added launches, although no planned one may be left.
+        all_done = loop.state.settled == len(loop.state.slots) and not stored.configuration.adds_rounds
+        left_over = loop.state.stopping and not all_done
         reason = "stopped on request" if left_over else ""
         if not left_over:
             for caches in paths.compiler_caches():

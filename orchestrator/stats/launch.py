@@ -20,8 +20,8 @@ _MOST_REACH: Final = 10.0
 HOST_BOUND_FROM: Final = 0.8
 """Smallest host_share of a host-bound launch. swin-t at 0.96 was 8 % slower in one of three runs [H200]."""
 _LEAD_MS: Final = 50.0
-"""Lead of the host with which a launch is not host-bound at any host_share. Once CUDA's queue is full, enqueuing takes
-as long as the GPU needs: training of stylegan2 (525 ms) has a share of 0.89 and varies by 0.3 % [H200]."""
+"""Lead of the host with which a launch is not host-bound at any host_share, because a full queue of CUDA slows
+enqueuing. Starting value: launches with leads of 58 ms (stylegan2) differed by 0.3 %, of 19 ms by 8 % [H200]."""
 
 
 class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
