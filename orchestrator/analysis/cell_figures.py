@@ -51,10 +51,16 @@ class ValidLaunches:
                 values = self.each(lambda launch: read(launch.result))
                 return float(pool(values)) if values else None
             case Percentile(series, name):
-                summary = self.figures.pooled.get(series) if self.figures else None
+                summary = self.figures.pooled.get(series) if self.figures and self._possible(series) else None
                 return None if summary is None else cast("float | None", getattr(summary, name))
             case SeriesName():
-                return self.mean_ms(source)
+                return self.mean_ms(source) if self._possible(source) else None
+
+    def _possible(self, series: SeriesName) -> bool:
+        """Whether a latency is longer than its forward pass. It is not if the host's speed changed between both."""
+        latency_ms, forward_ms = self.mean_ms(SeriesName.LATENCY), self.mean_ms(SeriesName.FORWARD)
+        impossible = latency_ms is not None and forward_ms is not None and latency_ms < forward_ms
+        return series is not SeriesName.LATENCY or not impossible
 
     def median(self, read: Callable[[LaunchEvidence], float | None]) -> float | None:
         """Return the median of what `read` returns for the launches; None if it returns only None."""
@@ -194,19 +200,11 @@ def phase(base: Measured, valid: ValidLaunches, spec: ModelSpec, plausibility: P
     reads_tokens = spec.sizes is not None and spec.sizes.unit is SizeUnit.TOKENS
     figures = valid.figures
     latency = figures.pooled.get(SeriesName.LATENCY) if figures else None
-    values = latency.count if latency else None
-    forward_ms, latency_ms = valid.mean_ms(SeriesName.FORWARD), valid.mean_ms(SeriesName.LATENCY)
-    if latency_ms is not None and forward_ms is not None and latency_ms < forward_ms:
-        latency_ms = latency = None  # the pass is a part of the latency: the host's speed changed between both
     return PhaseMetrics(
         **_fields(PhaseMetrics, base, valid),
         sample_unit=spec.item,
         plausibility=plausibility,
-        inference_latency_ms=latency_ms,
-        inference_latency_p50_ms=latency.p50_ms if latency else None,
-        inference_latency_p95_ms=latency.p95_ms if latency else None,
-        inference_latency_p99_ms=latency.p99_ms if latency else None,
-        inference_latency_values=values,
+        inference_latency_values=latency.count if latency else None,
         throughput_samples_per_sec=figures.throughput if figures else None,
         loss=valid.launches[0].result.loss if valid.launches else None,
         energy_per_token_j=_each(base.energy_per_sample_j, valid.cell.input_size if reads_tokens else None),

@@ -195,13 +195,22 @@ FIGURES: Final = (
         "inference_latency_ms",
         "Latency_ms",
         "Latency",
+        source=SeriesName.LATENCY,
         workloads=_INFERENCE,
         pytorch=True,
         limit=_milliseconds(LimitName.LATENCY),
     ),
-    _time("inference_latency_p50_ms", "Latency_p50_ms", "Latency p50", workloads=_INFERENCE, pytorch=True),
-    _time("inference_latency_p95_ms", "Latency_p95_ms", "Latency p95", workloads=_INFERENCE, pytorch=True),
-    _time("inference_latency_p99_ms", "Latency_p99_ms", "Latency p99", workloads=_INFERENCE, pytorch=True),
+    *(
+        _time(
+            f"inference_latency_{name}_ms",
+            f"Latency_{name}_ms",
+            f"Latency {name}",
+            source=Percentile(SeriesName.LATENCY, f"{name}_ms"),
+            workloads=_INFERENCE,
+            pytorch=True,
+        )
+        for name in ("p50", "p95", "p99")
+    ),
     _rate(
         "throughput_samples_per_sec",
         "Throughput",
