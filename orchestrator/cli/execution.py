@@ -215,7 +215,7 @@ def _beginning(stored: StoredRun, paths: RunPaths, to_do: tuple[int, int], notes
 def _started(stored: StoredRun, paths: RunPaths, remaining: int, launches: int) -> Notice:
     cells, burn_in = len(stored.plan.cells), stored.configuration.burn_in
     number = plural(launches, "launch", "launches")
-    planned = f"{plural(cells, 'cell')}, {number if burn_in is None else written(burn_in.duration_s) + ' of rounds'}"
+    planned = f"{plural(cells, 'cell')}, {number if burn_in is None else 'burn-in of ' + written(burn_in.duration_s)}"
     if not remaining:
         planned += ", none remaining"
     elif remaining < launches and burn_in is None:

@@ -140,7 +140,7 @@ def _of_disk(disk: Disk) -> Finding:
         option = {"runs": "--runs-folder", "weights": "XDG_CACHE_HOME"}.get(disk.what, "TMPDIR")
         message = f"the folder {disk.folder} (for {disk.what}) cannot be written: {disk.wrong}"
         return Finding(Level.BROKEN, subject, message, fix=f"Name another folder with {option}")
-    message = f"{disk.free_bytes / GIB:.1f} GiB free in {disk.folder} (for {disk.what})"
+    message = f"{disk.free_bytes / GIB:.1f} GiB free for {disk.what}, in the folder {disk.folder}"
     if disk.free_bytes < DISK_MIN:
         level = Level.BROKEN if disk.free_bytes < DISK_NONE else Level.WARNING
         return Finding(level, subject, message, fix="Free some space")

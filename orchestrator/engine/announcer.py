@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from orchestrator.config.naming import plural
 from orchestrator.config.run_configuration import Slot, StoredRun
+from orchestrator.config.yaml_schema import listed
 from orchestrator.engine import progress
 from orchestrator.engine.display_events import CellEnded, Display, Notice
 from orchestrator.engine.kind import Advise, Kind
@@ -94,7 +95,11 @@ class Announcer:
 
     def _wrong(self, event: CellEnded, live: Live, mismatches: int) -> None:
         more = f"More: `gpubench-orchestrate explain {self._stored.run_id}`"
-        text = f"{event.label}, {event.cell}: {plural(mismatches, 'wrong result')}. {more}"
+        labels = [self._devices[uuid].label for uuid in live.next.cell.devices]
+        found = plural(mismatches, "wrong result")
+        if len(labels) > 1:
+            found += ". The report says which device is probably at fault"
+        text = f"{listed(labels, 'and')}, {event.cell}: {found}. {more}"
         self.tell("error", text, "wrong_results", device=live.device.uuid, cell=event.cell_id, wrong=mismatches)
 
     def _advise(self, advise: Advise, live: Live, result: Result) -> None:

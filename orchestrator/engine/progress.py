@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from orchestrator.config.naming import sized
-from orchestrator.config.workloads import WORKLOADS
+from orchestrator.config.workloads import WORKLOADS, Role
 from orchestrator.engine.display_events import CellEnded, DeviceLine, Snapshot
 from orchestrator.engine.launches.live import Live
 from orchestrator.state import fault_placement, turns
@@ -177,7 +177,8 @@ def ended(state: RunState, live: Live, device: Device, outcome: Result | Failure
         return msgspec.structs.replace(event, summary="a result without times")
     per_second = figures.throughput if WORKLOADS[outcome.cell.workload].has_items else None
     time = f"{mean_ms:.3g} ms" if mean_ms < 100 else f"{mean_ms:,.0f} ms"
-    rate = _device_rate(outcome, mean_ms) or ("" if per_second is None else f"{per_second:,.1f} smp/s")
+    counts = per_second is not None and WORKLOADS[outcome.cell.workload].role is not Role.CHECK
+    rate = _device_rate(outcome, mean_ms) or (f"{per_second:,.1f} smp/s" if counts else "")
     summary = f"{time}, {rate}" if rate else time
     return msgspec.structs.replace(event, summary=summary, iteration_ms=mean_ms, items_per_second=per_second)
 

@@ -24,7 +24,7 @@ _ELSEWHERE: Final = "not judged: errors may come from the fault injected elsewhe
 _DETAIL: Final = re.compile(r"[.;] | \(")
 """Where the details begin in the reason of a verdict."""
 _WITHOUT_FAULTS: Final = "to judge the hardware: the same command without --inject"
-_TESTED: Final = "the verdict on this test, not on the hardware"
+_TESTED: Final = "it follows from the injected faults and says nothing about the hardware"
 
 
 def answer(report: Report) -> Answer | None:
@@ -91,7 +91,11 @@ def next_steps(report: Report) -> Section | None:
     result = report.burn_in
     if result is None or not (result.tainted or result.verdict is HealthVerdict.FAIL):
         return None
-    return Section("next", "Next", (_WITHOUT_FAULTS if result.tainted else "after the to-do, repeat the burn-in",))
+    return Section(
+        "next",
+        "Next",
+        (_WITHOUT_FAULTS if result.tainted else "after the to-do, repeat the burn-in on all GPUs in service",),
+    )
 
 
 def _work(gpus: Sequence[GpuBurnIn]) -> str:
@@ -101,7 +105,7 @@ def _work(gpus: Sequence[GpuBurnIn]) -> str:
     )
     hottest = [gpu.temperature_max_c for gpu in gpus if gpu.temperature_max_c is not None]
     figures = (
-        _range([gpu.under_load_seconds for gpu in gpus], chapter.short),
+        f"{_range([gpu.under_load_seconds for gpu in gpus], chapter.short)} under load",
         f"{_range([gpu.rounds for gpu in gpus], str)} {'round' if {gpu.rounds for gpu in gpus} == {1} else 'rounds'}",
         f"{_range(checks, '{:,}'.format)} comparisons",
         f"{_range(wrong, str)} wrong",

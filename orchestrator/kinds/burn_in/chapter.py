@@ -25,7 +25,7 @@ from orchestrator.report.numbers import duration
 from orchestrator.report.sections import MOST_ROWS, SHOWN_REASONS, Badge, Column, Finding, Rank, Section, Table, Tone
 from protocol.cell import Workload
 
-COLUMNS: Final = ("GPU", "Verdict", "Load", "Rounds", "Checks", "Wrong", "FLOP", "Max C", "W")
+COLUMNS: Final = ("GPU", "Verdict", "Load", "Rounds", "Compared", "Wrong", "FLOP", "Max C", "W")
 _PRIORITIES: Final = {"FLOP": 2, "Rounds": 1}  # Columns that a narrow format drops. The JSON report has them
 _LONGEST_TITLE: Final = 80
 _MOST_AN_HOUR: Final = 1  # Only bounds up to this many errors per hour are shown. No GPU in use makes more
@@ -217,16 +217,18 @@ def evidence(result: BurnInReport, memory: str = "free memory") -> Iterator[str]
         checks = sum(check.checks for check in reports)
         found = f", {wrong:,} wrong" if wrong or transfers else _bound(reports)
         if transfers != wrong:  # a consequence of another error counts for no device
-            forwarded = f"not in the column Wrong: {transfers - wrong:,} whose numbers were wrong before"
-            both = f"in the column Wrong: {wrong:,}, because a copy may count for both devices"
-            found = f", {plural(transfers, 'wrong transfer')}; {forwarded if transfers > wrong else both}"
+            forwarded = (
+                f"{transfers - wrong:,} of them not in the column Wrong, because their numbers were already wrong"
+            )
+            both = f"{wrong:,} in the column Wrong, because a copy may count for both devices"
+            found = f", {plural(transfers, 'wrong transfer')} ({forwarded if transfers > wrong else both})"
         shares = [check.covered_share for check in reports if check.covered_share is not None]
         moved = sum(check.verified_bytes for check in reports) / 1e9
         least = "at least " if len(set(shares)) > 1 else ""
         covered = f", {least}{100 * min(shares):.0f} % of {memory}, {moved:,.1f} GB verified" if shares else ""
         # A launch of links is shared by its devices.
         launches = sum(counted.launches for counted in (result.links if kind == Workload.LINKS else reports))
-        yield f"{kind}: {checks:,} checks in {plural(launches, 'launch', 'launches')}{covered}{found}"
+        yield f"{kind}: {checks:,} comparisons in {plural(launches, 'launch', 'launches')}{found}{covered}"
     yield from _links(result)
 
 
@@ -240,7 +242,7 @@ def _bound(reports: Sequence[CheckReport]) -> str:
     if not each:
         return ""
     by_the_hour = f" and {max(hourly):.2g} per hour" if hourly and max(hourly) <= _MOST_AN_HOUR else ""
-    return f", 0 wrong (error rate below {max(each):.1e} per check{by_the_hour}, 95 % confidence)"
+    return f", 0 wrong (error rate below {max(each):.1e} per comparison{by_the_hour}, 95 % confidence)"
 
 
 def not_tested(result: BurnInReport, report: Report) -> list[str]:

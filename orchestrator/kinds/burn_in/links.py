@@ -164,7 +164,7 @@ def _doubt(blamed: Blamed, accused: Accused, *, cut_off: bool) -> str:
 
 
 def _fault_of(culprit: str, accused: Accused) -> str:
-    why = "which also had wrong results when it worked alone"
+    why = "which also had wrong results in checks without transfers"
     if others := accused.culprits[culprit]:
         why = f"whose copies with {plural(others, 'device')} were wrong, or the fault of a path that these copies share"
     return f"probably the fault of {accused.labels[culprit]}, {why}"

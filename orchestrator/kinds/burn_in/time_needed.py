@@ -35,8 +35,8 @@ def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device], t
         shown, more = list(late)[:_SHOWN], len(late) - _SHOWN
         names = listed([*shown, plural(more, "more cell")] if more > 0 else shown, "and")
         yield (
-            f"a burn-in of {written(burn_in.duration_s)} may be too short for one round of level {burn_in.level}: "
-            f"{names} may not complete, which gives UNKNOWN. Use --burn-in {least} --level {burn_in.level}"
+            f"{written(burn_in.duration_s)} may be too short for one round of level {burn_in.level}, and then the "
+            f"verdict is UNKNOWN. Use --burn-in {least} --level {burn_in.level}. Cells at risk: {names}"
         )
 
 

@@ -113,7 +113,7 @@ def _more(work: Work, workload: Workload, mismatches: int) -> Iterator[Reason]:
 def _seen(workload: Workload, mismatch: Mismatch) -> str:
     size = f"{plural(mismatch.elements, 'element')}, {plural(mismatch.bits, 'bit')} wrong"
     # Blame finds the stored words, so only what people read is reworded.
-    what = mismatch.what.replace(BEFORE_SENT, "own numbers already wrong before sending")
+    what = mismatch.what.replace(BEFORE_SENT, "its numbers were already wrong before they were sent")
     if not mismatch.repeated:
         described = size if mismatch.elements else "wrong bits"
         return f"{what}: {described}; not repeated because the launch ended"

@@ -102,7 +102,9 @@ def best(report: Report) -> Section | None:
     several = any(len(group.devices) > 1 for group in groups(report))
     legend = [_tested(report, found), *(["medians of GPUs"] if several else [])]
     legend += [words for column, words in _EXPLAINED.items() if column in titles]
-    marks = remarks.legend(str(entry) for table in ordered for row in table.rows for entry in row[1:])
+    marks = list(remarks.legend(str(entry) for table in ordered for row in table.rows for entry in row[1:]))
+    if several and marks:
+        marks[-1] += " (at least one GPU)"
     counts = "; in ".join(f"{count}: {name}" for name, count in won.items())
     fastest = [f"of {won.total()} models and phases, fastest in {counts}"] if won else []
     further = " ".join(untested(report))

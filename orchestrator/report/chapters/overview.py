@@ -207,8 +207,10 @@ def heading(report: Report, layout: Layout) -> str:
 
 
 def preset(report: Report, layout: Layout) -> str:
-    """Return the preset that the user gave, or the profile if none was given."""
-    return report.test_configuration.preset or layout.profile(report)
+    """Return the preset that the user gave, else the profile ("profile quick") or how the layout describes it."""
+    profile = layout.profile(report)
+    named = f"profile {profile}" if profile == report.test_configuration.profile else profile
+    return report.test_configuration.preset or named
 
 
 def meaning(report: Report, layout: Layout) -> str:

@@ -45,7 +45,7 @@ _FOUND: Final[Sequence[str]] = (
 SLOW: Final = frozenset({SiblingVerdict.STRAGGLER, SiblingVerdict.BELOW_BASELINE, SiblingVerdict.IN_CELLS})
 """Verdicts on GPUs that are certainly slow, in all cells or in some."""
 _BRIEF_CAUSES: Final[Mapping[str, str]] = {
-    Reason.CLOCK: "lower clock, cause unknown",
+    Reason.CLOCK: "its clock is lower, for an unknown reason",
     Reason.OTHER: "cause unknown",
     Reason.UNKNOWN: "cause unknown",
     Reason.NOT_SLOWER: "",
@@ -144,7 +144,7 @@ def brief_findings(report: Report) -> Iterator[Finding]:
 
 
 def brief_cause(reason: str | None) -> str:
-    """Return the cause of slowness in a few words: "probably heat", "cause unknown", "lower clock, cause unknown".
+    """Return the cause of slowness in a few words: "probably heat", "cause unknown".
 
     reason: value of Reason. "" if it is None (no cause was sought) or NOT_SLOWER.
     """

@@ -47,8 +47,8 @@ def test_a_machine_with_enough_of_everything() -> None:
         ({"ulimits": {"-n": 256}}, Level.WARNING, "256 open files", "ulimit -n 1024"),
         ({"ulimits": {"-v": 64 * GIB}}, Level.BROKEN, "64 GiB", "unlimited"),
         ({"ulimits": {"-f": 2**20}}, Level.WARNING, "1 MiB", "ulimit -f unlimited"),
-        (disk("runs", "r", free_bytes=2**28), Level.WARNING, "0.2 GiB free in r", "Free"),
-        (disk("runs", "r", free_bytes=2**20), Level.BROKEN, "0.0 GiB free in r", "Free"),
+        (disk("runs", "r", free_bytes=2**28), Level.WARNING, "0.2 GiB free", "Free"),
+        (disk("runs", "r", free_bytes=2**20), Level.BROKEN, "0.0 GiB free", "Free"),
         (disk("weights", "/c", wrong="Read-only file system"), Level.BROKEN, "Read-only file system", "XDG_CACHE_HOME"),
         (disk("temporary files", None, wrong="no folder"), Level.BROKEN, "no folder", "TMPDIR"),
         ({"sockets_wrong": "no folder. Set XDG_RUNTIME_DIR."}, Level.BROKEN, "no folder", "XDG_RUNTIME_DIR"),
@@ -135,7 +135,7 @@ def test_real_limits_are_read(tmp_path: Path) -> None:
     )
     words = " ".join(done.stdout.split())
     assert re.search("256 open files .*ulimit -n 1024", words)
-    assert f"free in {tmp_path / 'made' / 'later'} (" in words
+    assert f"folder {tmp_path / 'made' / 'later'}" in words
     assert list(tmp_path.iterdir()) == []
 
 

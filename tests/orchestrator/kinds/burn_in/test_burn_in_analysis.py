@@ -171,7 +171,8 @@ def test_a_failure_is_a_finding_though_its_retry_succeeded(tmp_path: Path) -> No
     assert (first.verdict, second.verdict) == (HealthVerdict.WARN, HealthVerdict.PASS)
     for number, (category, reason) in enumerate(zip(FINDINGS, first.reasons, strict=True), 2):
         where = (
-            rf"{cell_name(night.first(Workload.SOAK))}, round {number}, 20\d\d-\S+T\S+Z: {category}: ended by SIGABRT$"
+            rf"{re.escape(cell_name(night.first(Workload.SOAK)))}, round {number}, 20\d\d-\S+T\S+Z: {category}: "
+            "ended by SIGABRT$"
         )
         assert re.search(where, reason.text), reason.text
         assert reason.verdict is HealthVerdict.WARN

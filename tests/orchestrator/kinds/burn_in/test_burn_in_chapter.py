@@ -59,7 +59,9 @@ def test_a_healthy_node_of_eight_fits_one_page(tmp_path: Path) -> None:
     whole = "\n".join(lines)
     links = {cell.id for cell in night.stored.plan.cells if cell.workload is Workload.LINKS}
     launched = sum(cell in links for cell, _ in night.stored.plan.order[night.stored.devices[0].uuid])
-    assert re.search(rf"^links: [\d,]+ checks in {launched} launch(es)?[ ,;]", whole, re.M)  # one launch of all eight
+    assert re.search(
+        rf"^links: [\d,]+ comparisons in {launched} launch(es)?[ ,;]", whole, re.M
+    )  # one launch of all eight
     assert " per hour" not in whole
 
 
@@ -69,7 +71,7 @@ def test_a_bound_by_the_hour_is_told_where_it_excludes_something(untested: Repor
     for hourly, words in ((2.2e3, ""), (1.01, ""), (0.38, " and 0.38 per hour")):
         check = replace(night.gpus[0].checks[0], error_bound=3e-4, error_bound_per_hour=hourly)
         (line,) = chapter.evidence(replace(night, gpus=(replace(night.gpus[0], checks=(check,)),), links=()))
-        assert re.search(rf" 3\.0e-04 per check{words}, 95 %", line)
+        assert re.search(rf" 3\.0e-04 per comparison{words}, 95 %", line)
 
 
 def test_the_times_of_a_night_are_told_in_one_form(untested: Report) -> None:
