@@ -21,7 +21,7 @@ _WITHOUT_SHAPES: Final = {
 
 
 def shape_results(cell: Cell, shape: OperatorShape, evidence: Evidence) -> list[ShapeResult]:
-    """Return the results for one shape, from the launches of `cell` that count for its figures."""
+    """Return the results for one shape: one of each launch of `cell` that counts for its figures and has the shape."""
     launches = [evidence.launches[number].result.shapes for number in evidence.outcomes[cell.id].valid_launches]
     return [one for shapes in launches for one in shapes if one.shape == shape.name]
 
@@ -69,7 +69,7 @@ def call_time(name: str, found: Sequence[ShapeResult]) -> OperatorTime | None:
 def median_ms(found: Sequence[ShapeResult], name: str) -> float | None:
     """Return a shape's time in ms: the median over launches of the median within a launch; None without times.
 
-    name: the series of times, such as "pure" (device time) or "host" (host time).
+    found, name: as for `call_time`.
     """
     values = [median(floats.unpack(one.series[name])) for one in found if name in one.series]
     return median(values) if values else None

@@ -34,7 +34,10 @@ NOT_YET: Final = "not measured yet: the run is still running"
 
 
 class CellOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How the measurement of a cell ended: its status, and the launches that count for its figures."""
+    """How the measurement of a cell ended: its status, and the launches that count for its figures.
+
+    batch_size: at which the cell was measured; of a REFERRED cell, that of the cell it refers to; else None.
+    """
 
     status: Status
     batch_size: int | None = None

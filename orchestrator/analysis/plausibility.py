@@ -37,7 +37,11 @@ class Reached:
 
 @dataclass(frozen=True)
 class Seen:
-    """Facts of a result that decide whether its time is plausible."""
+    """Facts of a result that decide whether its time is plausible.
+
+    flops: floating-point operations of an iteration; None if they were not counted. model_bytes: bytes of the weights.
+    covered: sum of the iteration times / measured time, in the launch with the smallest such share.
+    """
 
     iteration_ms: float  # mean
     flops: float | None  # of an iteration
