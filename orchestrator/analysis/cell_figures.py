@@ -41,7 +41,7 @@ class ValidLaunches:
     launches: Sequence[LaunchEvidence]
 
     def mean_ms(self, series: SeriesName) -> float | None:
-        """Return a series' mean time in each launch, then the median over the launches, in ms; None without times."""
+        """Return the median over the launches of the mean time of a series, in ms; None without times."""
         return None if self.figures is None else self.figures.means_ms.get(series)
 
     def value(self, source: Source) -> float | None:
@@ -154,7 +154,7 @@ def measured(fate: CellReport, valid: ValidLaunches, value: Callable[[LaunchEvid
 
 
 def throttled(launches: Sequence[LaunchEvidence]) -> bool | None:
-    """Whether any launch was throttled. None if no launch shows it, and one lacks telemetry or there is no launch."""
+    """Whether any launch was throttled. None if none is known to be and one lacks telemetry, or without launches."""
     states = [validity.throttled(one.readings) for one in launches]
     if True in states:
         return True

@@ -1,7 +1,6 @@
 """Reduce result files and telemetry of a run to the figures that `report_builder.merge` needs.
 
-A launch is a process that measures a cell: a model in one configuration on one device. At any time, at most the raw
-times of one cell and the samples of one GPU are in memory.
+At any time, at most the raw times of one cell and the samples of one GPU are in memory.
 """
 
 import gc
