@@ -57,7 +57,7 @@ class ValidLaunches:
                 return self.mean_ms(source) if self._possible(source) else None
 
     def _possible(self, series: SeriesName) -> bool:
-        """Whether `series` is plausible. The latency is not if its mean is below that of the forward pass, its part."""
+        """Whether `series` is plausible. The latency is not if its mean is below that of the forward pass within it."""
         latency_ms, forward_ms = self.mean_ms(SeriesName.LATENCY), self.mean_ms(SeriesName.FORWARD)
         impossible = latency_ms is not None and forward_ms is not None and latency_ms < forward_ms
         return series is not SeriesName.LATENCY or not impossible
@@ -238,7 +238,7 @@ def generation(base: Measured, valid: ValidLaunches, plausibility: Plausibility)
 
 
 def probe(base: Measured, valid: ValidLaunches, spec: ModelSpec) -> ProbeMetrics:
-    """Return the figures of a probe: the median rates of its launches, but the best TFLOP/s. base: from `measured`."""
+    """Return a probe's figures: medians over its launches, but the largest `best_tflops`. base: from `measured`."""
     cell, device = valid.cell, valid.device
     return ProbeMetrics(
         **_fields(ProbeMetrics, base, valid),

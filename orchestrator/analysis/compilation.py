@@ -21,10 +21,7 @@ TOLERANCE: Final = {Precision.FP32: 1e-3, Precision.TF32: 1e-2, Precision.FP16: 
 
 
 def of_launches(results: Sequence[Result], precision: Precision) -> CompilationFigures | None:
-    """Return the figures of torch.compile over the launches of a cell, without its speed-up; None if none was compiled.
-
-    precision: that of the cell, which decides how large the error of its outputs may be (TOLERANCE).
-    """
+    """Return a cell's figures of torch.compile, without speed-up; None if none compiled. precision: of the cell."""
     found = [one.compilation for one in results if one.compilation is not None]
     if not found:
         return None

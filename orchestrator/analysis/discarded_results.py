@@ -39,8 +39,7 @@ def read_verification(archive: Archive, attempt: Attempt, devices: tuple[str, ..
 def _read_mismatches(paths: LaunchPaths, attempt: Attempt, devices: tuple[str, ...]) -> Verification:
     """Return the mismatches of one process, read from its file, which the first mismatch creates.
 
-    Without a file there were none. An unreadable file, or one without a valid line, counts as one mismatch. If the
-    folder cannot be entered, nothing is known: `not_tested` of the result says why.
+    No file: none. A file that is unreadable or has no valid line: one mismatch. No access: `not_tested` says why.
     """
     lines: list[bytes] = []
     try:

@@ -44,10 +44,9 @@ _NO_SERIES: Final[dict[str, bytes]] = {}
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class LaunchEvidence:
-    """Figures and telemetry of a launch with a result. readings: of its GPU in the measured time.
+    """Figures and telemetry of a launch with a result.
 
-    measured_s: seconds. worked_ns: (start, end). stalls: periods in which the worker was suspended. rates: work per
-    second. beside: describes another process on the GPU; "" without one.
+    worked_ns: (start, end). stalls: suspensions of the worker. rates: work per second. beside: another process, or "".
     """
 
     result: Result  # without blocks, series and course of the warm-up, to save memory
@@ -62,10 +61,7 @@ class LaunchEvidence:
 
 @dataclass(frozen=True)
 class DeviceEvidence:
-    """Telemetry of a device. utilization_percent, power_w: means from the first launch to the last; None if not read.
-
-    climates, traces: temperatures and clocks, curves for the report; both by boot id.
-    """
+    """Telemetry of a device. climates, traces: by boot id. Others: means from the first launch to the last."""
 
     utilization_percent: float | None = None
     power_w: float | None = None

@@ -166,10 +166,7 @@ def _worked(archive: Archive) -> dict[str, dict[Segment, Span]]:
 
 
 def _work(archive: Archive, worked: Mapping[str, Mapping[Segment, Span]], uuid: str = "") -> Iterator[Work]:
-    """Yield for each session the time from the start of the first launch on the GPU `uuid` to the end of the last.
-
-    If `uuid` is "" or never worked in the run: of all GPUs together. Sessions without a finished launch are skipped.
-    """
+    """Yield a Work per session: first start to last end on GPU `uuid`; on any GPU if it is "" or never worked."""
     gpus = [other.uuid for other in archive.stored.devices if other.kind is DeviceKind.CUDA]
     of = [worked[gpu] for gpu in ([uuid] if uuid in worked else gpus) if gpu in worked]
     for segment in dict.fromkeys(archive.segments):

@@ -69,7 +69,7 @@ def call_time(name: str, found: Sequence[ShapeResult]) -> OperatorTime | None:
 def median_ms(found: Sequence[ShapeResult], name: str) -> float | None:
     """Return a shape's time in ms: the median over launches of the median within a launch; None without times.
 
-    found, name: as for `call_time`.
+    name: the series of times, such as "pure" (device time) or "host" (host time).
     """
     values = [median(floats.unpack(one.series[name])) for one in found if name in one.series]
     return median(values) if values else None

@@ -39,8 +39,7 @@ class Reached:
 class Seen:
     """Facts of a result that decide whether its time is plausible.
 
-    flops: floating-point operations of an iteration; None if they were not counted. model_bytes: bytes of the weights.
-    covered: sum of the iteration times / measured time, in the launch with the smallest such share.
+    flops: operations of an iteration. model_bytes: of the weights. covered: sum of the iteration times / measured time.
     """
 
     iteration_ms: float  # mean

@@ -95,7 +95,7 @@ def suggest_filters(connection: "sqlite3.Connection", wanted: "Filter") -> Itera
 
 
 def describe_cells(connection: "sqlite3.Connection", model: str) -> str:
-    """Return text on recorded precisions, batch sizes and devices of `model`, or what `nearest` returns without any."""
+    """Return " Recorded of X: …" with precisions, sizes and devices; without any, what `nearest` returns."""
     from orchestrator.history import queries
 
     kinds = queries.kinds(connection, model)

@@ -163,10 +163,7 @@ def doubt(before: Place, after: Place) -> str:
 
 
 def measures_host(before: Place, after: Place) -> bool:
-    """Whether two compared cells are expected to vary as much as host-bound cells do.
-
-    True if one is host-bound, on a CPU device, or unsteady with few launches, or if neither is known to be GPU-bound.
-    """
+    """Whether two cells are judged by the spread of host-bound cells: one is host-bound, or that is unknown."""
     launches = min(len(before.cell.values), len(after.cell.values))
     # An unsteady cell of several launches shows its own scatter; the prior of the host would hide a GPU's change.
     unknown = launches < LEAST_LAUNCHES and doubt(before, after)
@@ -182,10 +179,7 @@ def few_launches(before: Place, after: Place) -> str:
 
 
 def not_watched(kind: str, throttled: bool | None) -> bool:  # noqa: FBT001  # a state of three, as the report has it
-    """Whether it is unknown if a cell was throttled. False for CPU devices, which need no such telemetry.
-
-    kind: of the device. throttled: None if unknown.
-    """
+    """Whether `throttled` of a cell is unknown (None). False for the `kind` CPU, which needs no such telemetry."""
     return throttled is None and kind != DeviceKind.CPU
 
 

@@ -129,10 +129,7 @@ def _of_solo(alone: FullNode | None) -> Relative:
 def _of_siblings(
     report: Report, places: Mapping[tuple[str, CellKey], Place]
 ) -> Iterator[tuple[tuple[object, ...], Relative]]:
-    """Yield (key of `_among_siblings`, speed in percent of the median of identical devices).
-
-    The speed is unknown if one of the compared devices has a fault.
-    """
+    """Yield (key of `_among_siblings`, speed in percent of identical devices' median; unknown if one has a fault)."""
     named = {_among_siblings(uuid, key): place for (uuid, key), place in places.items()}
     for spread in report.cross_gpu:
         key = (
