@@ -41,11 +41,11 @@ class ValidLaunches:
     launches: Sequence[LaunchEvidence]
 
     def mean_ms(self, series: SeriesName) -> float | None:
-        """Return a series' mean time in each launch, then the median over the launches, in ms; None without times."""
+        """Return the median over the launches of the mean time of a series, in ms; None without times."""
         return None if self.figures is None else self.figures.means_ms.get(series)
 
     def value(self, source: Source) -> float | None:
-        """Return the value of a figure over all launches, in the unit of `source`; None if no launch has it."""
+        """Return the figure that `source` defines, over all launches; times in ms. None if no launch has it."""
         match source:
             case OfResults(read, pool):
                 values = self.each(lambda launch: read(launch.result))
@@ -57,7 +57,7 @@ class ValidLaunches:
                 return self.mean_ms(source) if self._possible(source) else None
 
     def _possible(self, series: SeriesName) -> bool:
-        """Whether a latency is longer than its forward pass. It is not if the host's speed changed between both."""
+        """Whether `series` is plausible. The latency is not if its mean is below that of the forward pass within it."""
         latency_ms, forward_ms = self.mean_ms(SeriesName.LATENCY), self.mean_ms(SeriesName.FORWARD)
         impossible = latency_ms is not None and forward_ms is not None and latency_ms < forward_ms
         return series is not SeriesName.LATENCY or not impossible
@@ -154,7 +154,7 @@ def measured(fate: CellReport, valid: ValidLaunches, value: Callable[[LaunchEvid
 
 
 def throttled(launches: Sequence[LaunchEvidence]) -> bool | None:
-    """Whether any launch was throttled. None if no launch shows it, and one lacks telemetry or there is no launch."""
+    """Whether any launch was throttled. None if none is known to be and one lacks telemetry, or without launches."""
     states = [validity.throttled(one.readings) for one in launches]
     if True in states:
         return True
@@ -238,7 +238,7 @@ def generation(base: Measured, valid: ValidLaunches, plausibility: Plausibility)
 
 
 def probe(base: Measured, valid: ValidLaunches, spec: ModelSpec) -> ProbeMetrics:
-    """Return the figures of a probe: rates of each launch, then their median or maximum. base: from `measured`."""
+    """Return a probe's figures: medians over its launches, but the largest `best_tflops`. base: from `measured`."""
     cell, device = valid.cell, valid.device
     return ProbeMetrics(
         **_fields(ProbeMetrics, base, valid),
@@ -297,7 +297,7 @@ def _per_output_token(whole_ms: float | None, first_ms: float | None, new_tokens
 
 
 def _best_tflops(launch: LaunchEvidence) -> float | None:
-    """Return the highest TFLOP/s of a probe, in its measurement or its search for the best matrix shape."""
+    """Return a probe's highest TFLOP/s, measured or seen in its search for the best shape; None without a time."""
     means_ms = launch.figures.means_ms
     times_ms = (means_ms.get(SeriesName.BEST), means_ms.get(SeriesName.ITERATION), launch.figures.quickest_block_ms)
     return _tflops(launch, min((time_ms for time_ms in times_ms if time_ms), default=None))

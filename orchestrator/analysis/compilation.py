@@ -21,7 +21,7 @@ TOLERANCE: Final = {Precision.FP32: 1e-3, Precision.TF32: 1e-2, Precision.FP16: 
 
 
 def of_launches(results: Sequence[Result], precision: Precision) -> CompilationFigures | None:
-    """Return the figures of torch.compile for the launches of a cell, without speed-up; None if none compiled."""
+    """Return a cell's figures of torch.compile, without speed-up; None if none compiled. precision: of the cell."""
     found = [one.compilation for one in results if one.compilation is not None]
     if not found:
         return None

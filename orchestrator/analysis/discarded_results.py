@@ -39,7 +39,7 @@ def read_verification(archive: Archive, attempt: Attempt, devices: tuple[str, ..
 def _read_mismatches(paths: LaunchPaths, attempt: Attempt, devices: tuple[str, ...]) -> Verification:
     """Return the mismatches of one process, read from its file, which the first mismatch creates.
 
-    No file: no mismatch. A file that is unreadable or has no valid line: one. No access to the folder: `not_tested`.
+    No file: none. A file that is unreadable or has no valid line: one mismatch. No access: `not_tested` says why.
     """
     lines: list[bytes] = []
     try:
@@ -59,7 +59,7 @@ def _read_mismatches(paths: LaunchPaths, attempt: Attempt, devices: tuple[str, .
 
 
 def _read_lines(lines: list[bytes], attempt: Attempt, devices: tuple[str, ...]) -> Iterator[Seen]:
-    """Yield the mismatches of the valid lines. Skips broken lines, and impossible times or devices."""
+    """Yield the mismatches of valid lines. Skips broken lines, times outside the launch, and unknown senders."""
     for line in lines:
         with suppress(msgspec.MsgspecError, UnicodeDecodeError):
             seen = _SEEN.decode(line)

@@ -1,7 +1,6 @@
 """Reduce result files and telemetry of a run to the figures that `report_builder.merge` needs.
 
-A launch is a process that measures a cell: a model in one configuration on one device. At any time, at most the raw
-times of one cell and the samples of one GPU are in memory.
+At any time, at most the raw times of one cell and the samples of one GPU are in memory.
 """
 
 import gc
@@ -45,7 +44,10 @@ _NO_SERIES: Final[dict[str, bytes]] = {}
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class LaunchEvidence:
-    """Figures and telemetry of a launch with a result."""
+    """Figures and telemetry of a launch with a result.
+
+    worked_ns: (start, end). stalls: suspensions of the worker. rates: work per second. beside: another process, or "".
+    """
 
     result: Result  # without blocks, series and course of the warm-up, to save memory
     figures: LaunchFigures
@@ -59,7 +61,7 @@ class LaunchEvidence:
 
 @dataclass(frozen=True)
 class DeviceEvidence:
-    """Telemetry of a device. utilization_percent, power_w: means from the first launch to the last."""
+    """Telemetry of a device. climates, traces: by boot id. Others: means from the first launch to the last."""
 
     utilization_percent: float | None = None
     power_w: float | None = None
@@ -71,9 +73,9 @@ class DeviceEvidence:
 class Evidence:
     """Everything that `report_builder.merge` needs besides the archive.
 
-    outcomes, cells: by cell id. launches: by launch number. devices, clocks: by UUID. courses: health values over time.
-    suspect: ids of cells that ran out of memory although an identical GPU had room for them. uncounted: launch number →
-    UUID → wrong bits found by a launch without a valid result.
+    outcomes, cells: by cell id. launches, damaged: by launch number. devices, clocks: by UUID. courses: health values
+    over time. suspect: ids of cells that ran out of memory although an identical GPU had room for them. uncounted:
+    launch number → UUID → wrong bits found by a launch without a valid result.
     """
 
     outcomes: Mapping[str, CellOutcome]
@@ -166,7 +168,7 @@ def _samples(archive: Archive, device: Device) -> dict[str, tuple[Sample, ...]]:
 
 
 def _worked(archive: Archive) -> dict[str, Span]:
-    """Return boot id of the host → (start of the first attempt, end of the last one) in monotonic ns; 0 if unknown."""
+    """Return boot id of the host → (first start, last end) of the attempts in monotonic ns; 0 for an unknown one."""
     attempts: dict[str, list[Attempt]] = {segment.boot_id: [] for segment in archive.segments}
     for attempt in archive.attempts:
         attempts[attempt.segment.boot_id].append(attempt)

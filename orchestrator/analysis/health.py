@@ -154,7 +154,7 @@ def _kind(device: Device) -> tuple[str, int | None]:
 
 
 def _worked(archive: Archive) -> dict[str, dict[Segment, Span]]:
-    """Return UUID → session → (start of the first launch, end of the last one) in monotonic ns."""
+    """Return UUID → session → (first start, last end) of its finished launches, in monotonic ns."""
     by_device: dict[str, dict[Segment, Span]] = {}
     for attempt in archive.attempts:
         for uuid in archive.cells[attempt.start.cell].devices:
@@ -166,7 +166,7 @@ def _worked(archive: Archive) -> dict[str, dict[Segment, Span]]:
 
 
 def _work(archive: Archive, worked: Mapping[str, Mapping[Segment, Span]], uuid: str = "") -> Iterator[Work]:
-    """Yield, by session, the time in which the GPU `uuid` worked; if it is "" or never worked, any GPU."""
+    """Yield a Work per session: first start to last end on GPU `uuid`; on any GPU if it is "" or never worked."""
     gpus = [other.uuid for other in archive.stored.devices if other.kind is DeviceKind.CUDA]
     of = [worked[gpu] for gpu in ([uuid] if uuid in worked else gpus) if gpu in worked]
     for segment in dict.fromkeys(archive.segments):

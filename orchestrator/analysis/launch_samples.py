@@ -50,7 +50,7 @@ class _OfCell(NamedTuple):
 
 
 def of_run(archive: Archive, evidence: Evidence) -> Samples:
-    """Return a function: cell id → values of its launches, read while iterated; none for an unknown cell."""
+    """Return a function that takes a cell id and yields values of each launch with a result; none for unknown ids."""
     cells = {name: _of_cell(tries, archive.cells[name], evidence) for name, tries in archive.tries.items()}
     paths, devices = archive.paths, frozenset(archive.devices)
 

@@ -21,7 +21,7 @@ _WITHOUT_SHAPES: Final = {
 
 
 def shape_results(cell: Cell, shape: OperatorShape, evidence: Evidence) -> list[ShapeResult]:
-    """Return the results for one shape, from the launches of `cell` that count for its figures."""
+    """Return the results for one shape: one of each launch of `cell` that counts for its figures and has the shape."""
     launches = [evidence.launches[number].result.shapes for number in evidence.outcomes[cell.id].valid_launches]
     return [one for shapes in launches for one in shapes if one.shape == shape.name]
 

@@ -1,7 +1,5 @@
 """The outcome of each planned cell (a model in one configuration on one device), from the run's journal.
 
-A slot is a planned or added launch (measuring process) of a cell.
-
     a result at the requested size                           ok
     a result at a smaller size                               degraded
     known to be too large; a smaller size is planned anyway  referred, to that cell
@@ -34,7 +32,7 @@ NOT_YET: Final = "not measured yet: the run is still running"
 
 
 class CellOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How the measurement of a cell ended: its status, and the launches that count for its figures."""
+    """How the measurement of a cell ended. batch_size: at which it, or the cell that it refers to, is measured."""
 
     status: Status
     batch_size: int | None = None

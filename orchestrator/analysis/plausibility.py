@@ -37,7 +37,10 @@ class Reached:
 
 @dataclass(frozen=True)
 class Seen:
-    """Facts of a result that decide whether its time is plausible."""
+    """Facts of a result that decide whether its time is plausible.
+
+    flops: operations of an iteration. model_bytes: of the weights. covered: sum of the iteration times / measured time.
+    """
 
     iteration_ms: float  # mean
     flops: float | None  # of an iteration

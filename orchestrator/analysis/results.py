@@ -1,7 +1,4 @@
-"""The lists of results in a report: an entry for each model and configuration, the probes, and all planned cells.
-
-A cell is one workload at one batch size, in one configuration on one device. A launch is a process that measures it.
-"""
+"""The lists of results in a report: an entry for each model and configuration, the probes, and all planned cells."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

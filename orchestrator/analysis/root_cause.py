@@ -13,15 +13,15 @@ _WITHOUT: Final = frozenset({Status.FAILED, Status.MISSING})
 
 
 def root(failures: Sequence[FailureReport]) -> FailureReport | None:
-    """Return the most probable root cause; None if all launches in `failures` were just interrupted or stopped.
+    """Return the most probable root cause; None if no failure can be one, such as an interrupted or stopped launch.
 
-    It is the first failure that can cause others, else the first of a cell without a result, else the first.
+    It is the first in `failures` that can cause others, else the first of a cell without a result, else the first.
     """
     return min(_causes(failures), key=_gravity, default=None)
 
 
 def explains(cause: FailureReport, failures: Sequence[FailureReport]) -> bool:
-    """Whether `cause` explains all failures: it can cause other failures, or all have the same category and phase."""
+    """Whether `cause` explains all failures: it can cause others, or all possible causes have the same `kind`."""
     return has_trait(cause.category, Trait.ROOT_CAUSE) or len({kind(one) for one in _causes(failures)}) == 1
 
 

@@ -41,12 +41,12 @@ class JudgedCell:
 
     @property
     def waited(self) -> frozenset[str]:
-        """UUIDs of GPUs limited by the host, not judged by this cell; empty if these are not the majority."""
+        """UUIDs of the GPUs limited by the host, which this cell does not judge; empty unless they are the majority."""
         waited = frozenset(uuid for uuid, point in self.points.items() if point.metric.launch_bound)
         return waited if len(waited) * 2 > len(self.points) else frozenset()
 
     def points_with(self, uuid: str) -> Mapping[str, Point]:
-        """Return UUID → result of the GPUs that were not throttled, with that of the GPU `uuid` added if it was."""
+        """Return UUID → result of the GPUs that were not throttled, and of the GPU `uuid` even if it was."""
         return {**self.points, uuid: self.held[uuid]} if uuid in self.held else self.points
 
 

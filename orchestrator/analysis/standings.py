@@ -240,9 +240,9 @@ def _standing(
 
 
 def _slowest(cells: Sequence[JudgedCell], own: Mapping[str, Sibling]) -> list[tuple[JudgedCell, Effect]]:
-    """Return (cell, rate relative to the siblings) of each cell in which a GPU is slower.
+    """Return (cell, rate relative to the siblings) of each cell in which a GPU is slower, the slowest first.
 
-    Cells beyond their margin come first, then those with a larger difference. own: mode → verdict on the GPU.
+    Cells in which it is slower by more than the margin precede all others. own: mode → verdict on the GPU.
     """
     alone = [
         (cell, own[cell.key.mode].alone[cell.name], cell.name in own[cell.key.mode].slow_cells)

@@ -42,7 +42,7 @@ def summary(archive: Archive, evidence: Evidence, results: Sequence[ModelResult]
 
 
 def overhead(archive: Archive, evidence: Evidence) -> Overhead:
-    """Return the ms that one process per launch cost, and from how many launches on the zygote saves time (or None)."""
+    """Return the median ms that a process per launch costs, and from how many launches on the zygote saves time."""
     isolation = archive.stored.configuration.isolation
     good = [attempt for attempt in archive.attempts if attempt.start.launch in evidence.launches]
     ledgers = [(evidence.launches[attempt.start.launch].result.ledger, attempt) for attempt in good]

@@ -37,7 +37,7 @@ def ledger(launches: Sequence[tuple[Ledger, Attempt]]) -> LaunchLedger | None:
 
 
 def record_ms(spent: Ledger, attempt: Attempt) -> float | None:
-    """Return the ms from START to END that are not in the ledger `spent`; None without an END by the same session."""
+    """Return the ms from START to END that are not in `spent`; None if the starting session recorded no END."""
     return None if attempt.lasted_ms is None else attempt.lasted_ms - sum(msgspec.structs.astuple(spent))
 
 

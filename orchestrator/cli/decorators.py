@@ -88,7 +88,7 @@ class RunParams(SessionParams):
 def sections(names: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield (title, names of parameters) of each section of --help that is not empty. names: those of the command.
 
-    A name is in the first section that has it: options of this command alone, the most used ones, then SECTIONS.
+    Each name is in one section: "Options" if no section of SECTIONS has it, else "Most used", else in that of SECTIONS.
     """
     left = list(names)
     tables = {title: [option.name for option in options] for title, options in SECTIONS.items()}
@@ -147,7 +147,7 @@ def offering(
 
 
 def _click_option(option: Option, default: str = "") -> Callable[[Command], Command]:
-    """Return a decorator that adds `option` as a click option. default: replaces the default shown in --help."""
+    """Return a decorator that adds `option`. default: text for --help, in place of its own default; sets no value."""
     default = default or option.default
     text = f"{option.help} [default: {default}]" if default else option.help
     extra: dict[str, Any] = {"help": text, "callback": _CALLBACKS.get(option.name), "metavar": option.metavar or None}
@@ -177,7 +177,7 @@ def _click_option(option: Option, default: str = "") -> Callable[[Command], Comm
 def add_options(
     options: Iterable[Option], defaults: Mapping[str, str] = MappingProxyType({})
 ) -> Callable[[Command], Command]:
-    """Return a decorator that adds those `options` that have flags. defaults: parameter → default shown in --help."""
+    """Return a decorator that adds those `options` that have flags. defaults: parameter → default, for --help only."""
     made = [_click_option(option, defaults.get(option.name, "")) for option in options if option.flags]
     return functools.partial(_decorate, options=made)
 
@@ -193,7 +193,7 @@ def preset_options(defaults: Mapping[str, str]) -> Callable[[Command], Command]:
 
 
 def run_option(name: str, default: str = "") -> Callable[[Command], Command]:
-    """Return a decorator that adds one option of a run. name: its parameter. default: shown in --help; "": its own."""
+    """Return a decorator that adds one option of a run. name: its parameter. default: as in `_click_option`."""
     return _click_option(next(option for option in OPTIONS if option.name == name), default)
 
 

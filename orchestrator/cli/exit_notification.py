@@ -117,7 +117,7 @@ def announced(params: SessionParams, *, rehearsal: bool = False) -> Iterator[End
     """Catch stop signals within `with`, then run --on-failure (unless the run passed) and --on-finish.
 
     Yields the Ending that the body fills in. rehearsal: for --dry-run, which does not run the commands. Raises
-    ConfigError for a command that cannot be run, or a wrong option of metrics.
+    ConfigError for a command that cannot be run, or an unusable --metrics-file or --metrics-port.
     """
     from orchestrator.cli import hooks
 

@@ -95,7 +95,7 @@ def suggest_filters(connection: "sqlite3.Connection", wanted: "Filter") -> Itera
 
 
 def describe_cells(connection: "sqlite3.Connection", model: str) -> str:
-    """Return a space and two sentences on the recorded cells of `model`; without any, what `nearest` returns."""
+    """Return " Recorded of X: …" with precisions, sizes and devices; without any, what `nearest` returns."""
     from orchestrator.history import queries
 
     kinds = queries.kinds(connection, model)

@@ -104,7 +104,7 @@ def earlier(configuration: "Configuration", devices: "Sequence[Device]") -> "tup
 
 
 def _in_time(work: Callable[[], T]) -> T:
-    """Return the result of `work`. Raises HistoryError after PATIENCE_S seconds: a file server may never answer."""
+    """Return the result of `work`. Raises HistoryError after PATIENCE_S seconds; `work` then goes on in its thread."""
     outcome: Future[T] = Future()
 
     def run() -> None:

@@ -8,7 +8,7 @@ import click
 
 
 class ListOption(click.Option):
-    """A click option with several values: `-b 1 -b 8` equals `-b 1,8`. separator: text between values."""
+    """A click option whose values are joined into one text: `-b 1 -b 8` equals `-b 1,8`. separator: between values."""
 
     def __init__(self, names: Sequence[str], *, separator: str = ",", **extra: Any) -> None:  # noqa: ANN401  # click's own
         super().__init__(names, **extra | {"multiple": True})

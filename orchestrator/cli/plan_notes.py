@@ -53,7 +53,7 @@ def deadline_warnings(plan: Plan, configuration: Configuration, devices: Sequenc
 
 
 def device_conflicts(devices: Sequence[Device], cores: Sequence[int], runs: Path) -> Iterator[str]:
-    """Yield warnings about devices that another live run uses, or that share CPU cores.
+    """Yield warnings about devices that another live run uses, and about CPU devices of this run that share cores.
 
     cores: the CPU cores that this process may use. runs: folder of the runs, skipped if it is unreadable.
     """

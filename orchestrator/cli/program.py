@@ -64,7 +64,7 @@ class Breakdown(Refusal):
 
 
 class Command(click.Command):
-    """A command whose help shows the name of the program. hears_signals: whether it handles stop signals itself."""
+    """A command whose examples in --help name the program. hears_signals: whether it handles stop signals itself."""
 
     hears_signals = False
 
@@ -201,7 +201,7 @@ class Program(RunCommand, click.Group):
 
 
 def _require_text(words: Sequence[str]) -> None:
-    """Raise ConfigError if a word of the command line, or a variable that may name a file, is not UTF-8."""
+    """Raise ConfigError if a word of the command line, or an environment variable with a path, is not UTF-8."""
     for word in words:
         if not plain_text.is_utf_8(word):
             raise ConfigError(f"{plain_text.escaped(word)} on the command line: {plain_text.NO_TEXT}")
@@ -305,7 +305,7 @@ def refuse_misplaced(context: click.Context) -> None:
 
 
 def wrapped(text: str) -> str:
-    """Wrap a message to the width of stderr's terminal, indented below "error: ". Unchanged without one or as JSON."""
+    """Wrap a message to stderr's terminal width, indented below "error: ". Unchanged without a terminal or as JSON."""
     if as_json() or not sys.stderr.isatty():
         return text
     width = min(shutil.get_terminal_size().columns, 120)

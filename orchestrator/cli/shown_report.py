@@ -27,7 +27,7 @@ def shown(report: Report, layout: Layout, details: Sequence[str], *, full: bool,
 def places(reports: Sequence[Path], folder: Path | None) -> Iterator[str]:
     """Yield a line for each file of a report, then one with the command that prints all of it.
 
-    folder: of the run; None without a run: the command then names the first of `reports`, of which one must exist.
+    folder: of the run, which the command names; None: it names the first of `reports`, which must not be empty then.
     """
     yield from (f"Report: {path}" for path in reports)
     yield f"All:    gpubench-orchestrate report {folder or reports[0]} --full"

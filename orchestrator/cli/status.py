@@ -46,9 +46,9 @@ def command(*, run: str | None, runs_folder: str, as_json: bool) -> None:
 
 
 def so_far(status: "Status", stored: "StoredRun", paths: "RunPaths") -> str:
-    """Return the faults that a running burn-in has found, joined by "; ", or "no fault found"; "" for another run.
+    """Return the faults that a running burn-in has found, joined by "; ", or "no fault found".
 
-    Slow: makes the report of the run.
+    Returns "" for any other run, or after the end. Slow: makes the report of the run.
     """
     from orchestrator.engine.status_types import GOES_ON
     from orchestrator.figures.exit_code import CauseKind

@@ -32,7 +32,8 @@ def to_junit(
 ) -> bytes:
     """Render comparisons as JUnit XML. fail_on: verdicts that are failures.
 
-    of_run: causes of a run's exit code. Each is a test case in each suite: skipped if "incomplete", else a failure.
+    of_run: causes of a run's exit code. Each is a test case in each suite: skipped if its exit code is INCOMPLETE, else
+    a failure.
     """
     root = Element("testsuites", name="gpubench compare")
     for comparison in comparisons:

@@ -47,7 +47,8 @@ class Held:
 def hold(run: Side, baseline: Side) -> Held:
     """Return the rates of the run divided by those of the baseline, and the score.
 
-    A cell that several devices of the baseline have counts as their median. The score does so for the run, too.
+    If several devices of the baseline measured a cell, their median rate counts. The score also takes the median over
+    the devices of the run.
     """
     stored = pairing.by_key(baseline)
     reference = {

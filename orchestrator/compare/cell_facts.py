@@ -121,7 +121,8 @@ def _varies(place: Place) -> bool:
 def difference(before: Place, after: Place, *, any_device: bool = False) -> str:
     """Return why two cells cannot be compared, such as "batch size 8, then 4"; "" if they can.
 
-    The reason is a fault of a cell, or a fact that differs. any_device: allow another GPU model, memory or power limit.
+    The reason is a fault of a cell other than unsteady times, or a fact that differs. any_device: allow another GPU
+    model, memory or power limit.
     """
     if (found := _gravest((one for one in _FAULTS if not one.judged), before, after)) is not None:
         who = {name: one for name, one in _sides(before, after) if found.found(one)}
@@ -162,7 +163,7 @@ def doubt(before: Place, after: Place) -> str:
 
 
 def measures_host(before: Place, after: Place) -> bool:
-    """Whether two compared cells are expected to vary as host-bound cells do; True if that is unknown."""
+    """Whether two cells are judged by the spread of host-bound cells: one is host-bound, or that is unknown."""
     launches = min(len(before.cell.values), len(after.cell.values))
     # An unsteady cell of several launches shows its own scatter; the prior of the host would hide a GPU's change.
     unknown = launches < LEAST_LAUNCHES and doubt(before, after)
@@ -178,10 +179,7 @@ def few_launches(before: Place, after: Place) -> str:
 
 
 def not_watched(kind: str, throttled: bool | None) -> bool:  # noqa: FBT001  # a state of three, as the report has it
-    """Whether it is unknown if a cell was throttled. False for CPU devices, which need no such telemetry.
-
-    kind: of the device. throttled: None if unknown.
-    """
+    """Whether `throttled` of a cell is unknown (None). False for the `kind` CPU, which needs no such telemetry."""
     return throttled is None and kind != DeviceKind.CPU
 
 

@@ -53,8 +53,9 @@ class ComparedCell(Part, frozen=True, kw_only=True):
     run, a median over the launches. p: p-value, Holm-corrected over the cells. reason: why the cells are not
     comparable, or a remark on the verdict. launches_needed: launches that each run needs for a verdict; null if there
     is a verdict or more launches do not help. needed_beyond: 100 launches would not suffice. excluded_percent: a larger
-    slow-down is excluded with 95 % confidence; null unless SAME or NO CHANGE SEEN. implementation, shape, time: of an
-    operator, else "". figures: figures without a verdict, such as "p95, ms" → values in both runs.
+    slow-down is excluded with 95 % confidence; null unless SAME or NO CHANGE SEEN. implementation, shape: of operators
+    and studies, else "". time: which time of an operator, such as "pure" (without the host), else "". figures: figures
+    without a verdict, such as "p95, ms" → values in both runs.
     """
 
     cell: str

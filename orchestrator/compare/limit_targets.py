@@ -87,7 +87,7 @@ TARGETS: Final = {name: _TARGETS[name] for name in LimitName}
 
 
 def cells(report: Report, held: Held | None) -> Iterator[Cell]:
-    """Yield every cell of a model or study, and every time of an operator. held: comparison with a baseline, if any."""
+    """Yield every cell of a model or study, and each kind of time of an operator. held: comparison with a baseline."""
     gpus = {gpu.gpu_uuid: gpu for gpu in report.gpu_info}
     places = pairing.places(run_figures.of_report(report, "this run"))
     siblings = dict(_of_siblings(report, places))
@@ -129,7 +129,7 @@ def _of_solo(alone: FullNode | None) -> Relative:
 def _of_siblings(
     report: Report, places: Mapping[tuple[str, CellKey], Place]
 ) -> Iterator[tuple[tuple[object, ...], Relative]]:
-    """Yield (key of `_among_siblings`, speed compared with identical devices: unknown if one has a fault)."""
+    """Yield (key of `_among_siblings`, speed in percent of identical devices' median; unknown if one has a fault)."""
     named = {_among_siblings(uuid, key): place for (uuid, key), place in places.items()}
     for spread in report.cross_gpu:
         key = (

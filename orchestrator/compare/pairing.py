@@ -1,7 +1,7 @@
 """Pair the devices and cells (models in one configuration) of two runs. Pure.
 
-Devices of two runs are paired by UUID, else in order among those of a GPU model, else in order. With a baseline, every
-device of the run is paired with cells of the same device, else of its GPU model (pooling.py).
+Devices of two runs are paired by UUID, the others in order within each GPU model, the rest in order. With a baseline,
+every device of the run is paired with cells of the same device, else of its GPU model (pooling.py).
 """
 
 from collections import deque

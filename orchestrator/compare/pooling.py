@@ -1,7 +1,6 @@
 """Combine the results of several devices of a baseline for one cell (model and configuration) into one. Pure.
 
-The device of the compared cell is preferred. If the baseline lacks it, the median device is used (of an even number,
-the middle two), so that one bad device does not change the result.
+The compared device itself is preferred, else the median device, so that one bad device does not change the result.
 """
 
 import math
