@@ -60,7 +60,7 @@ def board_class(name: str, uuid: str) -> BoardClass:
 
 @dataclass(frozen=True)
 class Signal:
-    """A health signal. reads: names of the NVML values that decide it; () for none. applies: whether a board has it."""
+    """A health signal. reads: NVML values that show it, main one first; () if others do. applies: if a board has it."""
 
     name: str
     title: str

@@ -17,7 +17,7 @@ def sizes_of(sizes: Mapping[str, int]) -> str:
 
 
 def shortened(name: str, columns: int, sign: str = "…") -> str:
-    """Cut the front of a name longer than `columns` characters: "…models/net.py:Net". sign: stands for the cut part."""
+    """Fit a name into `columns` characters: `sign` replaces the front of a longer one, as in "…models/net.py:Net"."""
     return name if len(name) <= columns else f"{sign}{name[len(name) - columns + len(sign) :]}"
 
 
