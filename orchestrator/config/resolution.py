@@ -281,10 +281,9 @@ def _needed_path(settings: LayeredSettings, key: str, current: Path) -> str:
 
 
 def absolute(path: str, origin: str, current: Path) -> str:
-    """Return `path` as an absolute path, because `resume` may start in another folder.
+    """Return `path` as an absolute path. current: folder that a relative path starts from.
 
-    origin: where the user wrote it, for the error. current: folder that a relative path starts from. Raises ConfigError
-    for an empty path, control characters, or "~" without a home folder.
+    Raises ConfigError, which names `origin`, for an empty path, control characters, or "~" without a home folder.
     """
     if not path.strip():
         raise ConfigError(f"{origin}: expected a path, got an empty string")

@@ -35,7 +35,11 @@ class InjectedFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class BurnIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of a burn-in."""
+    """Settings of a burn-in. level: name in configs/burn_in.yaml. cell_s: seconds of one cell.
+
+    injections: faults to cause on purpose. max_temperature_c: stops a GPU in addition to its own limit; None: no such
+    limit. steps: device UUID → its alternating load and pauses; empty without --steps.
+    """
 
     duration_s: float
     level: str  # of configs/burn_in.yaml
@@ -125,10 +129,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def least_launches(self) -> int:
-        """Number of launches of each device that start even if they do not fit into the remaining time.
-
-        In a gate it is one for each side, and at least 1. In other runs it is 0.
-        """
+        """Number of launches per device that start even if time is short: in a gate 1 per side (at least 1), else 0."""
         return 0 if self.gate is None else max(1, len(self.gate.sides))
 
     @property
@@ -146,7 +147,7 @@ class Exclusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Room(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits for scanning batch sizes on a device. largest: batch size. longest_s: of one iteration, in seconds."""
+    """Limits of a batch size scan: memory of the process (None: unknown), batch size, seconds of one iteration."""
 
     memory_bytes: int | None  # for one process, None if unknown
     largest: int  # batch
