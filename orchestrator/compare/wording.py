@@ -232,7 +232,7 @@ def grouped(comparison: Comparison, verdict: ChangeVerdict) -> dict[str, list[st
 
 
 def new(comparison: Comparison, most: int = _MOST_LONE) -> Iterator[str]:
-    """Yield a text on the cells that only the second run has, for each reason why. most: as in `unjudged`."""
+    """Yield a text on the cells that only the second run has, one per reason. most: as in `unjudged`."""
     yield from _alone(comparison, comparison.only_after, comparison.after, most)
 
 

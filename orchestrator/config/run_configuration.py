@@ -70,7 +70,12 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that decides what a run does, from defaults, a file and the command line."""
+    """Everything that decides what a run does, from defaults, a file and the command line.
+
+    models: requested models and probes. probes: all that ship; a plan adds some of them. launches: of each cell.
+    sequence_lengths (tokens), input_sizes (pixels): empty for each model's own. study: name of the study that `models`
+    come from, or "". tainted: whether faults are injected on purpose.
+    """
 
     models: tuple[ModelSpec, ...]  # requested ones, with probes
     probes: tuple[ModelSpec, ...] = ()  # all that ship: a plan adds some to GPUs that measure models
@@ -129,7 +134,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def least_launches(self) -> int:
-        """Number of launches per device that start even if time is short: in a gate 1 per side (at least 1), else 0."""
+        """Launches per device that start even if too little time is left: 0; in a gate 1 per side, at least 1."""
         return 0 if self.gate is None else max(1, len(self.gate.sides))
 
     @property
