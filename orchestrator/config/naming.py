@@ -4,10 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 
 def sized(name: str, size: int | None, sizes: Collection[int | None]) -> str:
-    """Return "bert@128", the name with its input size, if `sizes` has several values; else the name unchanged.
-
-    sizes: input sizes of all cells that have this name.
-    """
+    """Return "bert@128", or "bert" if all its cells have the same size. sizes: input sizes of all cells of the name."""
     return f"{name}@{size}" if size is not None and len(set(sizes)) > 1 else name
 
 

@@ -73,8 +73,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Everything that decides what a run does, from defaults, a file and the command line.
 
     models: requested models and probes. probes: all that ship; a plan adds some of them. launches: of each cell.
-    sequence_lengths (tokens), input_sizes (pixels): empty for each model's own. study: name of the study that `models`
-    come from, or "". tainted: whether faults are injected on purpose.
+    sequence_lengths (tokens), input_sizes (pixels): () for each model's own. tainted: faults are injected on purpose.
     """
 
     models: tuple[ModelSpec, ...]  # requested ones, with probes

@@ -34,11 +34,9 @@ class Priority(msgspec.Struct, frozen=True):
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about a workload that decide how its cells are planned, compared and reported.
 
-    title: for reports. has_model: else cells are named after a probe. has_items: has a rate of items. device_rate:
-    rate shown in operations or bytes per second. needs_references: compared with the rates of probes. sibling_verdict:
-    compares GPUs with their siblings. end_to_end: depends on the host, so runs may differ more. forward_passes: cost of
-    an iteration. one_size: measures only the first input size. digests: verifies outputs by digest. own_rate: of a
-    check: only the GPU decides its rate.
+    device_rate: its rate is shown in operations or bytes per second. needs_references: compared with rates of probes.
+    sibling_verdict: compares GPUs of one model. end_to_end: depends on the host. forward_passes: cost of an iteration.
+    one_size: uses only the first input size. digests: verifies outputs by digest. own_rate: only the GPU decides it.
     """
 
     role: Role
