@@ -30,10 +30,11 @@ Rate = Annotated[float, msgspec.Meta(ge=LEAST, le=MOST)]
 
 
 class SideCell(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """A cell (model and configuration) on one device. values: the figure `metric` of each launch. ran_at: batch size.
+    """A cell (model and configuration) on one device, with the compared figure of each of its launches.
 
+    metric: name of this figure with its unit, such as "model_load_time_ms". values: one per launch. ran_at: batch size.
     parameters: number of the model's parameters. steady: whether times were steady after warm-up. host_bound: whether
-    the GPU waited for the host. wrong: what is wrong with the result of an operator or a compiled model. figures:
+    the GPU waited for the host. wrong: why the result of an operator or a compiled model is wrong, or "". figures:
     further figures, which are only shown, such as "p95, ms" → 5.2. None: unknown, as in older baselines.
     """
 
@@ -64,7 +65,7 @@ class SideCell(Part, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SideDevice(Part, frozen=True, kw_only=True):
-    """A device of a run or baseline. label: "GPU 0". stack: facts that may differ, such as the version of its VBIOS."""
+    """A device of a run or baseline. label: "GPU 0". kind: "cuda" or "cpu". stack: further facts, "VBIOS" → version."""
 
     gpu_uuid: str
     label: str

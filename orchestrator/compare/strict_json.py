@@ -37,10 +37,7 @@ def contents(path: Path) -> bytes:
 
 
 def decode(data: bytes, kind: type[T], name: str) -> T:
-    """Decode JSON as `kind`; text is not converted to numbers. name: of the file, for messages.
-
-    Raises ConfigError with the position, if the JSON is damaged or does not match `kind`.
-    """
+    """Decode JSON as `kind`, without converting text to numbers. Raises ConfigError with `name` (file) and position."""
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:

@@ -53,9 +53,10 @@ _HOLDS: Final[Mapping[Bound, tuple[str, Callable[[float, float], bool]]]] = {
 
 
 class Threshold(Part, frozen=True, kw_only=True):
-    """A limit of one figure in the cells that match. One of the four bounds is set. Empty lists match everything.
+    """A limit of one figure, in its unit: exactly one of `below`, `at_most`, `above` and `at_least` is set.
 
-    models: models or operators. implementations, shapes, times: of operators. samples_per_epoch: for epoch_time_s.
+    It applies to cells that match `phase` and all tuples; an empty tuple matches everything. models: models or
+    operators. implementations, shapes, times ("pure"): only for operators. samples_per_epoch: only for epoch_time_s.
     """
 
     name: str
@@ -79,7 +80,7 @@ class Threshold(Part, frozen=True, kw_only=True):
         return next((bound, value) for bound in Bound if (value := getattr(self, bound)) is not None)
 
     def means(self, key: CellKey) -> bool:
-        """Whether the threshold applies to this cell. OF_SOLO needs a loaded cell, COLD_COMPILE a compiled one."""
+        """Whether the threshold applies to a cell: the cell matches its phase and tuples, and can have its figure."""
         return (
             key.phase == self.phase
             and (not self.models or key.model_name in self.models)

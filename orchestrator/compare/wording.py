@@ -32,7 +32,7 @@ NOTHING: Final = "no cell was measured in both runs"
 
 
 def failure(failing: Sequence[str]) -> str:
-    """Return "SLOWER and WRONG fail the comparison (--fail-on)"; "" if nothing fails. failing: those verdicts."""
+    """Return "SLOWER and WRONG fail the comparison (--fail-on)"; "" if `failing` (of `comparison.failing`) is empty."""
     verb = "fail" if len(failing) > 1 or MISSING in failing else "fails"
     return f"{listed(failing, 'and')} {verb} the comparison (--fail-on)" if failing else ""
 
@@ -76,7 +76,7 @@ def means(comparison: Comparison) -> str:
 
 
 def mean(of_phase: Mean) -> str:
-    """Return "training -5.0% (-5.9% to -4.2%) over 3 cells: SLOWER as a whole"; a None is omitted."""
+    """Return "training -5.0% (-5.9% to -4.2%) over 3 cells: SLOWER as a whole"; interval and verdict only if known."""
     between = f" ({interval(of_phase)})" if interval(of_phase) else ""
     verdict = f": {of_phase.verdict} as a whole" if of_phase.verdict else ""
     return f"{of_phase.phase} {change(of_phase)}{between} over {plural(of_phase.cells, 'cell')}{verdict}"
@@ -159,9 +159,9 @@ def slower(comparison: Comparison, most: int = _MOST_SLOWER) -> str:
 
 
 def unjudged(comparison: Comparison, most: int = _MOST_LONE) -> Iterator[str]:
-    """Yield a text each on the cells that are probably slower, not judged, and missing, the slowest first.
+    """Yield texts on cells that are probably slower, that could not be judged, and that are missing, in this order.
 
-    most: largest number of cells that a text names; the others follow as "and 3 more".
+    A text names at most `most` cells, compared ones slowest first; the others follow as "and 3 more".
     """
     name = naming(comparison)
     probably = frozenset({ChangeVerdict.PROBABLY_SLOWER})
@@ -232,7 +232,7 @@ def grouped(comparison: Comparison, verdict: ChangeVerdict) -> dict[str, list[st
 
 
 def new(comparison: Comparison, most: int = _MOST_LONE) -> Iterator[str]:
-    """Yield a text on the cells that only the second run has, for each reason why. most: as in `unjudged`."""
+    """Yield a text on the cells that only the second run has, one per reason. most: as in `unjudged`."""
     yield from _alone(comparison, comparison.only_after, comparison.after, most)
 
 

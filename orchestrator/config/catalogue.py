@@ -27,7 +27,7 @@ class Profile(Measurement, frozen=True, kw_only=True, forbid_unknown_fields=True
     adds_launches: bool
 
     def measurement(self, **given: float | None) -> Measurement:
-        """Return the settings that a worker gets. given: field → value that replaces the one of the profile."""
+        """Return the settings that a worker gets. given: fields that replace those of the profile, even by None."""
         return Measurement(**{name: getattr(self, name) for name in Measurement.__struct_fields__} | given)
 
 

@@ -60,7 +60,10 @@ def board_class(name: str, uuid: str) -> BoardClass:
 
 @dataclass(frozen=True)
 class Signal:
-    """A health signal. reads: names of the NVML values that decide it; () for none. applies: whether a board has it."""
+    """A health signal. applies: whether a board has it.
+
+    reads: names of the NVML values that show it, the most important first; () if it is found by other means.
+    """
 
     name: str
     title: str

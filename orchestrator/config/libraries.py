@@ -43,7 +43,7 @@ def torch_cuda(search: list[str] | None = None) -> Torch | None:
 
 
 def measured_models(cells: Iterable[Cell], models: Iterable[ModelSpec]) -> list[ModelSpec]:
-    """Return those of `models` that one of `cells` runs; probes, for example, are omitted."""
+    """Return those of `models` that `cells` run, in the order of `models`. Probes and operators are no models here."""
     measured = {cell.model for cell in cells if WORKLOADS[cell.workload].has_model}
     return [model for model in models if model.name in measured]
 
@@ -67,7 +67,7 @@ def describe_missing(lacking: dict[str, tuple[str, ...]]) -> Iterator[str]:
 
 
 def require(cells: Sequence[Cell], models: Iterable[ModelSpec]) -> None:
-    """Raise ConfigError if a cell of a burn-in needs a missing library. models: all models that `cells` may name."""
+    """Raise ConfigError if `cells` of a burn-in run a model whose library is missing. models: all they may name."""
     lacking = missing(measured_models(cells, models))
     if lacking:
         names = listed([name for names in lacking.values() for name in names], "and")

@@ -31,7 +31,7 @@ class _SiblingMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Standard deviations of rates between launches or sessions, in percent of the mean rate.
+    """Standard deviations of rates, in percent of the mean: between launches or, in another Spread, sessions.
 
     device: of cells limited by the device. host: of all other cells.
     """
@@ -52,7 +52,11 @@ class _RunMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Margins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Content of configs/margins.yaml."""
+    """Content of configs/margins.yaml: tolerated slowdowns.
+
+    siblings, baseline: of a GPU below the median of its siblings, or below a baseline. drift: of a GPU over a run after
+    the common trend of its siblings is subtracted. drift_alone: the same, not subtracted. runs: between two runs.
+    """
 
     siblings: _SiblingMargins
     baseline: Margin  # of a GPU against the baseline of its board

@@ -157,10 +157,7 @@ def spec(
 
 
 def require_inputs(model: ModelSpec, origin: str) -> None:
-    """Raise ConfigError if a model of a library has no inputs. origin: where the user named it, for the error.
-
-    A model in the user's own code needs none here, because it may define get_example_inputs.
-    """
+    """Raise ConfigError if a library's model, not one in the user's code, has no inputs. origin: where it is named."""
     if model.preload and not model.inputs:
         raise ConfigError(
             f"{origin}: the inputs of {model.name} are unknown. Describe them in a file for --models-file, with "

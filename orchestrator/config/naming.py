@@ -4,10 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 
 def sized(name: str, size: int | None, sizes: Collection[int | None]) -> str:
-    """Return "bert@128", the name with its input size, if `sizes` has several values; else the name unchanged.
-
-    sizes: input sizes of all cells that have this name.
-    """
+    """Return "bert@128", or "bert" if all its cells have the same size. sizes: input sizes of all cells of the name."""
     return f"{name}@{size}" if size is not None and len(set(sizes)) > 1 else name
 
 
@@ -17,7 +14,7 @@ def sizes_of(sizes: Mapping[str, int]) -> str:
 
 
 def shortened(name: str, columns: int, sign: str = "…") -> str:
-    """Cut the front of a name longer than `columns` characters: "…models/net.py:Net". sign: stands for the cut part."""
+    """Fit a name into `columns` characters: `sign` replaces the front of a longer one, as in "…models/net.py:Net"."""
     return name if len(name) <= columns else f"{sign}{name[len(name) - columns + len(sign) :]}"
 
 

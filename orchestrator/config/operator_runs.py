@@ -17,7 +17,7 @@ FAST_S: Final = 0.01
 
 
 def preset(name: str, options: tuple[Option, ...], precisions: Sequence[str] = ()) -> Preset:
-    """Return a preset: one launch per cell, no time limit, and `precisions` if any. options: all that it may set."""
+    """Return a preset: one launch per cell, no time limit, `precisions` unless empty. options: those it may set."""
     values: dict[str, object] = {"benchmark.launches": 1}
     if precisions:
         values["benchmark.precision"] = list(precisions)

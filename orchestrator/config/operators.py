@@ -62,9 +62,9 @@ def dimensions(name: str) -> tuple[str, ...]:
 
 
 def sized(name: str, sizes: Mapping[str, int], label: str, origin: str) -> OperatorSpec:
-    """Return the operator `name` at one shape, called `label`, for all kinds of devices.
+    """Return the operator `name` with a single shape, called `label`, the same for all kinds of devices.
 
-    sizes: dimension → size. origin: place of the sizes, for errors. Raises ConfigError if a dimension is missing.
+    sizes: dimension → size. origin: where the user gave them, for errors. Raises ConfigError if a dimension is missing.
     """
     known, entry = load()[name], _read().operators[name]
     shape = _shape(label, sizes, entry, tuple(known.tolerance), origin)

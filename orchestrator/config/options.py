@@ -77,7 +77,13 @@ class Need(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Option:
-    """One option of the command line, one key of a configuration file, or both."""
+    """One option of the command line, one key of a configuration file, or both.
+
+    sets: field of Configuration that gets the value unchanged, or "". default: text for --help; also the value if there
+    are `choices` but no key. follows: key whose option sets this key, too. constant: value that a flag stands for.
+    needs: the option has no effect without it. choices: for completion. least, most: limits of a NUMBER. separator: of
+    a list; "" if the option is repeated instead.
+    """
 
     spec: str  # flags and metavar, "-m, --models NAMES" or "--history/--no-history"; empty for a key alone
     key: str  # with its section; empty for an option alone

@@ -179,7 +179,7 @@ def _no_module(own: OwnModel, origin: str) -> ConfigError:
 
 
 def _only_binding(tree: ast.Module, name: str) -> ast.ClassDef | ast.FunctionDef | ast.Assign | None:
-    """Return the class, function or assignment that alone binds `name` in a file; None if nothing or more does."""
+    """Return the class, function or assignment that binds `name`; None if bound otherwise, twice or not at all."""
     defined, imported = _names_of(tree)
     if (defined + imported).count(name) != 1:
         return None

@@ -29,7 +29,7 @@ class Preset:
     on_cpus: LayeredSettings | None = None
 
     def settings_on(self, devices: str) -> LayeredSettings:
-        """Return `settings`, below `on_cpus` if all devices are CPU devices. devices: value of --gpu-ids."""
+        """Return `settings`, overridden by `on_cpus` if all devices are CPU devices. devices: value of --gpu-ids."""
         if self.on_cpus is None or not all(word.startswith("cpu:") for word in devices.split(",")):
             return self.settings
         return self.on_cpus.on_top_of(self.settings)

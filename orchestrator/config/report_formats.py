@@ -15,7 +15,7 @@ class ReportFormat(enum.StrEnum):
     def __new__(cls, suffix: str, renderer: str, needs: tuple[str, ...] = (), always: bool = False) -> "ReportFormat":  # noqa: FBT001, FBT002 - a row of a table
         """Make a format. renderer: its "module:function" in report/. always: every run has it in its folder.
 
-        needs: arguments of the function after the report.
+        needs: names of the arguments that the function takes after the report.
         """
         made = str.__new__(cls, suffix)
         made._value_ = suffix

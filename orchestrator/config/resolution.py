@@ -107,10 +107,7 @@ def resolve(settings: LayeredSettings, catalogue: Catalogue, places: Places) -> 
 
 
 def _set_as_given(settings: LayeredSettings, owner: str) -> dict[str, Any]:
-    """Return field → value for options that need no conversion.
-
-    owner: part of Configuration that has these fields ("measurement"), or "" for fields of Configuration itself.
-    """
+    """Return field → value of options without conversion. owner: "measurement", or "" for fields of Configuration."""
     fields = {option.key: option.sets.rpartition(".") for option in (*MEASUREMENT, *HISTORY) if option.sets}
     return {
         field: settings.values[key] for key, (of, _, field) in fields.items() if of == owner and key in settings.values
@@ -125,10 +122,7 @@ def _least_launches(compile_modes: Iterable[CompileMode]) -> int:
 def refuse_mistakes(
     file: Path, options: tuple[Option, ...], defaults: Path, catalogue: Catalogue, places: Places
 ) -> LayeredSettings:
-    """Return the settings of the configuration `file`. Raises ConfigError for a mistake in any key but `models`.
-
-    That includes keys that the command line overrides. `models` is checked unless it names the user's own code.
-    """
+    """Return the settings of `file`. Raises ConfigError for a mistake in any key, except for own code in `models`."""
     settings, below = from_file(file, options), from_defaults(defaults, options)
     for key in settings.values:
         if key != "models" or not any(own_code.is_own(word) for word, _ in settings.items(key)):
@@ -146,10 +140,7 @@ def report_formats(text: str) -> tuple[ReportFormat, ...]:
 
 
 def _words(settings: LayeredSettings, key: str, what: str) -> list[tuple[str, str]]:
-    """Return the items of a list setting as (item, origin). what: noun for an item, for the error.
-
-    Raises ConfigError if the list is empty, or repeats an item.
-    """
+    """Return (item, origin) of a list setting. Raises ConfigError if it is empty, or repeats an item (noun: `what`)."""
     words = settings.items(key)
     _refuse_empty(settings, key, words, what)
     seen: set[str] = set()
@@ -281,10 +272,9 @@ def _needed_path(settings: LayeredSettings, key: str, current: Path) -> str:
 
 
 def absolute(path: str, origin: str, current: Path) -> str:
-    """Return `path` as an absolute path, because `resume` may start in another folder.
+    """Return `path` as an absolute path. current: folder that a relative path starts from.
 
-    origin: where the user wrote it, for the error. current: folder that a relative path starts from. Raises ConfigError
-    for an empty path, control characters, or "~" without a home folder.
+    Raises ConfigError, which names `origin`, for an empty path, control characters, or "~" without a home folder.
     """
     if not path.strip():
         raise ConfigError(f"{origin}: expected a path, got an empty string")

@@ -35,7 +35,11 @@ class InjectedFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class BurnIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of a burn-in."""
+    """Settings of a burn-in. level: name in configs/burn_in.yaml. cell_s: seconds of one cell.
+
+    injections: faults to cause on purpose. max_temperature_c: stops a GPU in addition to its own limit; None: no such
+    limit. steps: device UUID → its alternating load and pauses; empty without --steps.
+    """
 
     duration_s: float
     level: str  # of configs/burn_in.yaml
@@ -66,7 +70,11 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that decides what a run does, from defaults, a file and the command line."""
+    """Everything that decides what a run does, from defaults, a file and the command line.
+
+    models: requested models and probes. probes: all that ship; a plan adds some of them. launches: of each cell.
+    sequence_lengths (tokens), input_sizes (pixels): () for each model's own. tainted: faults are injected on purpose.
+    """
 
     models: tuple[ModelSpec, ...]  # requested ones, with probes
     probes: tuple[ModelSpec, ...] = ()  # all that ship: a plan adds some to GPUs that measure models
@@ -125,10 +133,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def least_launches(self) -> int:
-        """Number of launches of each device that start even if they do not fit into the remaining time.
-
-        In a gate it is one for each side, and at least 1. In other runs it is 0.
-        """
+        """Launches per device that start even if too little time is left: 0; in a gate 1 per side, at least 1."""
         return 0 if self.gate is None else max(1, len(self.gate.sides))
 
     @property
@@ -146,7 +151,7 @@ class Exclusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Room(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits for scanning batch sizes on a device. largest: batch size. longest_s: of one iteration, in seconds."""
+    """Limits of a batch size scan: memory of the process (None: unknown), batch size, seconds of one iteration."""
 
     memory_bytes: int | None  # for one process, None if unknown
     largest: int  # batch

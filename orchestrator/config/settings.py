@@ -46,7 +46,7 @@ class LayeredSettings:
         return LayeredSettings({key: self.values[key]}, self.origins, self.defaults)
 
     def find(self, key: str, kind: type[T]) -> T | None:
-        """Return the value of `key`, of type `kind`; None if not given."""
+        """Return the value of `key`, which must be of type `kind` if it is given; None if it is not given."""
         value = self.values.get(key)
         assert value is None or isinstance(value, kind), key
         return value

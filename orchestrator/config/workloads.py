@@ -32,7 +32,12 @@ class Priority(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts about a workload that decide how its cells are planned, compared and reported."""
+    """Facts about a workload that decide how its cells are planned, compared and reported.
+
+    device_rate: its rate is shown in operations or bytes per second. needs_references: compared with rates of probes.
+    sibling_verdict: compares GPUs of one model. end_to_end: depends on the host. forward_passes: cost of an iteration.
+    one_size: uses only the first input size. digests: verifies outputs by digest. own_rate: only the GPU decides it.
+    """
 
     role: Role
     title: str = ""

@@ -60,7 +60,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def _same_family(name: str, words: Iterable[str]) -> list[str]:
-    """Return the first of `words` that begin with the same letters as `name`, as vit-base does for "vit_b_16"."""
+    """Return up to three of `words` that begin with the leading letters of `name`: vit-base for "vit_b_16"."""
     letters = _LETTERS.match(name.lower())
     return [] if letters is None else [word for word in words if word.startswith(letters[0])][:_MOST_NEAR]
 

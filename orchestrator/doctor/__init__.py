@@ -7,7 +7,7 @@ import msgspec
 
 
 class Level(enum.StrEnum):
-    """Severity of a finding. BROKEN: a run on the GPUs of this machine would not start, or would fail."""
+    """Severity of a finding. BROKEN: a run on these GPUs would not start, or fail. WARNING: it may be disturbed."""
 
     OK = "ok"
     WARNING = "warning"

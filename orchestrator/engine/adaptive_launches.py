@@ -46,10 +46,7 @@ class AdaptiveLaunches:
         return look(around.paths, around.stored, around.kind) if self._may_add(state) else Look()
 
     def decide(self, state: RunState, look: Look) -> More:
-        """Choose launches to add for the doubts in `look`; none if planned launches wait, or no time or launch is left.
-
-        Doubts about quarantined GPUs are ignored.
-        """
+        """Choose launches for the doubts about usable GPUs; none if planned ones wait, or no time or launch is left."""
         on_gpus = [doubt for doubt in look.doubts if not state.devices[doubt.gpu].quarantined]
         if not on_gpus or not self._may_add(state):
             return More((), ())

@@ -120,7 +120,8 @@ class Announcer:
     ) -> None:
         """Show a snapshot of the run. limited: seconds spent and left, None without a time limit.
 
-        stops_s: seconds until a stop or the limit has ended all launches, None without. note: shown with it; may be "".
+        stops_s: seconds until a stop or the limit has ended all launches; None without either. note: what idle devices
+        wait for, or "".
         """
         now = time.monotonic()
         if now >= self._counted + COUNT_EVERY_S or not live:

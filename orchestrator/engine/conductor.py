@@ -181,9 +181,9 @@ class Conductor:
             self._step(Freed(uuid))
 
     def beware(self, message: XidSeen | GpuBroken | TooHot) -> None:
-        """Handle an error or overheating of a GPU: quarantine it and end the launches on it, or warn of a new Xid.
+        """Handle an error or overheating of a GPU: quarantine it and end its launches, if it is too hot or unusable.
 
-        Do nothing more if it is already quarantined.
+        Otherwise warn of an Xid that this GPU has not reported before. If it is already quarantined, only note that.
         """
         hazards = self.failure_context.hazards
         device, news = self._devices[message.uuid], hazards.is_news(message)
@@ -232,7 +232,7 @@ class Conductor:
     def show(self, note: str, over_by: float = math.inf) -> None:
         """Show the state of the run. note: what idle devices wait for, or "".
 
-        over_by: monotonic seconds by which a stop or the time limit has ended all launches; infinity without either.
+        over_by: monotonic time (s) by which a stop or the time limit has ended all launches; infinity without either.
         """
         now = time.monotonic()
         limited = None if self._budget is None else self._budget.time(now)

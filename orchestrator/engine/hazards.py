@@ -47,9 +47,9 @@ class Hazards:
         return failure
 
     def grave(self, uuids: Collection[str]) -> Failure | None:
-        """Return the failure of the first of these GPUs that became unusable; None if all are usable.
+        """Return the failure of that one of these GPUs that became unusable first in time; None if all are usable.
 
-        If several GPUs are given, the failure names that GPU (Failure.device).
+        If several GPUs are given, Failure.device is the UUID of that GPU.
         """
         for uuid, failure in self._grave.items():
             if uuid in uuids:

@@ -59,11 +59,11 @@ class TelemetryTerms:
 
 
 class Remaining(NamedTuple):
-    """Time of a run with a duration (burn-in).
+    """Remaining time of a run with a duration (burn-in). Quarantined devices count only if all are quarantined.
 
-    served_s: seconds at work of the device that has worked least. left_s: seconds that a resume has for launches, until
-    this device has worked for the whole duration less the time for reports; may be negative. short: some device has
-    worked too little, and another launch on it fits into left_s. Quarantined devices are ignored.
+    served_s: seconds of work of the device that has worked least. left_s: seconds that a resume has for launches: the
+    duration minus served_s and the time for reports; may be negative. short: whether some device has worked too little
+    and another launch on it fits into left_s.
     """
 
     served_s: float
@@ -72,7 +72,7 @@ class Remaining(NamedTuple):
 
 
 def configured_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return the settings of a launch as the configuration has them, with a load window (for power) if it has one."""
+    """Return the configured settings of a launch; measurement.load_s is 0 unless it has a load window (for power)."""
     load_s = load_windows.window_s(cell, configuration, device, slot[1])
     return LaunchTerms(replace(configuration.measurement, load_s=load_s), configuration.deadlines)
 

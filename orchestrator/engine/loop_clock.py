@@ -31,10 +31,10 @@ def _asleep() -> float:
 
 
 class LoopClock:
-    """Clock of the loop's deadlines, which stands still in pauses. read: returns monotonic seconds.
+    """Clock of the loop's deadlines, which stands still in pauses of STILL_S or more. read: returns monotonic seconds.
 
-    asleep: returns the seconds for which the machine was suspended since it booted. pauses: all gaps between two
-    readings of SHORT_S or more, oldest first, found by `now`.
+    asleep: returns the seconds for which the machine was suspended since it booted. pauses: found by `now`, oldest
+    first: each gap of SHORT_S or more between readings, and each suspension of the machine of STILL_S or more.
     """
 
     def __init__(self, read: Callable[[], float] = time.monotonic, asleep: Callable[[], float] = _asleep) -> None:
@@ -47,7 +47,7 @@ class LoopClock:
         self._unreported_s = 0.0
 
     def now(self) -> float:
-        """Return the monotonic seconds minus all pauses of STILL_S or more. Note a pause since the last reading."""
+        """Return the monotonic seconds minus all gaps of STILL_S or more between readings. Note a new pause."""
         at, slept = self._read(), self._asleep()
         if (gap := at - self._looked) >= STILL_S:
             self._paused_s += gap
@@ -66,5 +66,5 @@ class LoopClock:
         return paused_s
 
     def worked(self) -> None:
-        """Count the time since the clock was last read as work: the loop was busy for long, not paused."""
+        """Declare that the loop has been busy, not paused, since the clock was last read."""
         self._looked = self._read()

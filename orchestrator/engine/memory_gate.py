@@ -47,7 +47,7 @@ class Gates:
         return bool(self._waiting)
 
     def limit_bytes(self, uuid: str) -> int | None:
-        """Return the used memory up to which a device counts as free; None if it was not read when the run began."""
+        """Return the used bytes up to which a device is free: use before the run + TOLERANCE_BYTES; None if unknown."""
         used = self._devices[uuid].memory_used_bytes
         return None if used is None else used + TOLERANCE_BYTES
 

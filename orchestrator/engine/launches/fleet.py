@@ -56,10 +56,7 @@ class Fleet:
         self._anew = stored.configuration.isolation is Isolation.EXEC
 
     def request(self, following: NextLaunch, now: float) -> Iterator[Happening]:
-        """Start the processes of a launch. Its start must be in the journal already.
-
-        Raises StorageError if the folder of the launch cannot be made.
-        """
+        """Start the processes of a launch that is in the journal. Raises StorageError if its folder cannot be made."""
         siblings = tuple(self._prepare(following, rank, now) for rank in range(len(following.cell.devices)))
         for live in siblings:
             live.siblings = siblings
@@ -102,7 +99,10 @@ class Fleet:
         return tuple(token for token, live in self.live.items() if live.pid is None)
 
     def hear(self, message: FromWorker, now: float) -> Iterator[Happening]:
-        """Handle a message of a worker. If its launch is not current, answer a Hello with Dismiss; ignore the rest."""
+        """Handle a message of a worker.
+
+        If its launch is not current, answer a Hello with Dismiss, and ignore any other message.
+        """
         live = self.live.get(message.token)
         if live is None or message.launch != live.spec.launch:
             if isinstance(message, Hello):
@@ -133,7 +133,7 @@ class Fleet:
         yield from self._apply(live, lifecycle.Died(exit_ or Exit(code=None, signal=None)), now)
 
     def time_passed(self, now: float) -> Iterator[Happening]:
-        """Act on every process whose deadline has passed: usually end it, and then kill it."""
+        """Act on every process whose deadline has passed: usually send SIGTERM, and SIGKILL at its next deadline."""
         for live in tuple(self.live.values()):
             yield from self._apply(live, lifecycle.TimePassed(), now)
 
@@ -142,7 +142,7 @@ class Fleet:
         yield from self._apply(live, lifecycle.Stop(failure, immediately), now)
 
     def stop(self, failure: Failure, now: float, *, immediately: bool, grace_s: float) -> Iterator[Happening]:
-        """End all processes because of `failure`: SIGTERM, then SIGKILL `grace_s` s later; at once if `immediately`."""
+        """End all processes because of `failure`: SIGTERM, SIGKILL `grace_s` s later; only SIGKILL if `immediately`."""
         for live in tuple(self.live.values()):
             if (
                 immediately or not live.because_of_another

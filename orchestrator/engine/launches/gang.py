@@ -74,7 +74,7 @@ def _merged(members: Sequence[MemberEnd], results: Sequence[Result]) -> Result:
 
 
 def _hung(members: Sequence[MemberEnd], rank: int, failure: Failure) -> tuple[int, Failure]:
-    """Return (rank, failure) of the process that made others wait. rank, failure: of the first that timed out."""
+    """Return (rank, failure) of the process that others waited for. rank, failure: of the one that timed out first."""
     absent = _absent(members)
     if absent is None:
         failure = msgspec.structs.replace(failure, message=f"{failure.message}; not attributable to one device")

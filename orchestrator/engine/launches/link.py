@@ -62,10 +62,7 @@ class Link:
             raise
 
     def restore(self) -> str:
-        """Make a new socket if its file or folder was deleted. Return a sentence about that; "" if nothing was deleted.
-
-        Raises LinkError if the socket cannot be made.
-        """
+        """Make a new socket if its file or folder was deleted. Return a sentence on that, or "". Raises LinkError."""
         if self._files == self._found():
             return ""
         gone, what = (self.folder / "link", "socket") if self.folder.is_dir() else (self.folder, "folder of the socket")

@@ -33,10 +33,10 @@ def describe(pauses: Iterable[Pause], measuring: Span, blocks: Sequence[Block]) 
 
 
 def _spans(pause: Pause, measuring: Span, blocks: Sequence[Block]) -> bool:
-    """Whether the worker paused, too: the block around the pause took longer than usual by half of the pause.
+    """Whether the worker paused, too: the block at the middle of the pause took longer than usual by half of the pause.
 
     Between two blocks, the time between them must be at least half of the pause. A slow disk may pause the orchestrator
-    alone: after a short pause, the block must be longer than all others.
+    alone: "usual" is the longest other block in a short pause, else the shortest, each per iteration.
     """
     middle, half = (pause.begin_ns + pause.end_ns) // 2, (pause.end_ns - pause.begin_ns) // 2
     if not measuring[0] <= middle < measuring[1]:

@@ -51,7 +51,7 @@ class ZygoteClient:
         return -1 if self._zygote is None else self._zygote.fileno()
 
     def start(self, now: float) -> None:
-        """Start a zygote; do not wait for its imports. Raises ZygoteError after five starts. now: loop's clock (s)."""
+        """Start a zygote; do not wait for its imports. Raises ZygoteError at the sixth call. now: loop's clock (s)."""
         if self._starts >= _STARTS:
             raise ZygoteError(f"the zygote ended {self._starts} times; see {self._log}")
         self._starts += 1
