@@ -9,7 +9,10 @@ _MIB: Final = 2**20
 
 
 class StudyOperation(Part, frozen=True, kw_only=True):
-    """An operation within a profiled call: number of its calls, time without nested operations."""
+    """An operation within one profiled call: a kernel on a GPU, an operator on a CPU device.
+
+    calls: how often it ran. time_ms: total of these, without the operators that they called.
+    """
 
     name: str
     calls: int

@@ -24,7 +24,10 @@ class Span:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Readings of a GPU during one boot of its host. at_s: seconds since the run began. curves: quantity → values."""
+    """Readings of a GPU during one boot of its host. curves: name in traces.READINGS → Curve.
+
+    at_s: time of each point of the curves, in seconds since the run began.
+    """
 
     at_s: tuple[float, ...]
     curves: Mapping[str, Curve]
