@@ -95,10 +95,7 @@ class Recorder:
         self._append(records.Foreign(device=message.uuid, at_ns=message.at_ns, by=by))
 
     def left(self, passed: Passed) -> None:
-        """Record the exit of a launch's process and its teardown time.
-
-        passed: the device that became free last among those of the launch. It has both.
-        """
+        """Record the exit and teardown time of a launch's process. passed: the last of its devices that became free."""
         exit_ = passed.gone.exit
         self._append(
             records.Left(

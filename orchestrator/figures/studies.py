@@ -9,10 +9,7 @@ _MIB: Final = 2**20
 
 
 class StudyOperation(Part, frozen=True, kw_only=True):
-    """An operation within one profiled call: a kernel on a GPU, an operator on a CPU device.
-
-    calls: how often it ran. time_ms: total of these, without the operators that they called.
-    """
+    """A kernel (CPU device: operator) in a profiled call. time_ms: sum over its `calls`, without nested operators."""
 
     name: str
     calls: int

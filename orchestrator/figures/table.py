@@ -407,10 +407,7 @@ UNITS: Final = {figure.field: figure.unit for figure in FIGURES if figure.main}
 
 
 def main_figure(workload: Workload, model_name: str) -> Figure:
-    """Return the figure by which cells of a workload are compared. model_name: matters only for a probe, its name.
-
-    Raises IndexError for a burn-in check, which has no such figure.
-    """
+    """Return the figure by which cells are compared. model_name: used for a probe. IndexError for a burn-in check."""
     if workload is Workload.PROBE and model_name in PROBES:
         return BY_FIELD[PROBES[model_name].figure]
     return MAIN[workload][0]

@@ -24,10 +24,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Readings of a GPU during one boot of its host. curves: name in traces.READINGS → Curve.
-
-    at_s: time of each point of the curves, in seconds since the run began.
-    """
+    """Readings of a GPU in one boot. at_s: times of the points, in s since the run began. curves: quantity → Curve."""
 
     at_s: tuple[float, ...]
     curves: Mapping[str, Curve]

@@ -100,10 +100,7 @@ class Reaction:
 
 
 def reaction(numbers: Collection[int], *, broken: str = "") -> Reaction:
-    """Decide whether to quarantine a GPU: if it is broken, or if one of its Xids is of a kind in xids.ENDS_USE.
-
-    numbers: its Xids. broken: NVML's reason, or "".
-    """
+    """Decide whether to quarantine a GPU: for `broken` (NVML's reason, or "") or for a grave Xid among `numbers`."""
     if broken:
         return Reaction(quarantine=True, reason=broken)
     grave = [number for number in xids.roots(numbers) if xids.kind(number) in xids.ENDS_USE]
@@ -237,10 +234,7 @@ def _judged(signal: Signal, case: Case) -> Judgement:
 
 
 def _unread(name: str, case: Case) -> Judgement:
-    """Judge a value that was never read: NOT_APPLICABLE if it is unsupported on this and all identical GPUs.
-
-    WARN if it is unsupported here, but was read on an identical GPU. Else UNREADABLE.
-    """
+    """Judge a value never read. NOT_APPLICABLE: no identical GPU supports it. WARN: only others do. Else UNREADABLE."""
     why = case.course.refusals.get(name, "no readings")
     siblings = [course for course in case.siblings if name in course.last or name in course.refusals]
     having = sum(name in course.last for course in siblings)

@@ -40,10 +40,7 @@ class Lookout:
         self._seen: dict[str, tuple[ForeignProcess, ...]] = {}
 
     def look(self, uuid: str, at_ns: int) -> ForeignSeen | None:
-        """Read the foreign processes that compute on a GPU. None if their PIDs are unchanged, or if they are unknown.
-
-        at_ns: monotonic time now, for the message.
-        """
+        """Read the foreign processes on a GPU. None if their PIDs are unchanged, or unknown. at_ns: now, monotonic."""
         try:
             processes = self._nvml.processes(uuid)
         except NvmlError:

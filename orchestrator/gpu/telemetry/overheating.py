@@ -23,10 +23,7 @@ _LOOK_NS: Final = 1_000_000_000
 
 
 class TemperatureStop(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a GPU is too hot: after `held_s` seconds in a row at a limit, its own or that of `celsius` degrees or more.
-
-    celsius: None if only the GPU's own limit counts.
-    """
+    """When a GPU is too hot: `held_s` seconds in a row at its own limit or at `celsius` or more (None: only own)."""
 
     celsius: int | None = None
     held_s: float = HELD_S
