@@ -46,10 +46,7 @@ def check(stored: StoredRun, display: Display, planned: Look | None) -> tuple[st
 
 
 def _missing(devices: Sequence[Device], gpus: Sequence[Device], seen: Inventory) -> list[Device]:
-    """Return those of `gpus` that are not in `seen`. devices: all devices of the run, `gpus` among them.
-
-    Raises DeviceError if no device is left, or if a slice is gone while its GPU is there.
-    """
+    """Return `gpus` not in `seen`. Raises DeviceError if all `devices` are gone, or a slice is but not its GPU."""
     present = {gpu.uuid for gpu in (*seen.gpus, *seen.slices)}
     missing = [gpu for gpu in gpus if gpu.uuid not in present]
     recut = [gpu for gpu in missing if gpu.slice_of in present]

@@ -212,8 +212,7 @@ def _state(stored: StoredRun, records: tuple[Record, ...]) -> RunState:
 def _budget(stored: StoredRun, kind: Kind, records: tuple[Record, ...]) -> Budget | None:
     """Return the time limit; None without one. It counts from the start of this process.
 
-    In a gate or a resumed burn-in it counts from now, without the zygote's imports. Time served in earlier sessions
-    counts, too.
+    In a gate or a resumed burn-in it counts from now, without the zygote's imports but with time served earlier.
     """
     configuration = stored.configuration
     if configuration.time_limit_s is None:

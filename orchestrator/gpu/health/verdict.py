@@ -100,7 +100,10 @@ class Reaction:
 
 
 def reaction(numbers: Collection[int], *, broken: str = "") -> Reaction:
-    """Decide whether to quarantine a GPU: for `broken` (NVML's reason, or "") or for a grave Xid among `numbers`."""
+    """Decide whether to quarantine a GPU: if it is broken, or after an Xid of a kind in xids.ENDS_USE.
+
+    numbers: its Xids. broken: NVML's reason, or "".
+    """
     if broken:
         return Reaction(quarantine=True, reason=broken)
     grave = [number for number in xids.roots(numbers) if xids.kind(number) in xids.ENDS_USE]
@@ -168,9 +171,9 @@ class Work:
 
 
 def broke_off(looks: Iterable[Look], parts: Iterable[Work]) -> str:
-    """Return "no readings for 40 s" for the first part of a GPU's work with a gap above GAP_NS; "" if there is none.
+    """Return why a part of a GPU's work lacks health readings, such as "no readings for 40 s"; "" if none does.
 
-    Also if telemetry ended before a part did, or if a part has no readings at all. looks: times of the readings.
+    The first such part in `parts` counts: with a gap above GAP_NS, without any reading, or longer than telemetry.
     """
     made = tuple(looks)
     return next(filter(None, (_uncovered(made, part) for part in parts)), "")

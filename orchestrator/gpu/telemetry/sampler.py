@@ -225,7 +225,7 @@ class Sampler:
 
     @contextlib.contextmanager
     def _complaining(self, what: str) -> Iterator[None]:
-        """Catch each OSError in the `with` body, which writes `what`. Report the first one of each `what`."""
+        """Catch each OSError in the `with` body, which writes `what`. Report the first of each `what`."""
         try:
             yield
         except OSError as error:
