@@ -15,9 +15,9 @@ from protocol.messages import GpuBroken
 def check(stored: StoredRun, display: Display, planned: Look | None) -> tuple[str | None, tuple[GpuBroken, ...]]:
     """Return (driver version, GPUs that are gone). The version is None without GPUs, or if NVML is missing or broken.
 
-    planned: NVML's view when the run was planned, if CUDA was tested then; None: read NVML and test CUDA now. Raises
-    DeviceError if the driver hangs, all devices are gone, a MIG slice is gone while its GPU is there, other processes
-    use the GPUs without --allow-busy, or CUDA does not work.
+    planned: returns what NVML showed when the run was planned. CUDA was tested then, so it is not tested again. None:
+    read NVML and test CUDA now. Raises DeviceError if the driver hangs, all devices are gone, a MIG slice is gone while
+    its GPU is there, other processes use the GPUs without --allow-busy, or CUDA does not work.
     """
     gpus = [device for device in stored.devices if device.kind is DeviceKind.CUDA]
     if not gpus:
@@ -46,7 +46,7 @@ def check(stored: StoredRun, display: Display, planned: Look | None) -> tuple[st
 
 
 def _missing(devices: Sequence[Device], gpus: Sequence[Device], seen: Inventory) -> list[Device]:
-    """Return the GPUs that are gone. Raises DeviceError if all are, or if a slice is gone while its GPU is there."""
+    """Return `gpus` not in `seen`. Raises DeviceError if all `devices` are gone, or a slice is but not its GPU."""
     present = {gpu.uuid for gpu in (*seen.gpus, *seen.slices)}
     missing = [gpu for gpu in gpus if gpu.uuid not in present]
     recut = [gpu for gpu in missing if gpu.slice_of in present]

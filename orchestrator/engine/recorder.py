@@ -82,7 +82,7 @@ class Recorder:
         return end
 
     def require_room(self) -> None:
-        """Raise StorageError if the disk is full. Call it after a failure, which may be a consequence."""
+        """Raise StorageError if the disk is full. Call it after a failed launch: the full disk may be the cause."""
         self._journal.require_room()
 
     def beside(self, live: Live, by: str) -> None:
@@ -95,7 +95,7 @@ class Recorder:
         self._append(records.Foreign(device=message.uuid, at_ns=message.at_ns, by=by))
 
     def left(self, passed: Passed) -> None:
-        """Record the exit of a launch's process and its teardown time. passed: its device that became free last."""
+        """Record the exit and teardown time of a launch's process. passed: the last of its devices that became free."""
         exit_ = passed.gone.exit
         self._append(
             records.Left(

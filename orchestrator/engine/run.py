@@ -58,9 +58,9 @@ def execute(
 ) -> Report:
     """Work on a run until it is done or stopped, write its report and return it.
 
-    look: NVML's view when the run was planned, if CUDA was tested then; None: read NVML and test CUDA now.
-    stop_signals: those that the command already catches; None: catch them here. write_report: called while the lock is
-    held. If no worker can be started any more, the report is made of the results so far.
+    look: returns what NVML showed when the run was planned. CUDA was tested then, so it is not tested again. None: read
+    NVML and test CUDA now. stop_signals: those that the command already catches; None: catch them here. write_report:
+    called while the lock is held. If no worker can be started any more, the report has the results so far.
 
     Raises UserError if the run cannot be worked on here, StorageError if files cannot be written, and the errors of
     `write_report`.
@@ -210,7 +210,10 @@ def _state(stored: StoredRun, records: tuple[Record, ...]) -> RunState:
 
 
 def _budget(stored: StoredRun, kind: Kind, records: tuple[Record, ...]) -> Budget | None:
-    """Return the time limit; None without one. In a gate or a resumed burn-in, it counts from the first launch."""
+    """Return the time limit; None without one. It counts from the start of this process.
+
+    In a gate or a resumed burn-in it counts from now, without the zygote's imports but with time served earlier.
+    """
     configuration = stored.configuration
     if configuration.time_limit_s is None:
         return None

@@ -31,9 +31,9 @@ class CheckReport(Part, frozen=True, kw_only=True):
 
     verified_operations: floating-point operations whose results were compared. verified_bytes: compared bytes of memory
     or transfers. mismatches: number of comparisons that found an error. error_bound: upper limit of the share of wrong
-    checks with 95 % confidence, 3/n after n right ones. error_bound_per_hour: the same per hour of checks. Both are
-    null if errors were found. method: how outputs were compared. covered_share: checked share of the free memory (CPU:
-    of the planned memory), 0 to 1; null for other checks. covered: the same in words.
+    checks with 95 % confidence, 3/n after n right ones. error_bound_per_hour: upper limit of wrong checks per measured
+    hour. Both are null if errors were found. method: how outputs were compared. covered_share: checked share of the
+    free memory (CPU: of the planned memory), 0 to 1; null for other checks. covered: the same in words.
     """
 
     check: str
@@ -62,7 +62,8 @@ class HeatSoakReport(Part, frozen=True, kw_only=True):
     """The heat soak of a GPU, in which it warms up. Rates during it are not judged, but errors during it count.
 
     excluded_seconds: time at the start of each session whose rates are not judged, summed over the sessions. It is null
-    if the whole first round was excluded instead. reached_c: median temperature of the hottest ten-second window.
+    if the whole first round was excluded instead. reached_c: median temperature of the hottest ten-second window of the
+    heat soaks; null without readings.
     """
 
     excluded_seconds: float | None
@@ -73,9 +74,9 @@ class HeatSoakReport(Part, frozen=True, kw_only=True):
 class CourseReport(Part, frozen=True, kw_only=True):
     """Change of a GPU's rates over the burn-in. against: "by itself", or "against its siblings" for relative rates.
 
-    hours: length of the compared time. change_percent: change from its first fifth to its last, with the 95 % interval;
-    negative is slower. percent_per_hour: slope of the trend. step_at_hours: hours until a sudden change. null: unknown,
-    or no such change.
+    hours: length of the compared time. change_percent: change from the first fifth of this time to its last, with the
+    95 % interval; negative is slower. percent_per_hour: slope of the trend. step_at_hours: hours from the start of the
+    compared time to a sudden change; null without one. The other figures are null if unknown.
     """
 
     against: str
@@ -107,11 +108,11 @@ class PaceReport(Part, frozen=True, kw_only=True):
 class GpuBurnIn(Part, frozen=True, kw_only=True):
     """Result of the burn-in on one GPU.
 
-    requested_seconds: requested time. served_seconds: time at work, including the usual gaps between launches.
-    under_load_seconds: time of the measured blocks only. compared_launches: number of launches whose output bits were
-    compared with those of another launch. heat_soak: null for a CPU device, whose rates are not judged. not_tested:
-    check or rate → why it was not tested. unfinished: the checks in not_tested that were planned but did not finish.
-    not_decided: the rates in not_tested that were measured but have no verdict.
+    served_seconds: time in launches and in gaps before them: at most 20 s of each gap, and of a session's gaps at most
+    its time in launches. under_load_seconds: time of the measured blocks only. compared_launches: number of launches
+    whose output bits were compared with those of another launch. heat_soak: null for a CPU device, whose rates are not
+    judged. not_tested: check or rate → why it was not tested. unfinished: the checks in not_tested that were planned
+    but did not finish. not_decided: the rates in not_tested that were measured but have no verdict.
     """
 
     gpu_uuid: str

@@ -325,10 +325,10 @@ class BatchPoint(Part, frozen=True, kw_only=True):
 class BatchScan(Part, frozen=True, kw_only=True):
     """Batch sizes that `-b auto` tried for one cell, smallest first.
 
-    largest_batch_size: largest size that works, exact to 1/32. bounded_by: what prevents a larger one, such as
-    "memory". best_batch_size: size with the highest throughput. Its figures are in the metrics of the model. points:
-    their peak_memory_mb is allocated memory on a GPU, and the resident set on a CPU device. finished: false if the run
-    ended before the scan did.
+    largest_batch_size: largest size that works. bounded_by: what prevents a larger one, such as "memory" (a size larger
+    by at most 1/32, or by 1, has failed) or "time". best_batch_size: size with the highest throughput. Its figures are
+    in the metrics of the model. points: their peak_memory_mb is allocated memory on a GPU, and the resident set on a
+    CPU device. finished: false if the run ended before the scan did.
     """
 
     cell: str

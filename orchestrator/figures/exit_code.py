@@ -96,7 +96,7 @@ class RunVerdict(Part, frozen=True, kw_only=True):
 
 
 def run_verdict(causes: Iterable[Cause], remarks: Iterable[str]) -> RunVerdict:
-    """Return the verdict by the most important of `causes`, in any order. remarks: texts that do not affect it."""
+    """Return the verdict. The most important of `causes` (any order) decides. remarks: texts that do not affect it."""
     ordered = tuple(sorted(causes, key=lambda cause: _IMPORTANCE.index(cause.kind)))
     code = CODES[ordered[0].kind] if ordered else ExitCode.PASSED
     test = any(cause.kind is CauseKind.TAINTED for cause in ordered) and code != ExitCode.INTERNAL

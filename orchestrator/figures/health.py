@@ -8,7 +8,8 @@ from orchestrator.gpu.health.verdict import HealthVerdict
 class SignalReport(Part, frozen=True, kw_only=True):
     """One health signal, such as a count of memory errors. required: whether the verdict PASS needs the signal.
 
-    start, end, rise: the driver's count at the start and at the end of the run, and its increase.
+    start, end, rise: first reading in the run, last reading and increase of the value that the signal is judged by, of
+    several the first. Null if it was not read.
     """
 
     name: str

@@ -16,8 +16,8 @@ class Statistics(Part, frozen=True, kw_only=True):
     """Distribution of the measured times of all launches together, for display only.
 
     forward_time_*: of the forward pass. iteration_time_*: of a whole training step, load or generated text. values:
-    number of times, each over values_cover iterations. p95 is null below 20 values, p99 below 300, p99_9 below 3000.
-    outliers: number of values more than three interquartile ranges outside the quartiles. No value is removed.
+    number of iteration times, each over values_cover iterations. p95 is null below 20 values, p99 below 300, p99_9
+    below 3000. outliers: values more than three interquartile ranges outside the quartiles. No value is removed.
     """
 
     pooled_launches: int
@@ -69,7 +69,9 @@ class AttemptReport(Part, frozen=True, kw_only=True):
     """One attempt at a cell: a started launch, in its own process. duration_ms: null if its end is unknown.
 
     outcome: result | failure | damaged (the result file differs from the journal) | interrupted (no end was recorded).
-    folder: where its logs are, within the run's folder.
+    code: CUDA's error code, or the exit code of a process that reported no outcome. exit_code: of any process that
+    exited. failure_signal, signal: signal that ended the process, by the failure and by the process's exit. folder:
+    where its logs are, within the run's folder.
     """
 
     launch: int

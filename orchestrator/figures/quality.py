@@ -91,8 +91,8 @@ def _is_unsettled(metric: Measured) -> bool:
 def is_power_unsettled(metric: Measured) -> bool:
     """Whether the GPU was at its power limit, and the measured times cannot show a falling clock.
 
-    They cannot if they cover less than POWER_SETTLES_S, after a fixed warm-up, or if it is unknown whether the GPU
-    waited for the host (launch_bound).
+    They cannot if they cover less than POWER_SETTLES_S seconds, if the warm-up had a fixed number of iterations, or if
+    it is unknown whether the GPU waited for the host (launch_bound).
     """
     brief = metric.measured_seconds is not None and metric.measured_seconds < POWER_SETTLES_S
     blind = brief or metric.steady_state == SteadyState.FIXED or metric.launch_bound is None
@@ -102,10 +102,10 @@ def is_power_unsettled(metric: Measured) -> bool:
 
 
 def is_steady(state: str | None, half_width: float | None) -> bool:
-    """Whether times had settled when measured. state: how warm-up ended (SteadyState); None if unknown.
+    """Whether times had settled when measured; True if unknown. state: how warm-up ended (SteadyState), or None.
 
-    half_width: half of the 95 % interval of the mean iteration time, divided by this mean; None if unknown. After a
-    fixed warm-up, times had not settled if it exceeds LIMIT_PERCENT.
+    half_width: half of the 95 % interval of the mean iteration time, as a share of this mean (0.02 is 2 %), or None. It
+    matters only after a fixed warm-up: times had not settled if it exceeds LIMIT_PERCENT.
     """
     return state != SteadyState.NONE and not (state == SteadyState.FIXED and _is_imprecise(half_width))
 
@@ -133,7 +133,7 @@ _OF_A_MEASUREMENT: Final[tuple[tuple[Quality, Callable[[Measured], bool | None]]
 
 
 def quality(status: Status, metric: Measured | None) -> Quality:
-    """Return the quality of a planned cell; its status unless that is ok. metric: its figures; without any, OK."""
+    """Return the quality of a planned cell: its status; if that is ok, that of its figures (metric; OK without any)."""
     if status is not Status.OK:
         return Quality(status.replace("_", " "))
     if metric is None or not metric.launches:

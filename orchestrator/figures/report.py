@@ -41,7 +41,7 @@ class Metadata(Part, frozen=True, kw_only=True):
     """What was run, where, when, and with which software, as the workers reported it.
 
     finished: false while running, or if interrupted or killed. running: still running when the report was made.
-    test_date: start of the run, ISO 8601, UTC. zygote_start_ms: time of each start of the zygote; empty with
+    test_date: start of the run, ISO 8601, UTC. zygote_start_ms: duration of each start of the zygote; empty with
     --isolation exec. settings: environment variables that change what is measured.
     """
 
@@ -117,7 +117,7 @@ class GpuInfo(Part, frozen=True, kw_only=True):
 class ConfigurationReport(Part, frozen=True, kw_only=True):
     """Settings of the measurement. warmup_iterations and test_iterations are null if adaptive.
 
-    precision: `precisions` as one text. sequence_lengths, input_sizes (empty) and memory_format (null): each model uses
+    precision: `precisions` as one text. sequence_lengths, input_sizes, memory_format: empty or null if each model uses
     its default. required_signals: signals named by --require. preset, time_limit_seconds: set by `quick` and `triage`.
     """
 
@@ -199,9 +199,9 @@ class BestThroughput(Part, frozen=True, kw_only=True):
 class CellCounts(Part, frozen=True, kw_only=True):
     """Numbers of planned cells, by final state.
 
-    short_of_launches: cells with fewer good launches than planned, except those that a time limit cut short. throttled:
-    cells with a good launch in which the GPU was slowed down, even after two further attempts if there was time for
-    them.
+    short_of_launches: cells with a good launch, but fewer than planned; dropped launches do not count as planned.
+    throttled: cells with a good launch in which the GPU was slowed down, even after two further attempts if there was
+    time for them.
     """
 
     planned: int
@@ -308,7 +308,7 @@ class Report(Part, frozen=True, kw_only=True):
 
 
 def pauses_in_words(times_s: Sequence[float]) -> str:
-    """Say how often and how long in all the orchestrator was suspended. times_s: seconds of each time, at least one."""
+    """Return in words how often and how long the orchestrator was suspended. times_s: seconds of each, at least one."""
     often = "" if len(times_s) == 1 else f" {len(times_s)} times,"
     total = f"for {sum(times_s):,.0f} s" + ("" if len(times_s) == 1 else " in all")
     why = "SIGSTOP, a paused machine or a slow disk"

@@ -9,7 +9,7 @@ _MIB: Final = 2**20
 
 
 class StudyOperation(Part, frozen=True, kw_only=True):
-    """An operation within a profiled call: number of its calls, time without nested operations."""
+    """A kernel (CPU device: operator) in a profiled call. time_ms: sum over its `calls`, without nested operators."""
 
     name: str
     calls: int

@@ -416,7 +416,7 @@ UNITS: Final = {figure.field: figure.unit for figure in FIGURES if figure.main}
 
 
 def main_figure(workload: Workload, model_name: str) -> Figure:
-    """Return the figure by which cells are compared. model_name: model or probe. IndexError for a burn-in check."""
+    """Return the figure by which cells are compared. model_name: used for a probe. IndexError for a burn-in check."""
     if workload is Workload.PROBE and model_name in PROBES:
         return BY_FIELD[PROBES[model_name].figure]
     return MAIN[workload][0]

@@ -24,7 +24,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Readings of a GPU during one boot of its host. at_s: seconds since the run began. curves: quantity → values."""
+    """Readings of a GPU in one boot. at_s: times of the points, in s since the run began. curves: quantity → Curve."""
 
     at_s: tuple[float, ...]
     curves: Mapping[str, Curve]

@@ -107,7 +107,7 @@ class _Gpus:
         self._all_slices = tuple(part for slices in self._slices.values() for part in slices)
 
     def of_word(self, word: str) -> tuple[Device, ...]:
-        """Return the devices that one word names, for "all" every one. Raises DeviceError if none can be used."""
+        """Return the devices that one word names, for "all" every one. Raises DeviceError if any is unusable."""
         if word != "all":
             return (self._at(int(word)) if word.isdecimal() else self._by_uuid(word),)
         if not self._list:

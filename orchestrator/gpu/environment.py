@@ -17,7 +17,7 @@ _EFFECTIVE_AT_ZERO: Final = frozenset({"NVIDIA_TF32_OVERRIDE"})
 
 
 def set_in(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return (name, value) of each variable in EFFECTS that is set: not "", and not "0" unless "0" has an effect, too.
+    """Return (name, value) of each variable in EFFECTS that is set. "" counts as unset, "0" too if it has no effect.
 
     Values are cut to 200 characters. Bytes that are not UTF-8 become "?".
     """

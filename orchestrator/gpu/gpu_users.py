@@ -28,9 +28,9 @@ class Busy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def busy(devices: Sequence[Device], look: Look) -> tuple[Busy, ...]:
-    """Return all processes but this one with a context on any of the GPUs. Raises DeviceError if NVML fails.
+    """Return a Busy for each other process with a context on a GPU, in the order of `devices`. look: reads NVML.
 
-    GPUs whose processes NVML cannot list (see `unseen`) count as unused.
+    GPUs whose processes NVML cannot list (see `unseen`) count as unused. Raises DeviceError if NVML fails.
     """
     return tuple(
         Busy(
@@ -68,7 +68,7 @@ def marked(devices: Sequence[Device], processes: Sequence[Busy]) -> tuple[Device
 
 
 def refusal(devices: Sequence[Device], processes: Sequence[Busy]) -> str | None:
-    """Return why no run can start on `devices` while `processes` compute there, and what to do. None if it can."""
+    """Return why no run can start on `devices` and what to do; None if none of `processes` computes (all only draw)."""
     blocking = [process for process in processes if process.compute]
     if not blocking:
         return None

@@ -24,7 +24,7 @@ REMARK_S: Final = 5.0
 
 
 class NvmlStatus(enum.StrEnum):
-    """Whether NVML works. ABSENT: no NVIDIA driver is installed or loaded. BROKEN: it is, but fails or hangs."""
+    """Whether NVML works. ABSENT: no NVIDIA driver is installed or loaded. BROKEN: one is, but it fails or hangs."""
 
     OK = "ok"
     ABSENT = "absent"

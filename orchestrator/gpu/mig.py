@@ -62,7 +62,7 @@ class Occupants:
 
 
 def occupants(nvml: Nvml, uuids: Iterable[str]) -> Occupants:
-    """Return `uuids`, devices on one GPU, as Occupants. A slice whose GPU instance cannot be read counts as whole."""
+    """Return `uuids`, devices on one GPU, as Occupants. A slice with an unreadable instance counts as the whole GPU."""
     return Occupants({uuid: _instance(nvml, uuid) if is_slice(uuid) else None for uuid in uuids})
 
 

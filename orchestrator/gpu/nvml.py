@@ -58,7 +58,10 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Nvml:
-    """NVML, open until `close`. Raises NvmlAbsentError without a driver, NvmlBrokenError if the driver is broken."""
+    """NVML, open until `close`. Raises NvmlAbsentError without a driver, NvmlBrokenError if the driver is broken.
+
+    Methods with a UUID raise GpuLostError if the GPU does not answer, and other NvmlErrors if NVML itself fails.
+    """
 
     def __init__(self) -> None:
         import pynvml
@@ -99,10 +102,7 @@ class Nvml:
         return tuple(self._gpu(index) for index in range(self._required(self._lib.nvmlDeviceGetCount)))
 
     def read(self, uuid: str) -> Sample:
-        """Read a GPU or, for a slice, its GPU with the slice's memory. Unsupported values: None.
-
-        Raises NvmlError, namely GpuLostError if the GPU does not answer.
-        """
+        """Return the present values of a GPU, None where unsupported. For a slice: those of its GPU, but own memory."""
         lib, handle = self._lib, self._whole(uuid)
         at_ns = time.monotonic_ns()
         utilization = self._read_or_none(lib.nvmlDeviceGetUtilizationRates, handle)

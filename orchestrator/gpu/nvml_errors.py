@@ -50,7 +50,10 @@ class GpuLostError(NvmlError):
 
 
 def unusable(error: Any, *, driver_is_there: bool) -> NvmlError:  # noqa: ANN401 - pynvml has no types
-    """Convert an error of pynvml on opening NVML: to NvmlAbsentError if no driver is loaded, else NvmlBrokenError."""
+    """Convert an error of pynvml on opening NVML: to NvmlAbsentError if there is no driver, else NvmlBrokenError.
+
+    driver_is_there: whether the driver's device file exists. It decides only if NVML's library was not found.
+    """
     code = int(error.value)
     if code == _DRIVER_NOT_LOADED or (code == _LIBRARY_NOT_FOUND and not driver_is_there):
         return NvmlAbsentError(f"no NVIDIA driver on this machine ({error})", code)

@@ -19,13 +19,13 @@ BUSY_PERCENT: Final = 50  # utilisation from which a reading counts as under loa
 class Course:
     """How the health values of one GPU, or of the machine, changed over a run.
 
-    looks: number of readings. first, last, lowest, highest: name of a value → that reading of it. rise: name → increase
-    of a counter, which counts on after a reset. busy_lowest: name → lowest reading at BUSY_PERCENT or more utilisation.
-    spent_s: name → longest time at zero or less, for temperature margins. refusals: name → why it is missing in the
-    newest reading. broken: NVML's first report that the GPU is unusable. damaged: NVML's first report that its InfoROM
-    is damaged. unheard: source of Xids (the driver's error numbers) → why it could not be read at some time. deaf: why
-    no source could be read at some time. Texts are "" if all was well. watched_s: seconds between the readings, without
-    pauses between telemetry processes.
+    looks: number of readings. first, last, lowest, highest: name of a value → that reading of it. rise: name → total
+    increase of a counter, also across its resets. busy_lowest: name → lowest reading at BUSY_PERCENT or more
+    utilisation. spent_s: name → longest time at zero or less, for temperature margins. refusals: name → why it is
+    missing in the newest reading. broken: NVML's first report that the GPU is unusable. damaged: NVML's first report
+    that its InfoROM is damaged. unheard: source of Xids (the driver's error numbers) → why it could not be read at some
+    time. deaf: why no source could be read at some time. Texts are "" if all was well. watched_s: seconds between the
+    readings, without pauses between telemetry processes.
     """
 
     looks: int = 0
@@ -46,7 +46,7 @@ class Course:
 
     @property
     def uncorrected(self) -> int:
-        """Number of uncorrected memory errors since the first reading."""
+        """Number of uncorrected memory errors between the first and the last reading."""
         return max(self.rise.get("ecc_uncorrected", 0), self.rise.get("ecc_uncorrected_lifetime", 0))
 
     def take(self, values: Mapping[str, int], refusals: Mapping[str, str], seconds: float) -> None:

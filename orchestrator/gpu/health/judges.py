@@ -262,7 +262,7 @@ def _pcie_width(case: Case) -> Judgement:
 
 
 def _nvlinks(case: Case) -> Judgement:
-    """Judge the fewest active NVLinks by the expected number: the largest of health.yaml, this run, its siblings."""
+    """Judge the lowest number by the largest of: health.yaml's, this run's highest, the siblings' most common one."""
     lowest, highest = case.course.lowest["nvlinks_up"], case.course.highest["nvlinks_up"]
     others = Counter(up for sibling in case.siblings if (up := sibling.highest.get("nvlinks_up", 0)))
     usual = max(others, key=lambda up: (others[up], up), default=0)

@@ -100,7 +100,10 @@ class Reaction:
 
 
 def reaction(numbers: Collection[int], *, broken: str = "") -> Reaction:
-    """Decide whether to quarantine a GPU: for `broken` (NVML's reason, or "") or an Xid in xids.ENDS_USE."""
+    """Decide whether to quarantine a GPU: if it is broken, or after an Xid of a kind in xids.ENDS_USE.
+
+    numbers: its Xids. broken: NVML's reason, or "".
+    """
     if broken:
         return Reaction(quarantine=True, reason=broken)
     grave = [number for number in xids.roots(numbers) if xids.kind(number) in xids.ENDS_USE]
@@ -168,7 +171,10 @@ class Work:
 
 
 def broke_off(looks: Iterable[Look], parts: Iterable[Work]) -> str:
-    """Return why a part of a GPU's work lacks health readings, such as "no readings for 40 s"; "" if none does."""
+    """Return why a part of a GPU's work lacks health readings, such as "no readings for 40 s"; "" if none does.
+
+    The first such part in `parts` counts: with a gap above GAP_NS, without any reading, or longer than telemetry.
+    """
     made = tuple(looks)
     return next(filter(None, (_uncovered(made, part) for part in parts)), "")
 
@@ -231,7 +237,7 @@ def _judged(signal: Signal, case: Case) -> Judgement:
 
 
 def _unread(name: str, case: Case) -> Judgement:
-    """Judge a value that was never read. It is NOT_APPLICABLE if the driver supports it on no identical GPU."""
+    """Judge a value never read. NOT_APPLICABLE: no identical GPU supports it. WARN: only others do. Else UNREADABLE."""
     why = case.course.refusals.get(name, "no readings")
     siblings = [course for course in case.siblings if name in course.last or name in course.refusals]
     having = sum(name in course.last for course in siblings)

@@ -54,7 +54,8 @@ class HealthWatch:
     def tick(self, now_ns: int) -> tuple[XidSeen | GpuBroken, ...]:
         """Write new Xids (driver errors), and every ten seconds all values. Return new Xids and newly broken GPUs.
 
-        now_ns: monotonic. A GPU is broken if it is lost, its InfoROM is damaged, or it had uncorrected memory errors.
+        now_ns: monotonic. A GPU is broken if it is lost, its InfoROM is damaged, or it had uncorrected memory errors;
+        each is returned once, by `tick` or `look_at`.
         Raises OSError if a write fails.
         """
         if not self._begun:
@@ -70,14 +71,14 @@ class HealthWatch:
     def look_at(self, uuid: str) -> tuple[GpuBroken, ...]:
         """Read and write one GPU's values out of turn, unless they were read less than a second ago.
 
-        Return (GpuBroken,) if the GPU is newly broken (see tick), else (). Raises OSError if the write fails.
+        Return (GpuBroken,) if the GPU is newly broken (see `tick`), else (). Raises OSError if the write fails.
         """
         if time.monotonic_ns() - self._looked.get(uuid, 0) < _OFTEN_NS:
             return ()
         return self._seen(uuid)
 
     def close(self) -> None:
-        """Read all values once more, then close. Raises OSError if they cannot be written."""
+        """Read all values once more and close, even if they cannot be written. Raises OSError then."""
         try:
             self._listen()
             self._look()
@@ -87,7 +88,7 @@ class HealthWatch:
             self._file.close()
 
     def _listen(self) -> tuple[XidSeen, ...]:
-        """Write and return new Xids. An Xid that both NVML and the kernel's log report counts once."""
+        """Write and return new Xids. An Xid that NVML and the kernel's log report within 5 s counts once."""
         now_ns = time.monotonic_ns()
         fresh: list[tuple[str, int]] = []
         for heard, own, others in (
@@ -123,7 +124,6 @@ class HealthWatch:
         return tuple(broken)
 
     def _seen(self, uuid: str) -> tuple[GpuBroken, ...]:
-        """Read and write a GPU's values. Return (GpuBroken,) if the GPU is newly broken (see tick), else ()."""
         seen = vitals(self._nvml, uuid)
         self._looked[uuid] = seen.at_ns
         self._write(seen)
@@ -144,7 +144,7 @@ class HealthWatch:
         return {slot: mig.occupants(self._nvml, uuids) for slot, uuids in found.items() if slot}
 
     def _slot(self, uuid: str) -> str:
-        """Return the PCI address of a GPU. Empty if unknown; `_unlogged` then has the reason."""
+        """Return the PCI address of a GPU. If it is unknown, return "" and note the reason in `_unlogged`."""
         try:
             address = self._nvml.ask(uuid, lambda lib, gpu: str(lib.nvmlDeviceGetPciInfo(gpu).busId))
         except NvmlError as error:

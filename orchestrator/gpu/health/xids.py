@@ -62,7 +62,7 @@ def kind(number: int) -> XidKind:
 
 
 def roots(numbers: Collection[int]) -> tuple[int, ...]:
-    """Return the distinct Xids in their order, without those that only follow from another error, unless all do."""
+    """Return the distinct Xids in the given order, without XidKind.FOLLOWS. If all are of that kind, return all."""
     distinct = tuple(dict.fromkeys(numbers))
     own = tuple(number for number in distinct if kind(number) is not XidKind.FOLLOWS)
     return own or distinct

@@ -29,7 +29,7 @@ _PATIENCE_S: Final = 2.0
 
 
 class Telemetry:
-    """A running sampler process. last_words: write errors that it reported at its end."""
+    """A running sampler process. last_words: errors in words that it reported at its end, set by `stop`."""
 
     def __init__(self, pid: int, channel: socket.socket) -> None:
         self.pid = pid
@@ -152,7 +152,7 @@ class LaunchTelemetry:
     def readings(self, device: Device, result: Result) -> Readings:
         """Return the readings of a device for the measured time of a launch; only a note if there was no telemetry.
 
-        result: of that launch, which has just ended. Call it for launches in their order: older samples are dropped.
+        result: of that launch. Call it for each launch of the device as it ends: earlier samples are then dropped.
         """
         reader = self._readers.get(device.uuid)
         if reader is None or not result.blocks:

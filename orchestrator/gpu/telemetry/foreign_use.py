@@ -40,7 +40,7 @@ class Lookout:
         self._seen: dict[str, tuple[ForeignProcess, ...]] = {}
 
     def look(self, uuid: str, at_ns: int) -> ForeignSeen | None:
-        """Return a message with the foreign processes on a GPU at `at_ns` (monotonic). None if unchanged or unknown."""
+        """Read the foreign processes on a GPU. None if their PIDs are unchanged, or unknown. at_ns: now, monotonic."""
         try:
             processes = self._nvml.processes(uuid)
         except NvmlError:
@@ -65,7 +65,7 @@ class ForeignUse:
         self._last: dict[str, tuple[int, str]] = {}
 
     def heard(self, message: ForeignSeen) -> None:
-        """Note the processes that are now on a GPU."""
+        """Note the processes of a message, which replace those noted for its GPU."""
         self.note(message.uuid, describe_processes(message.processes), message.at_ns)
 
     def note(self, uuid: str, by: str, at_ns: int) -> None:
@@ -85,12 +85,12 @@ class ForeignUse:
         return self._here.get(uuid, "")
 
     def during(self, uuid: str, since_ns: int) -> str:
-        """Return the last foreign processes on a GPU at or after `since_ns` (monotonic), in words; "" for none."""
+        """Return in words the newest foreign processes that were on a GPU since `since_ns` (monotonic); "" for none."""
         left_ns, words = self._last.get(uuid, (0, ""))
         return self.here(uuid) or (words if left_ns >= since_ns else "")
 
     def beside(self, uuids: Iterable[str], since_ns: int) -> str:
-        """Return the result of `during` for the first GPU that had foreign processes; "" if none had."""
+        """Return the result of `during` for the first of `uuids`, in their order, that is not empty; else ""."""
         return next(filter(None, (self.during(uuid, since_ns) for uuid in uuids)), "")
 
 

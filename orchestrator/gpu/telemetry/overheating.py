@@ -23,7 +23,7 @@ _LOOK_NS: Final = 1_000_000_000
 
 
 class TemperatureStop(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a GPU is too hot: after `held_s` seconds at its own limit, or at `celsius` or more (None: no such limit)."""
+    """When a GPU is too hot: `held_s` seconds in a row at its own limit or at `celsius` or more (None: only own)."""
 
     celsius: int | None = None
     held_s: float = HELD_S

@@ -70,8 +70,9 @@ class Track:
     def readings(self, windows: Sequence[Window], load: Window | None = None) -> Readings:
         """Return the readings over the measured windows, ordered by time. Without windows or samples: only a note.
 
-        load: load window, over which power and utilisation are then averaged. Energy is then that power multiplied by
-        the time from the start of the first window to the end of the last.
+        load: load window, over which power and utilisation are averaged. Energy is then that power multiplied by the
+        time from the start of the first window to the end of the last. None: power, utilisation and energy are those
+        within the windows, and None below MIN_MEASURED_S seconds.
         """
         if not windows:
             return Readings(note="nothing was measured")
@@ -158,7 +159,7 @@ def _under_load(inside: Sequence[Sample], work_ns: int) -> _Averages:
     """Return averages over a load window. inside: its samples. work_ns: duration for which to compute the energy.
 
     Power is the slope of the energy counter, because the board's mean over a second includes the time before the load.
-    Without a counter power is the mean of the samples, and energy is not known.
+    Without a counter, or below MIN_COUNTED_NS, power is the mean of the samples, and energy is None.
     """
     counted = [sample for sample in inside if sample.energy_mj is not None]
     energy_mj = _without_none([sample.energy_mj for sample in inside])
@@ -224,7 +225,7 @@ def _moments(times_ns: Sequence[int], windows: Sequence[Window]) -> list[_Moment
 
 
 class _Counters(NamedTuple):
-    """Interpolates cumulative counters at `moments`: starts and ends of the windows."""
+    """Interpolates counters at `moments`: starts and ends of the windows, None if samples are missing there."""
 
     times_ns: Sequence[int]
     moments: list[_Moment] | None

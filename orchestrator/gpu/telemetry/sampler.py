@@ -67,7 +67,7 @@ class _Waiting:
 
 
 class Sampler:
-    """Samples the GPUs of one run, and answers the orchestrator."""
+    """Samples the GPUs of one run, and answers the orchestrator's AwaitFree requests with DeviceFree."""
 
     def __init__(self, nvml: Nvml, channel: socket.socket, task: Task) -> None:
         self._nvml = nvml
@@ -90,7 +90,7 @@ class Sampler:
         self._heat = None if task.stop is None else HeatWatch(nvml, task.stop, task.hot)
 
     def run(self) -> None:
-        """Sample and answer until the socket closes. Then write what is unwritten and close the files."""
+        """Sample GPUs and answer requests until the socket closes. Then write unwritten samples and close the files."""
         poller = select.poll()
         poller.register(self._channel, select.POLLIN)
         while True:
@@ -165,7 +165,6 @@ class Sampler:
                 self._over.append(uuid)
 
     def _complete(self, uuid: str) -> None:
-        """Take a last sample of a GPU on which a launch ended, then write all unwritten samples."""
         if uuid in self._unwritten:
             self._unwritten[uuid].append(self._read(uuid))
         self._write()
@@ -177,7 +176,7 @@ class Sampler:
             return None
 
     def _receive(self) -> bool:
-        """Read requests. Return True while the orchestrator keeps the socket open."""
+        """Read requests without waiting. Return False once the orchestrator has closed the socket."""
         while True:
             try:
                 data = self._channel.recv(MAX_MESSAGE_BYTES, socket.MSG_DONTWAIT)
@@ -226,7 +225,7 @@ class Sampler:
 
     @contextlib.contextmanager
     def _complaining(self, what: str) -> Iterator[None]:
-        """Catch each OSError in the `with` body, which writes `what`. Report only the first to the orchestrator."""
+        """Catch each OSError in the `with` body, which writes `what`. Report the first of each `what`."""
         try:
             yield
         except OSError as error:
