@@ -16,8 +16,8 @@ _COMPANIONS: Final = ("-wal", "-shm", "-journal")
 def move(path: Path, inode: int | None) -> Path | None:
     """Rename the damaged history at `path` and its -wal, -shm and -journal files. Returns the new path.
 
-    inode: of the file that was found damaged. Returns None if there is no file or another one at `path`: another
-    process moved it. Raises OSError if renaming fails.
+    inode: of the damaged file, read before it was opened; None if there was no file. Returns None, and renames nothing,
+    if `path` no longer has this inode: another process moved the file. Raises OSError if renaming fails.
     """
     try:
         with path.open("rb") as file:

@@ -108,7 +108,7 @@ def _meant(connection: sqlite3.Connection, name: str) -> RunLine:
 
 
 def in_full(connection: sqlite3.Connection, run: RunLine) -> RunRecord:
-    """Return a run with its devices and cells. run: its summary. Raises HistoryError if a cell is on another device."""
+    """Return the whole run of a summary. Raises HistoryError if a cell's device is not one of the run's devices."""
     devices = [
         _made(
             DeviceRecord,
@@ -155,8 +155,9 @@ def points(
     batch_size: int | None = None,
     since: str | None = None,
 ) -> list[Point]:
-    """Return the results of a model (or probe) in all runs, oldest run first. A filter that is None matches all.
+    """Return the results of a model (or probe), one for each cell, device and run, oldest run first.
 
+    A filter that is None matches all.
     gpu: beginning of a UUID or part of a name, in any case. since: date of the oldest run, ISO 8601 in UTC.
     """
     wanted = {"model": model, "gpu": gpu, "precision": precision, "batch_size": batch_size, "since": since}
@@ -191,7 +192,7 @@ def verdicts(connection: sqlite3.Connection) -> list[str]:
 
 
 def kinds(connection: sqlite3.Connection, model: str) -> list[tuple[str, int, str, str]]:
-    """Return sorted (precision, batch size, device UUID, ISO 8601 start of the newest run) of the model's results."""
+    """Return (precision, batch size, device UUID, ISO 8601 start of its newest run) per combination, sorted."""
     return msgspec.convert(connection.execute(_KINDS, (model,)).fetchall(), list[tuple[str, int, str, str]])
 
 

@@ -106,8 +106,7 @@ class Filter(Part, frozen=True, kw_only=True):
     """Filter of runs that match all fields. A field that is None matches all runs.
 
     run_id: an id or its beginning. gpu: beginning of a UUID or part of a name. model: whole name. since: date of the
-    oldest run, ISO 8601. verdict: of the run, its health or its burn-in, in any case. limit: number of runs, the newest
-    ones.
+    oldest run, ISO 8601. verdict: of the run, its health or its burn-in, in any case. limit: number of newest runs.
     """
 
     run_id: str | None = None

@@ -20,10 +20,10 @@ _Place = tuple[str, CellKey]
 def spread(records: Iterable[RunRecord], side: Side, others: frozenset[str], margins: Margins) -> SessionSpread | None:
     """Return the standard deviations of results between runs, as shares of the mean.
 
-    None with fewer than three runs that count. Runs count if they have the cells, versions and settings of `side`.
-    records: newest first. Of each day only the newest run counts, because the state of a machine often stays the same
-    for a day. others: ids of runs to ignore. margins: has the spread assumed before any run; the result is shrunk
-    towards it.
+    None with fewer than three runs that count. Runs count if they have the cells, versions and settings of `side`, and
+    no injected faults. Of each day only the newest such run counts: a machine's state often stays the same for a day.
+    records: newest first. others: ids of runs to ignore. margins: has the spread assumed before any run; the result is
+    shrunk towards it.
     """
     host = {place: cell_facts.measures_host(one, one) for place, one in pairing.places(side).items() if one.cell.values}
     of_days: dict[str, Mapping[_Place, tuple[float, ...]]] = {}

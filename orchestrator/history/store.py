@@ -93,7 +93,7 @@ def reading(place: Place) -> Iterator[sqlite3.Connection | None]:
 def refusal(place: Place) -> str:
     """Return why runs cannot be recorded here; "" if they can, or if the file is missing. Writes nothing.
 
-    Reasons: a file of another program or newer version, or an unreadable one. A damaged file is none: it is replaced.
+    Reasons: a file of another program or newer version, or an unreadable one. Writers replace a damaged history.
     """
     path = _real(place.path)
     try:
@@ -124,8 +124,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 def migrate(connection: sqlite3.Connection, migrations: Sequence[Sequence[str]] = MIGRATIONS) -> None:
     """Bring the database to the newest schema, if it is older, in one transaction that is committed at the end.
 
-    An error, such as that of a statement, is raised and leaves the database unchanged. The connection must not be in a
-    transaction. migrations: statements of each version, in order.
+    An error leaves it unchanged. The connection must not be in a transaction. migrations: statements of each version.
     """
     if _number(connection, "PRAGMA user_version") == len(migrations):
         return

@@ -47,7 +47,7 @@ def record(connection: sqlite3.Connection, made: RunRecord) -> None:
 
 
 def remove(connection: sqlite3.Connection, run_ids: Iterable[str]) -> None:
-    """Remove runs from the history. Unknown ids are ignored. Their space in the file is freed if possible."""
+    """Remove runs from the history. Unknown ids are ignored. The file shrinks, or later runs reuse the space."""
     with transaction(connection):
         connection.executemany(_DELETE, [(run_id,) for run_id in run_ids])
     # Another process uses it, or the disk has no room for the copy: later runs then reuse the space.

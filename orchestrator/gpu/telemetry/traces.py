@@ -48,7 +48,10 @@ def points(devices: int) -> int:
 
 
 def trace(samples: Sequence[Sample], most: int) -> Trace:
-    """Reduce the samples of one boot, ordered by time, to at most `most` points. Times without samples get none."""
+    """Reduce the samples of one boot, ordered by time, to a trace of at most `most` points.
+
+    With more samples, their time is divided into `most` equal stretches. A stretch without samples has no point.
+    """
     stretches = _stretches(samples, most)
     return Trace(
         at_ns=tuple(inside[0].at_ns for inside in stretches),

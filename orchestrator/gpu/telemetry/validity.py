@@ -3,7 +3,7 @@
     foreign process ──contaminated──▶ Failure(CONTAMINATED): wait until it has left, measure again
     readings ──judge──▶ Failure(THROTTLED): cool down, measure again        None: the result counts
 
-A software power cap is normal for heavy work (docs/method-reference.md, "Throttling").
+A software power cap does not count as throttling (docs/method-reference.md, "Throttling").
 """
 
 from typing import Final

@@ -150,7 +150,7 @@ def _share(launch: _Good, device: Device, accused: Accused) -> _Good:
 
 
 def _samples(good: Sequence[_Good], uncounted: Sequence[Uncounted]) -> Iterator[Sample]:
-    """Yield a sample of each launch that verified outputs, even if contaminated: that never changes correct bits."""
+    """Yield a sample of each launch that verified outputs, even without a valid result: its bits must be right, too."""
     yield from wrong_bits.samples((launch.attempt, launch.cell, launch.evidence.result.verification) for launch in good)
     yield from wrong_bits.samples(
         (launch.attempt, launch.cell, launch.seen[launch.cell.devices[0]]) for launch in uncounted
@@ -158,7 +158,10 @@ def _samples(good: Sequence[_Good], uncounted: Sequence[Uncounted]) -> Iterator[
 
 
 def _work(facts: _Facts, device: Device, mine: Sequence[_Good], beside: Sequence[Share]) -> Work:
-    """Collect the facts of one GPU. mine: its launches with a result. beside: its mismatches in other launches."""
+    """Collect the facts of one GPU. mine: its launches with a result, and which of their mismatches count against it.
+
+    beside: its mismatches in launches without a valid result.
+    """
     archive, evidence, compared = facts.archive, facts.evidence, facts.compared
     health, why, action = _health(device, facts.health)
     verified = [(one, one.evidence.result.verification) for one in mine if one.evidence.result.verification is not None]

@@ -124,9 +124,10 @@ def _most(digests_of_launches: Sequence[Digests]) -> Digests | None:
 
 
 def _majority(group: Sequence[Sample], usual: Mapping[str, Digests | None]) -> tuple[Digests | None, int]:
-    """Return the right digests of one cell and how many devices gave them; (None, 0) if unknown.
+    """Return the right digests of one cell and the number of devices in their favour; (None, 0) if unknown.
 
-    usual: device → the digests that more than half of its launches gave; None without such digests.
+    These devices usually give them or, if such devices are no majority, gave them at least once. usual: device → the
+    digests that more than half of its launches gave; None without such digests.
     """
     usual_counts = Counter(digests for digests in usual.values() if digests is not None)
     for digests, votes in usual_counts.most_common(1):

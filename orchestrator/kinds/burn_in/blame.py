@@ -56,10 +56,11 @@ def culprits(launches: Sequence[Mapping[str, Verification]], proven: Collection[
 
 
 def blamed(seen: Mapping[str, Verification], culprits: Collection[str], *, cut_off: bool = False) -> list[Blamed]:
-    """Return the mismatches with details of a launch on several devices, each with the device it counts against.
+    """Return the mismatches of a launch on several devices, each with the device that it counts against.
 
-    A wrong copy gives two Blamed if it counts against both ends. seen: device → what it verified. culprits: devices
-    that explain wrong copies. cut_off: the launch ended before its result, so some sums may not have been checked.
+    Mismatches without details are omitted. A wrong copy is returned twice if it counts against both ends. seen: device
+    → what it verified. culprits: devices that explain wrong copies. cut_off: the launch ended before its result, so
+    some sums may not have been checked.
     """
     found = [Blamed(device, one) for device, verification in seen.items() for one in _own(device, verification)]
     for ends, wrong in _copies(seen).items():

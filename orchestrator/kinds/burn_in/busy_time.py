@@ -24,7 +24,10 @@ Work = Mapping[Segment, Load]
 
 
 def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mapping[str, Work]:
-    """Return UUID of every device → its work: session → `Load`, its times at work in monotonic ns."""
+    """Return UUID of every device → its work: session → `Load`, its times at work in monotonic ns.
+
+    lost: findings of `lost_launches.lost`. A launch that ended with the run or its time is work unless it is in `lost`.
+    """
     burn_in = requested(archive.stored.configuration)
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     good = [
@@ -69,7 +72,7 @@ def remaining_of(archive: Archive, at_work: Mapping[str, Work]) -> Remaining:
 
 
 def longest_s(archive: Archive, device: Device) -> float:
-    """Return the expected seconds of work of a device's longest cell."""
+    """Return the expected seconds of work of the planned cell of a device that takes longest."""
     stored = archive.stored
     burn_in, models = requested(stored.configuration), stored.configuration.by_name
     cell_s, scale = burn_in.cell_s[device.kind], estimate.scale(stored.configuration, device, stored.devices)

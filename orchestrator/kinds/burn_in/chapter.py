@@ -152,7 +152,7 @@ def short(seconds: float) -> str:
 
 
 def _who(gpus: Sequence[GpuBurnIn], report: Report) -> str:
-    """Return names of GPUs and the action. A single GPU also shows its serial and PCI address if they fit."""
+    """Return "GPU 0, GPU 2: <recommended action>". A single GPU also has its serial and PCI address if they fit."""
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     alike = [devices[gpu.gpu_uuid] for gpu in gpus]
     todo = f": {gpus[0].action}" if gpus[0].action is not Action.NOTHING else ""
@@ -292,7 +292,7 @@ def _parts(names: Sequence[str]) -> str:
 
 
 def _joined(names: Sequence[str]) -> str:
-    """Join names and write their common first words once: "pattern modulo 20 and random"."""
+    """Join names, their common first words once: "pattern 0 and 1" for "pattern 0" and "pattern 1"."""
     begin = commonprefix(names) if len(names) > 1 else ""  # noqa: RUF071 - cut back to whole words below
     begin = begin[: begin.rfind(" ") + 1]
     return begin + listed((name.removeprefix(begin) for name in names), "and")

@@ -48,9 +48,9 @@ class HeatSoak:
 def heat_soak(work: Sequence[Climate], begin: int, end: int, requested_s: float, rule: HeatSoakRule) -> HeatSoak:
     """Return the heat soak of a GPU in one session: from its first launch until its temperature is steady.
 
-    work: its temperatures by window, in order. begin, end: numbers of the first and last window of its launches; others
-    are ignored. requested_s: requested duration of the burn-in in seconds, which only limits the heat soak. rule: when
-    a GPU counts as warm, and the limit. Without temperatures, the heat soak is all work of round 0.
+    It ends earlier with the launches, or at the limit of `rule`, which depends on requested_s, the requested seconds of
+    the burn-in. work: temperatures of the GPU by window, in order. begin, end: numbers of the first and last window of
+    its launches; other windows are ignored. Without temperatures, the heat soak is all work of round 0.
     """
     readings = [
         (climate.number, climate.temperature_c)
@@ -77,8 +77,7 @@ Soaks = Mapping[tuple[str, Segment], HeatSoak]  # Heat soaks by device and sessi
 def heat_soaks(archive: Archive, evidence: Evidence, terms: BurnIn) -> Soaks:
     """Return (UUID of a device, session) → its heat soak in this session.
 
-    Sessions in which no launch began on the device are missing. A launch on several devices counts for its first
-    device.
+    Sessions without a launch of the device are missing. A launch on several devices counts only for its first device.
     """
     attempts: dict[tuple[str, Segment], list[Attempt]] = defaultdict(list)
     for attempt in archive.attempts:

@@ -85,9 +85,9 @@ class StepsRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Contents of configs/burn_in.yaml. levels: name → level. starting_s: seconds reserved for the start of a burn-in.
+    """Contents of configs/burn_in.yaml. levels: name → level.
 
-    least_rounds: number of rounds that should fit into the rest of the duration.
+    least_rounds: number of rounds that should fit into the duration after starting_s, the seconds for the start.
     """
 
     levels: dict[str, Level]
@@ -98,14 +98,18 @@ class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     steps: StepsRule
 
     def level_for(self, duration_s: float) -> str:
-        """Return the name of the default level for a duration: the first that allows it by up_to_s, else "full"."""
+        """Return the name of the default level: the first in the file with up_to_s >= duration_s, else "full"."""
         fitting = [
             name for name, level in self.levels.items() if level.up_to_s is not None and duration_s <= level.up_to_s
         ]
         return fitting[0] if fitting else LONGEST
 
     def cell_s(self, duration_s: float, kind: DeviceKind, level: str, *, steps: bool = False) -> float:
-        """Return the seconds of one cell such that a round fits into the duration. steps: --steps adds a cell to it."""
+        """Return the length of a cell in seconds, by the `share`, least_s and most_s of its kind of device.
+
+        It is shorter if least_rounds rounds would not fit into the duration, but a round may always take half of it.
+        steps: --steps adds a cell to each round.
+        """
         bounds = self.devices[kind]
         wanted_s = min(max(duration_s * bounds.share, bounds.least_s), bounds.most_s)
         round_s = max((duration_s - self.starting_s) / self.least_rounds, duration_s * _SHORTEST_ROUND)

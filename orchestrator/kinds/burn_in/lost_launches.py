@@ -109,8 +109,7 @@ def lost_results(launches: Sequence[Lost], done: Collection[tuple[str, int]], de
 def repeated(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
     """Yield "<cell>, round 1, <time>: <failure>" of each failed launch of a device that was repeated with a result.
 
-    Launches that failed because of another device, or because of something outside the run, are excluded. done: (cell
-    id, round) of the launches with a result.
+    Failures caused by another device or from outside the run are excluded. done: (cell id, round) with a result.
     """
     for launch in launches:
         ours = device.uuid in launch.cell.devices and (launch.failure.device or device.uuid) == device.uuid

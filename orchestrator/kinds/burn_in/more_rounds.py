@@ -16,8 +16,8 @@ from protocol.cell import Cell
 def more(state: RunState, seed: int, fits: Callable[[Cell], bool]) -> tuple[Slot, ...]:
     """Return the launches (cell id, round) to add for devices with nothing left to do; () if there are none.
 
-    Each of these devices gets one more round, unless its last whole round had no result. seed: for the random order of
-    the cells. fits: whether a cell fits into the remaining time; cells that do not fit are omitted.
+    Each of these devices gets one more round if its last round with all of its cells had a result. seed: for the random
+    order of the cells. fits: whether a cell fits into the remaining time; cells that do not fit are omitted.
     """
     found: list[Slot] = []
     looked_at: set[str] = set()

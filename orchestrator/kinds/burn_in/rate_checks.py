@@ -144,7 +144,7 @@ def _waited(own: Sequence[Launched]) -> bool:
 
 
 def _at_work(own: Sequence[Launched]) -> Sequence[Launched]:
-    """Return a GPU's launches that did not wait for the host. If most waited: all, as a lower limit of its speed."""
+    """Return a GPU's launches that did not wait for the host. If most did, return all: their rates are lower limits."""
     return own if _waited(own) else [one for one in own if not one[2].figures.host_bound]
 
 
@@ -184,7 +184,7 @@ def _drift(judged: Drift, rates: Rates, begin: float, own: Sequence[Launched]) -
 
 
 def _why_it_slowed(judged: Drift, rates: Rates) -> Why | None:
-    """Explain why a GPU slowed down, by the kind of work that slowed most; None if this work did not slow down."""
+    """Explain why a GPU slowed down, by the kind of work that slowed most; None if its readings show no slow-down."""
     kinds = judged.kinds if judged.slows_against_siblings else judged.raw_kinds
     slowing = {key: course for key, course in kinds.items() if course.verdict is drift.DriftVerdict.SLOWING}
     lost = {key: course.change.value for key, course in (slowing or kinds).items() if course.change is not None}

@@ -54,7 +54,7 @@ class Parts(NamedTuple):
 
 
 def seconds(loads: Iterable[Load]) -> float:
-    """Add up the served seconds. loads: one for each session, in each of which gaps count at most as much as work."""
+    """Add up the served seconds of all sessions (`loads`). Limits the gaps of each session to its seconds of work."""
     return sum(found.worked_s + min(found.between_s, found.worked_s) + found.started_s for found in map(parts, loads))
 
 
@@ -70,7 +70,7 @@ def worked_s(load: Load) -> float:
 
 
 def started_s(load: Load) -> float:
-    """Return the served seconds before the first launch of a session: at most ORDINARY_S and the time at work."""
+    """Return the served seconds before a session's first launch: no more than ORDINARY_S, nor than its time at work."""
     if load.since_ns is None or not load.launches:
         return 0.0
     first_ns, _ = min(load.launches)

@@ -53,8 +53,7 @@ IN_PHASE: Final = "burn_in.in_phase"
 def seconds(text: str, origin: str = "--burn-in") -> float:
     """Return the seconds of a duration such as "8h", "30m", "90s" or "1h30m".
 
-    origin: option or file that contains it, for messages. Raises ConfigError for another text, or for a duration below
-    SHORTEST_S or above LONGEST_S.
+    origin: option or file, for messages. Raises ConfigError for another text or a time outside SHORTEST_S to LONGEST_S.
     """
     span = f"from {SHORTEST_S:g}s to {LONGEST_S / 86_400:g}d"
     if _DURATION.fullmatch(text) is None:
@@ -193,8 +192,7 @@ def with_injections(
 ) -> Configuration:
     """Return the configuration with injected faults, marked as tainted. texts: "flip:0:2", one for each fault.
 
-    origin: option or file that has the texts, for messages. Raises ConfigError for a fault that is invalid or that this
-    run cannot find.
+    origin: option or file, for messages. Raises ConfigError for a fault that is invalid or that this run cannot find.
     """
     assert configuration.burn_in is not None
     parsed = tuple(injections.parse(text, devices, origin) for text in texts)

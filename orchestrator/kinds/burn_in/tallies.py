@@ -67,10 +67,7 @@ def check(workload: Workload, tally: Tally) -> CheckReport:
 
 
 def method(launches: Sequence[Verification]) -> str:
-    """Return how launches of one check compared their outputs, as text; "" without launches.
-
-    Several ways are separated by semicolons. For a memory test, the complete passes of each pattern follow.
-    """
+    """Return how launches of one check compared their outputs, as text for the report; "" without launches."""
     ways: dict[str, str] = {}
     for verification in launches:
         ways.setdefault(_way(verification), verification.method)

@@ -25,7 +25,7 @@ _SHOWN: Final = 3
 
 
 def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> Iterator[str]:
-    """Yield a warning naming cells that may not complete if a burn-in is too short for a round. table: burn_in.yaml."""
+    """Yield a warning if a burn-in is too short for a round, with cells that may not complete. table: burn_in.yaml."""
     burn_in = configuration.burn_in
     if burn_in is None:
         return
@@ -41,10 +41,7 @@ def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device], t
 
 
 def least_s(plan: Plan, configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> float:
-    """Return the shortest duration in seconds into which a round fits, in steps of ten seconds from SHORTEST_S.
-
-    plan, configuration: of a burn-in, whose level and load steps count. table: contents of configs/burn_in.yaml.
-    """
+    """Return the shortest duration (s) into which a round of this burn-in fits, in steps of 10 s from SHORTEST_S."""
     burn_in = requested(configuration)
 
     def needed_s(device: Device, duration_s: float) -> float:

@@ -56,7 +56,7 @@ def judge(work: Work) -> Judged:
 
 
 def bound(exposure: float) -> float | None:
-    """Return the 95 % upper bound of errors per check or hour; None for exposure 0 (checks or hours without error)."""
+    """Return the 95 % upper bound of the error rate after `exposure` checks or hours without an error; None for 0."""
     return 3 / exposure if exposure else None  # rule of three, Hanley and Lippman-Hand 1983
 
 

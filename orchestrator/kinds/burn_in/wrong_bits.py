@@ -64,11 +64,9 @@ def shares(launches: Iterable[Uncounted], device: Device, accused: Accused) -> I
 
 
 def wrong(attempt: Attempt, cell: Cell, attributed: Attributed) -> Iterator[Wrong]:
-    """Yield the mismatches of a launch that count against one device and have details.
+    """Yield the mismatches of a launch that count against one device and have details, each with its doubt.
 
-    Omitted: mismatches without details (only the first KEPT_MISMATCHES have them), and those that count only against
-    other devices, such as copies of numbers that were wrong before they were sent. If another device may be at fault,
-    the mismatch is yielded with this doubt. attributed: from `links.attributed`, which attributes the mismatches.
+    attributed: from `links.attributed`, which decides what counts. Only the first KEPT_MISMATCHES have details.
     """
     kept = () if attributed.verification is None else attributed.verification.kept
     for mismatch, doubt in zip(kept, attributed.doubts, strict=True):

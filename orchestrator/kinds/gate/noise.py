@@ -59,7 +59,7 @@ def variation(*measured: Side) -> float | None:
 
 
 def advice(gate: Gate, varies: float | None) -> str:
-    """Describe how much the machine varies between launches, and what helps. varies: from `spread`; None: omitted."""
+    """Say how much launches vary on this machine, and what helps. varies: from `spread`; None omits the first part."""
     variation_text = "" if varies is None else f"this machine varies by {varies:.1%} from launch to launch. "
     more = _LESS_NOISE if gate.sides else f"a new baseline with more launches (--launches), {_LESS_NOISE}"
     return f"{variation_text}{HELP}, {more}"

@@ -84,7 +84,8 @@ def preset(limit_s: float, settings: LayeredSettings) -> Preset:
 def gated(configuration: Configuration, gate: Gate | None, launches: int | None) -> Configuration:
     """Return the configuration of a gate's run, which writes no report outside its run folder.
 
-    gate: None for one side of a gate. launches: number of planned rounds; None for FIRST_ROUNDS.
+    gate: what to compare; None in the configuration of one side (GateSide). launches: planned rounds; None for
+    FIRST_ROUNDS.
     """
     rounds = planning.FIRST_ROUNDS if launches is None else launches
     isolation = configuration.isolation

@@ -58,10 +58,7 @@ def compared(archive: Archive, evidence: Evidence, report: Report | None = None)
 
 
 def common(gate: Gate, cell: Cell) -> CellKey:
-    """Return the key of a cell with the original name of its model.
-
-    In the plan of a gate, the name may end with the label of a side: "resnet50 (precision=bf16)".
-    """
+    """Return a cell's key with the original name of its model, without a side's label such as "(precision=bf16)"."""
     named = {
         own: model.name
         for side in gate.sides

@@ -43,7 +43,7 @@ def look(archive: Archive, evidence: Evidence) -> Look:
 
 
 def needs_launches(cell: ComparedCell) -> bool:
-    """Whether more launches may change the verdict on a cell, or rule out a smaller slow-down."""
+    """Whether more launches may decide an inconclusive cell, or rule out a slow-down above UNSEEN_PERCENT."""
     if cell.verdict is ChangeVerdict.NO_CHANGE:
         return (cell.excluded_percent or 0.0) > UNSEEN_PERCENT
     if cell.verdict is not ChangeVerdict.INCONCLUSIVE or cell.low is None:

@@ -128,7 +128,6 @@ def _categories(rows: Sequence[OperatorRow], *, together: bool = False) -> Table
 
 
 def _slowest(rows: Sequence[OperatorRow], report: Report, most: int) -> Table:
-    """Return a table of the at most `most` rows that are slowest relative to eager."""
     several = len(report.gpu_info) > 1
     slow = [row for row in _compared(rows) if row.grade is not Grade.EXCELLENT]
     entries = [

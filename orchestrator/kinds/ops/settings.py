@@ -42,8 +42,7 @@ def chosen(categories: Sequence[str], names: Sequence[str]) -> tuple[OperatorSpe
 def own(words: Sequence[str], search: Search) -> tuple[ModelSpec, ...]:
     """Return the user's implementations. words: such as "kernels.py:my_softmax=softmax" (--against).
 
-    search: finds the file and its function. Raises ConfigError for an invalid word, an unknown operator, or a word
-    given twice.
+    search: finds the file and its function. Raises ConfigError for an invalid or repeated word or an unknown operator.
     """
     known, found = catalogue.load(), []
     for word in words:

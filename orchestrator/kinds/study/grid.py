@@ -62,8 +62,7 @@ def names() -> list[str]:
 def read(word: str, current: Path) -> Grid:
     """Return the study that `word` names. With a "/", ".yaml" or ".yml" it is a path relative to `current`.
 
-    Otherwise it is the name of a study that ships with gpubench. Raises ConfigError for an unknown name or an invalid
-    file.
+    Otherwise it is a study that ships with gpubench. Raises ConfigError for an unknown name or an invalid file.
     """
     own = "/" in word or word.endswith((".yaml", ".yml"))
     name = word if own else require_known(word, "study", names(), "study")
