@@ -95,7 +95,7 @@ def bound(tried: Iterable[Tried], room: Room) -> str:
 
 
 def is_an_answer(tried: Sequence[Tried], category: Category) -> bool:
-    """Whether a failure shows a limit of the batch size: it is out of memory, or a size in `tried` worked."""
+    """Whether a failure of `category` shows a limit of the batch size: out of memory, or a size in `tried` worked."""
     return category is Category.OUT_OF_MEMORY or largest(tried) is not None
 
 

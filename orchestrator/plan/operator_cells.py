@@ -21,7 +21,7 @@ class Place(NamedTuple):
 def planned(
     configuration: Configuration, devices: Sequence[Device], cells_of: Callable[[Place], Iterator[Cell]]
 ) -> Plan:
-    """Plan a run that measures operators, in its first mode. cells_of: yields the cells to measure at a place.
+    """Plan a run of operators, in the first of the run's modes only. cells_of: yields the cells to measure at a place.
 
     Each round has every cell in another random order. Raises ConfigError if no operator has a requested precision.
     """
