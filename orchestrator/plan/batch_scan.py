@@ -141,10 +141,7 @@ def _predicted(working: Sequence[Tried], room: Room) -> int:
 
 
 def _rounded(size: int, above: int) -> int:
-    """Return `size` rounded down to a multiple of 8, which makes matrices faster.
-
-    Sizes below _ROUND_FROM stay, and so does a size whose rounded value is not greater than `above`.
-    """
+    """Return `size` rounded down to a multiple of 8, unless `size` < _ROUND_FROM or the result would be <= `above`."""
     rounded = size - size % _ROUND if size >= _ROUND_FROM else size
     return rounded if rounded > above else size
 

@@ -39,10 +39,7 @@ def planned(
 
 
 def cell(place: Place, model: ModelSpec, workload: Workload, precision: Precision, *, compiled: bool = False) -> Cell:
-    """Return the cell that measures an implementation of an operator at `place`. model: entry of that implementation.
-
-    All implementations of an operator get the same seed, and so the same inputs.
-    """
+    """Return the cell that measures `model` at `place`. All implementations of an operator get the same seed."""
     name = model.operator.name if model.operator else model.name
     return Cell(
         devices=(place.device.uuid,),
