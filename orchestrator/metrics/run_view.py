@@ -36,9 +36,9 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """State of one run at the time `at`.
 
-    boot: seconds to add to monotonic time for the time since the epoch. figures: by id of the planned cell. failures,
-    retries: counted by this process. health, burn_in: verdicts by device UUID, empty until the report is made. node:
-    verdict on the machine.
+    began, at: seconds since the epoch. boot: what to add to monotonic seconds for such a time. figures: by id of the
+    planned cell. failures, retries: counted by this process. health, burn_in: verdicts by device UUID, empty until the
+    report is made. node: verdict on the machine.
     """
 
     run_id: str

@@ -145,7 +145,7 @@ def timed_start_s(cell: Cell, configuration: Configuration, device: Device) -> f
 
 
 def timed_work_s(cell: Cell, model: ModelSpec, device: Device, cell_s: float, scale: float = 1.0) -> float:
-    """Return the estimated seconds for which a burn-in cell works after its start-up: cell_s, the configured length.
+    """Return the estimated seconds for which a burn-in cell works after its start-up: cell_s, its planned length.
 
     A replay (repeated training steps) takes longer if REPLAY_LEAST steps do. scale: factor on the time of a step.
     """

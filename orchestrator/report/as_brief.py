@@ -90,7 +90,7 @@ def _labelled(title: str, lines: Iterable[str], *, colour: bool) -> Iterator[str
 def _finding(finding: Finding, room: int, most: int | None, *, colour: bool) -> Iterator[str]:
     """Yield the lines of a finding: badge and title, then its text. room: characters of a line.
 
-    most: largest number of lines, title included, each cut to `room`; None: all lines, wrapped.
+    most: the title and `most` - 1 lines of its text are shown, each cut to fit; None: everything, wrapped.
     """
     badge = plain(finding.badge.text) if finding.badge else ""
     code = _COLOURS.get(finding.badge.tone) if finding.badge else None

@@ -22,7 +22,7 @@ LAG_PERCENT: Final = 5.0
 
 
 class Lag(NamedTuple):
-    """Cells in which a GPU is more than LAG_PERCENT slower than the median. percent: largest loss. cells: number."""
+    """Cells in which a GPU is over LAG_PERCENT slower than the median. percent: largest loss. cells: their number."""
 
     percent: float
     cells: int

@@ -141,8 +141,8 @@ class Finding:
     """A statement: title, then lines, details and logs that support it.
 
     opened: text shows details and logs too. listed: lines are items of a list. label: precedes each line in text,
-    instead of a title above. most: largest number of lines in text; a one-page report obeys it only if its page is too
-    short. ranks: of the first line, and of the other lines.
+    instead of a title above. most: largest number of lines in text; chapters of a one-page report exceed it if there is
+    room. ranks: of the first line, and of the other lines.
     """
 
     badge: Badge | None

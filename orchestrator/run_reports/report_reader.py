@@ -150,7 +150,7 @@ def _sound(report: Report, name: str) -> Side:
 
 
 def _with_unique_keys(side: Side) -> Side:
-    """Return `side`. Raises ConfigError for a duplicate device or measurement, or a measurement on an unknown device."""
+    """Return `side`. ConfigError: a device or measurement occurs twice, or a measurement is on an unknown device."""
     uuid, devices = _most(device.gpu_uuid for device in side.devices)
     if devices > 1:
         raise ConfigError(f"{side.name}: not as gpubench writes it: {devices} devices have the UUID {uuid}")

@@ -118,7 +118,7 @@ def _row(injection: Injection, account: Account) -> Row:
 
 @contextmanager
 def _temporary() -> Iterator[Path]:
-    """Make a temporary folder. It remains at the end of the `with` block unless that raises. ConfigError: no folder."""
+    """Make a temporary folder, removed only if the `with` block raises. Raises ConfigError if none can be made."""
     parent = temporary.require()
     try:
         folder = Path(tempfile.mkdtemp(prefix="gpubench-selftest-", dir=parent))

@@ -141,7 +141,7 @@ def speed_of_baseline(report: Report) -> Iterator[str]:
 
 
 def gpus(report: Report) -> Section | None:
-    """Return findings on single GPUs, and how much identical GPUs differ if none of them is slow; None without both."""
+    """Return findings on single GPUs, and how much identical GPUs differ if none is slow; None if there is neither."""
     found = tuple(_found(report))
     slow = {standing.gpu_uuid for standing in report.stragglers if stragglers.is_found(standing)}
     more = (f"and {len(found) - SHOWN_GPUS} more",) if len(found) > SHOWN_GPUS else ()
@@ -175,10 +175,7 @@ def each_gpu(report: Report) -> Section | None:
 
 
 def _found(report: Report) -> Iterator[Finding]:
-    """Yield a finding for each GPU (and the machine) with failed or doubtful health, then for each slow GPU.
-
-    For a slow GPU whose health only warned, there is just the finding on its speed.
-    """
+    """Yield findings on the health of GPUs (FAIL, or WARN if not slow) and machine (FAIL, WARN), then on slow GPUs."""
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     slow = {standing.gpu_uuid for standing in report.stragglers if stragglers.is_found(standing)}
     for one in report.health.gpus:
@@ -202,8 +199,8 @@ def describe(against: Differences, report: Report) -> str:
     """Describe how much identical devices differ in speed, by the first of these that applies.
 
     No cell can compare the devices. Devices lag: "in 4 GPU-bound cells: GPU 5 up to 10.0% slower in 2 of them". All
-    are equal: "equal within 0.3% (5 comparable cells)". Else the difference of devices from the median (of two devices:
-    from the faster one).
+    are equal: "equal within 0.3% (5 comparable cells)". Else: how far devices are from the median, of two devices how
+    far the slower is from the faster one.
     """
     every = len(against.group.devices) == len(report.gpu_info)
     alike = "" if every else f"{labels(against.group.devices)} "

@@ -66,10 +66,7 @@ def measurements(report: Report) -> Iterator[Measurement]:
 
 
 def figures(report: Report, read: Callable[[Measured], float | None], *phases: Workload) -> Figures:
-    """Return choice ("inference, fp32") → model → batch size → median over identical devices, for these workloads.
-
-    read: returns the figure of a cell; None skips the cell.
-    """
+    """Return choice ("inference, fp32") → model → batch size → median. read, phases: as in `medians`."""
     found = medians(report, read, phases, lambda one: one.choice, lambda one: one.metric.batch_size or 0)
     return {
         choice: {model: dict(sorted(batches.items())) for model, batches in models.items()}
@@ -86,7 +83,8 @@ def medians(
 ) -> Mapping[Choice, Mapping[str, Mapping[Column, float]]]:
     """Return choice → model → column → median of a figure over identical devices.
 
-    read: returns the figure of a cell; None skips the cell. choice, column: return these keys for a measurement.
+    read: returns the figure of a cell; None skips the cell. phases: workloads to include. choice, column: return these
+    keys for a measurement.
     """
     values: dict[Choice, dict[str, dict[Column, list[float]]]] = {}
     for one in measurements(report):

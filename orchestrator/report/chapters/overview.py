@@ -146,7 +146,7 @@ def _best(report: Report, best: BestThroughput) -> str:
 
 
 def _without(cells: CellCounts, *, rounds: bool = False) -> Iterator[str]:
-    """Yield the numbers above 0 of cells by status except ok: "2 failed". rounds: also of those short of launches."""
+    """Yield counts above 0 of cells by status, without ok: "2 failed". rounds: also of cells short of launches."""
     found = {
         "degraded (measured at a smaller batch size)": cells.degraded,
         "referred (see the cell of a smaller batch size)": cells.referred,

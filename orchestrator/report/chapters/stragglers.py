@@ -186,7 +186,7 @@ def without_finding(report: Report, elsewhere: Collection[str]) -> Iterator[Find
 
 
 def rates(standings: Sequence[Standing]) -> str:
-    """Return the range of the known rates, at least one: "99.7% to 100.2% of siblings' rate"."""
+    """Return the range of the known rates, of which there must be one: "99.7% to 100.2% of siblings' rate"."""
     percents = sorted(standing.percent for standing in standings if standing.percent is not None)
     between = " to ".join(dict.fromkeys(map(share, (percents[0], percents[-1]))))
     return f"{between} of siblings' rate"
@@ -285,7 +285,7 @@ def _by_cell(compared: Sequence[FullNode]) -> Mapping[tuple[str, str], list[Full
 
 
 def _mean_row(cell: str, several: Sequence[FullNode], names: Mapping[str, str]) -> tuple[float, tuple[str, ...]]:
-    """Return (mean loss in percent, row of the table), over `several` (one for each device). names: UUID → label."""
+    """Return (mean loss of speed over the devices in percent, row of the table, which ends with the largest loss)."""
     lost = {one.gpu_uuid: one.lost_percent or 0.0 for one in several}
     most = max(lost, key=lost.__getitem__)
     alone, together = (_mean(side) for side in zip(*((one.solo, one.loaded) for one in several), strict=True))
