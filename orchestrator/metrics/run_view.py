@@ -20,7 +20,7 @@ class RunState(enum.StrEnum):
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of a cell from its last good measurement. iteration_s, items_per_second: None if unknown."""
+    """The last good measurement of a cell. label, uuid: of its device. batch_size: as measured. None: unknown."""
 
     label: str  # of its device
     uuid: str
@@ -34,7 +34,12 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """State of one run at `at` (seconds since the epoch). figures: by id of the cell. health, burn_in: by UUID."""
+    """State of one run at the time `at`.
+
+    began, at: seconds since the epoch. boot: what to add to monotonic seconds for such a time. figures: by id of the
+    planned cell. failures, retries: counted by this process. health, burn_in: verdicts by device UUID, empty until the
+    report is made. node: verdict on the machine.
+    """
 
     run_id: str
     tool_version: str

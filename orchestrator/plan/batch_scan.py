@@ -95,7 +95,7 @@ def bound(tried: Iterable[Tried], room: Room) -> str:
 
 
 def is_an_answer(tried: Sequence[Tried], category: Category) -> bool:
-    """Whether a failure shows a limit of the batch size: it is out of memory, or a size in `tried` worked."""
+    """Whether a failure of `category` shows a limit of the batch size: out of memory, or a size in `tried` worked."""
     return category is Category.OUT_OF_MEMORY or largest(tried) is not None
 
 
@@ -141,10 +141,7 @@ def _predicted(working: Sequence[Tried], room: Room) -> int:
 
 
 def _rounded(size: int, above: int) -> int:
-    """Return `size` rounded down to a multiple of 8, which makes matrices faster.
-
-    Sizes below _ROUND_FROM stay, and so does a size whose rounded value is not greater than `above`.
-    """
+    """Return `size` rounded down to a multiple of 8, unless `size` < _ROUND_FROM or the result would be <= `above`."""
     rounded = size - size % _ROUND if size >= _ROUND_FROM else size
     return rounded if rounded > above else size
 

@@ -114,9 +114,8 @@ def shared_start_s(configuration: Configuration, devices: Sequence[Device]) -> f
 def launch_s(cell: Cell, configuration: Configuration, device: Device, scale: float = 1.0, *, round_: int = 0) -> float:
     """Return the estimated seconds of one launch of `cell` on `device`, from its start to its end.
 
-    For batch size AUTO, the sum over all launches of the search for the batch size. scale: factor on the estimated time
-    of an iteration; ignored for cells of fixed length except replays (repeated training steps). round_: launches in
-    round 0 may take longer, for a load window or changing input sizes.
+    For batch size AUTO: of all launches that search for the batch size. scale: factor on the time of an iteration (see
+    the function `scale`). round_: the launch's round; round 0 may take longer, for a load window or changing shapes.
     """
     if cell.batch_size == AUTO:
         step = msgspec.structs.replace(cell, batch_size=SCAN_BATCH)
@@ -141,15 +140,14 @@ def launch_s(cell: Cell, configuration: Configuration, device: Device, scale: fl
 
 
 def timed_start_s(cell: Cell, configuration: Configuration, device: Device) -> float:
-    """Return the estimated start-up of a launch in seconds, until its work of fixed length begins."""
+    """Return the estimated seconds from the start of a burn-in launch until its work of fixed length begins."""
     return _start_s(configuration.by_name[cell.model], configuration, device) + FIRST_S[device.kind]
 
 
 def timed_work_s(cell: Cell, model: ModelSpec, device: Device, cell_s: float, scale: float = 1.0) -> float:
-    """Return the estimated seconds for which a cell of fixed length works after its start-up.
+    """Return the estimated seconds for which a burn-in cell works after its start-up: cell_s, its planned length.
 
-    cell_s: the fixed length. A replay (repeated training steps) takes longer if REPLAY_LEAST steps do. scale: factor on
-    the estimated time of a step.
+    A replay (repeated training steps) takes longer if REPLAY_LEAST steps do. scale: factor on the time of a step.
     """
     if cell.workload is not Workload.REPLAY:
         return cell_s
@@ -157,9 +155,9 @@ def timed_work_s(cell: Cell, model: ModelSpec, device: Device, cell_s: float, sc
 
 
 def scale(configuration: Configuration, device: Device, devices: Sequence[Device]) -> float:
-    """Return the factor on the time of an iteration for `launch_s` on `device`: 1 in most runs.
+    """Return the factor on the time of an iteration, for `launch_s` on `device`: 1 unless the run is a burn-in.
 
-    If cells have a fixed length: above 1 for CPU devices, more so if they share cores with others of `devices`.
+    In a burn-in: BUSY of the kind of device, times the number of `devices` that share a CPU device's busiest core.
     """
     return 1.0 if configuration.cell_s is None else BUSY[device.kind] * sharing(device, devices)
 
@@ -210,10 +208,11 @@ def _warm_up_s(measurement: Measurement, iteration: float) -> float:
 
 
 def _measured_s(measurement: Measurement, iteration: float, device: Device, least: int = MEASURED_ITERATIONS) -> float:
-    """Return the estimated seconds of a measurement. iteration: seconds of an iteration. least: fewest iterations.
+    """Return the estimated seconds of a measurement. iteration: seconds of one iteration.
 
-    If ENOUGH iterations for a confidence interval take longer than max_s, the measurement lasts for max_s, or for
-    min_s if the profile has give_up.
+    A confidence interval takes ENOUGH iterations. If they fit into max_s, the measurement lasts until they are done,
+    and at least until SHARE of the way from min_s to max_s. Otherwise it lasts for max_s, or for min_s if it gives up
+    (give_up), and at least for `least` iterations.
     """
     interval_s = ENOUGH * iteration
     if interval_s > measurement.max_s:

@@ -21,7 +21,7 @@ class Place(NamedTuple):
 def planned(
     configuration: Configuration, devices: Sequence[Device], cells_of: Callable[[Place], Iterator[Cell]]
 ) -> Plan:
-    """Plan a run that measures operators, in its first mode. cells_of: yields the cells to measure at a place.
+    """Plan a run of operators, in the first of the run's modes only. cells_of: yields the cells to measure at a place.
 
     Each round has every cell in another random order. Raises ConfigError if no operator has a requested precision.
     """
@@ -39,10 +39,7 @@ def planned(
 
 
 def cell(place: Place, model: ModelSpec, workload: Workload, precision: Precision, *, compiled: bool = False) -> Cell:
-    """Return the cell that measures an implementation of an operator at `place`. model: entry of that implementation.
-
-    All implementations of an operator get the same seed, and so the same inputs.
-    """
+    """Return the cell that measures `model` at `place`. All implementations of an operator get the same seed."""
     name = model.operator.name if model.operator else model.name
     return Cell(
         devices=(place.device.uuid,),

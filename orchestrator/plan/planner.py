@@ -58,7 +58,8 @@ def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
 def room(device: Device, devices: Sequence[Device]) -> Room:
     """Return the limits of memory and time for a search for the batch size on `device`.
 
-    The memory is part of what was free when the run began, shared by the CPU devices in `devices`; None if unknown.
+    Memory: what was free when the run began. A GPU gets all of it except room for the CUDA context; CPU devices split
+    HOST_SHARE of the host's evenly. None if unknown.
     """
     free = None
     if device.memory_total_bytes is not None:

@@ -5,7 +5,7 @@
     2  training, at the smallest batch                      6  everything else
     3  inference at the largest batch
 
-All launches of one precision, mode or round come before those of the next. Of equal priority the cheaper comes first.
+Launches are ordered by round, then mode, then precision (as requested), then by this number, then shortest first.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _ROUND: Final = 1000
 
 
 def number(cell: Cell, configuration: Configuration, round_: int = 0) -> int:
-    """Return the priority of a planned launch: launches with a lower number come earlier. round_: its round."""
+    """Return a launch's priority, from its round (round_), mode, precision and work. The lowest number comes first."""
     precisions = configuration.precisions
     later = precisions.index(cell.precision) if cell.precision in precisions else 0
     modes = configuration.modes
@@ -33,7 +33,7 @@ def number(cell: Cell, configuration: Configuration, round_: int = 0) -> int:
 
 
 def first_things_first(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Plan:
-    """Return the plan with the launches of each device ordered by priority, and of equal priority by duration.
+    """Return the plan with the launches of each device ordered by priority, of equal priority the shortest first.
 
     Devices of one kind (GPU or CPU) get their launches in the same order.
     """

@@ -132,7 +132,7 @@ def memory_format(model: ModelSpec, wanted: MemoryFormat | None) -> MemoryFormat
 
 
 def sees_images(model: ModelSpec) -> bool:
-    """Whether the memory format may matter: the model takes images, or the user's own code makes its inputs."""
+    """Whether the memory format may matter: the model takes images, or its inputs are unknown (made by user code)."""
     images = any(entry.dtype == "float" and len(entry.shape) == IMAGE_DIMENSIONS for entry in model.inputs)
     unknown = model.own is not None and not model.inputs  # its code makes them: whoever asks for a format knows why
     return counts_in(model, SizeUnit.PIXELS) or images or unknown

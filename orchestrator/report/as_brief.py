@@ -45,7 +45,8 @@ def to_brief(
 ) -> str:
     """Return the brief report, without a newline at its end. details: paths of the full reports, shown last.
 
-    columns: width of the terminal; lines have 80 to 120. colour: add escape codes. It may exceed MOST_LINES.
+    columns: width of the terminal, used from 80 to 120. colour: add escape codes. A report that exceeds MOST_LINES is
+    shortened in steps, and may still exceed it.
     """
     width = min(max(columns, LEAST_WIDTH), MOST_WIDTH)
     parts, lines = sections(report, layout), list[str]()
@@ -89,7 +90,7 @@ def _labelled(title: str, lines: Iterable[str], *, colour: bool) -> Iterator[str
 def _finding(finding: Finding, room: int, most: int | None, *, colour: bool) -> Iterator[str]:
     """Yield the lines of a finding: badge and title, then its text. room: characters of a line.
 
-    most: largest number of lines, each of which is cut; None: all lines, wrapped.
+    most: the title and `most` - 1 lines of its text are shown, each cut to fit; None: everything, wrapped.
     """
     badge = plain(finding.badge.text) if finding.badge else ""
     code = _COLOURS.get(finding.badge.tone) if finding.badge else None
@@ -107,9 +108,10 @@ def _finding(finding: Finding, room: int, most: int | None, *, colour: bool) -> 
 
 
 def _table(table: Table, width: int) -> Iterator[str]:
-    """Yield the lines of a table. A block of columns without room beside the others follows below them.
+    """Yield the lines of a table, each at most `width` characters long.
 
-    A column without a block is dropped, by its priority, if there is no room for it.
+    Of the columns outside blocks (Column.block), those without room are dropped, by priority. A block without room
+    beside the other columns follows below them.
     """
     titles = [column.short or column.title for column in table.columns]
     rows = [titles, *([plain(str(entry)) for entry in row] for row in table.rows)]
@@ -122,9 +124,10 @@ def _table(table: Table, width: int) -> Iterator[str]:
 
 
 def _blocks(columns: Sequence[Column], widths: Sequence[int], room: int) -> Iterator[list[int]]:
-    """Yield the indices of the columns of each part of the table. The parts are shown below each other.
+    """Yield the indices of the columns of each part of a table; the parts are shown below each other.
 
-    Columns without a block are in every part. widths: of the columns, with a blank each. room: width of the table.
+    Each part has the columns outside blocks that fit, and as many blocks (Column.block) as fit beside them. widths: of
+    the columns, with a blank each. room: width of the table.
     """
     common = [place for place, column in enumerate(columns) if not column.block]
     kept = [common[place] for place in fitting([columns[place] for place in common], widths, room)]

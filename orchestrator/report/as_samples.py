@@ -69,7 +69,7 @@ def _of_series(shared: str, series: Series) -> Iterator[bytes]:
 
 
 def _cell(line: Line, launch: LaunchSamples | None = None) -> tuple[Value, ...]:
-    """Return the columns that describe the cell. launch: gives its batch size and other devices, if not None."""
+    """Return the columns that describe a cell. launch: source of the batch size and other devices; None: no launch."""
     entry, gpu = line.entry, line.gpu
     batch = entry.batch_size if launch is None else launch.batch_size
     requested = batch if entry.batch_size_requested == AUTO else entry.batch_size_requested

@@ -22,7 +22,7 @@ LAG_PERCENT: Final = 5.0
 
 
 class Lag(NamedTuple):
-    """Cells in which a GPU lags behind the usual speed. percent: largest loss of speed. cells: their number."""
+    """Cells in which a GPU is over LAG_PERCENT slower than the median. percent: largest loss. cells: their number."""
 
     percent: float
     cells: int
@@ -31,9 +31,9 @@ class Lag(NamedTuple):
 class Differences(NamedTuple):
     """Comparison of the speeds of identical GPUs.
 
-    percent: UUID → how much faster than usual, in percent (negative: slower), as a median over the cells. It is empty
-    if no cell can show a difference. cells: number of cells that all these GPUs have measured. judging: number
-    of those that can show a difference. lagging: UUID → where this GPU lags; only GPUs that lag in a cell.
+    percent: UUID → how much faster than the median GPU (of two: the faster one), in percent, negative if slower; over
+    the cells a median. Empty if no cell can show a difference. cells: number of cells that all these GPUs measured.
+    judging: number of those that can show a difference. lagging: UUID → where this GPU lags; only GPUs that lag.
     """
 
     group: Group
@@ -49,7 +49,7 @@ class Differences(NamedTuple):
 
     @property
     def range_percent(self) -> float:
-        """Difference between the fastest GPU and the slowest, in percent of the median speed; 0 if none is known."""
+        """Difference between the fastest GPU and the slowest, in percentage points of `percent`; 0 if that is empty."""
         return max(self.percent.values()) - min(self.percent.values()) if self.percent else 0.0
 
 

@@ -14,14 +14,14 @@ from orchestrator.report.text import WIDTH, Paragraph, wrap
 
 
 def is_whole(paragraphs: Iterable[Paragraph], room: int, cut: Paragraph) -> bool:
-    """Whether all paragraphs but `cut` fit into `room` lines. cut: the paragraph that says that lines are missing."""
+    """Whether `paragraphs` without `cut` (the one of them that says that lines are missing) fit into `room` lines."""
     return sum(len(paragraph.lines) for paragraph in paragraphs if paragraph is not cut) <= room
 
 
 def on_one_page(paragraphs: Iterable[Paragraph], room: int, cut: Paragraph) -> Iterator[str]:
     """Yield the lines of a page: at most `room`, or more if more must be shown (Rank.MUST).
 
-    cut: the paragraph that says that lines are missing. It is shown only if some are.
+    cut: one of `paragraphs`, which says that lines are missing. It is shown only if some are.
     """
     every = list(paragraphs)
     if is_whole(every, room, cut):

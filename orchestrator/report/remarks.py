@@ -81,7 +81,7 @@ def legend(figures: Iterable[str]) -> Iterator[str]:
 
 
 def _planned_and_made(metric: Measured) -> int:
-    """Return how many planned launches have a result. Launches added later do not count."""
+    """Return how many planned launches have a result at the cell's batch size. Launches added later do not count."""
     good = {
         attempt.round
         for attempt in metric.attempts

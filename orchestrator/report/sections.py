@@ -141,8 +141,8 @@ class Finding:
     """A statement: title, then lines, details and logs that support it.
 
     opened: text shows details and logs too. listed: lines are items of a list. label: precedes each line in text,
-    instead of a title above. most: largest number of lines in text where room is short. ranks: of the first line, and
-    of the other lines.
+    instead of a title above. most: largest number of lines in text; chapters of a one-page report exceed it if there is
+    room. ranks: of the first line, and of the other lines.
     """
 
     badge: Badge | None
@@ -263,8 +263,9 @@ def ranked(
 ) -> Cells:
     """Return the table of all cells, without empty columns and with MOST_CELLS rows at most: those of lowest rank.
 
-    whole: the table without rows. narrowed: indices of the columns with a filter. found: (rank, function that makes the
-    row). constant: titles of columns to omit if all rows have the same entry.
+    whole: the table without rows. narrowed: indices of the columns with a filter. found: for each cell (rank, function
+    that makes the row), in order; sorted by rank if rows are omitted. constant: titles of columns to omit if all rows
+    have the same entry.
     """
     kept = sorted(found, key=itemgetter(0)) if len(found) > MOST_CELLS else found
     kept = kept[:MOST_CELLS]

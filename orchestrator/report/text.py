@@ -88,7 +88,7 @@ def lines(section: Section | None) -> Iterator[str]:
 
 
 def paragraphs(section: Section, *, heading: bool = True, limited: bool = True) -> Iterator[Paragraph]:
-    """Yield a section as ranked paragraphs, none if it is empty. heading: with title. limited: obey Finding.most."""
+    """Yield a section as ranked paragraphs, none if it is empty. heading: with title. limited: cut to Finding.most."""
     content = list(_content(section, limited=limited))
     while content and content[-1].lines == ("",):
         content.pop()
@@ -190,10 +190,7 @@ def _framed(columns: Sequence[Column], rows: Sequence[Sequence[str]], indent: st
 
 
 def _entries(rows: Sequence[Sequence[str]], place: int) -> Iterator[str]:
-    """Yield each entry of column `place` once, after the names of its rows: "resnet50 and 2 more: no result".
-
-    If all rows have the entry, the names are omitted.
-    """
+    """Yield each entry of column `place` once, after its rows unless these are all: "bert and 2 more: no result"."""
     names_by_entry: dict[str, list[str]] = {}
     for row in rows:
         names_by_entry.setdefault(row[place], []).append(row[0])

@@ -72,8 +72,8 @@ def report(path: Path) -> Report:
 def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None) -> list[Side]:
     """Return what `read` returns for each of `names`, to compare the first with each of the others.
 
-    Raises UserError as `read` does, also if one of the others has the same runs as the first, or is a baseline while
-    the first is not.
+    Raises UserError as `read` does, also if one of the others contains all runs of the first or the reverse, or if one
+    of the others is a baseline while the first is not.
     """
     first, *others = [read(name, runs_folder, history_db) for name in names]
     for other in others:
@@ -150,7 +150,7 @@ def _sound(report: Report, name: str) -> Side:
 
 
 def _with_unique_keys(side: Side) -> Side:
-    """Return `side`. Raises ConfigError if a device or measurement occurs twice, or a device is missing."""
+    """Return `side`. ConfigError: a device or measurement occurs twice, or a measurement is on an unknown device."""
     uuid, devices = _most(device.gpu_uuid for device in side.devices)
     if devices > 1:
         raise ConfigError(f"{side.name}: not as gpubench writes it: {devices} devices have the UUID {uuid}")

@@ -70,7 +70,7 @@ class Made(NamedTuple):
 
 
 def make(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Report:
-    """Return the report of a run, finished or not: `make_all` without what only some formats need."""
+    """Return the report of a run, finished or not. Parameters and errors: as in `make_all`, which returns more."""
     return make_all(paths, stored, held).report
 
 
@@ -112,8 +112,8 @@ def write(stored: StoredRun, paths: RunPaths) -> Report:
 def complete(stored: StoredRun, paths: RunPaths) -> tuple[Report, bool]:
     """Write the files of a finished run's report: all if outdated, else missing ones. Return (report, any written).
 
-    It is outdated if report.json is missing, damaged or from before a resume, or if a result file is damaged. Raises
-    UnwrittenError as `write` does, and RunFolderError if another process works on the run.
+    The report is outdated if report.json is missing, damaged or from before a resume, or if a result file is damaged.
+    Raises UnwrittenError as `write` does, and RunFolderError if another process works on the run.
     """
     missing = frozenset(report_places.unwritten(stored, paths))
     outdated = bool(run_status.look(stored, paths)[0].no_outcome)
@@ -139,7 +139,8 @@ def _write_each(
 ) -> None:
     """Write `own` formats into the run's folder and `published` ones to the output path (-o).
 
-    If a write into the folder fails, the older file there is deleted. Raises UnwrittenError after writing the others.
+    If writing into the folder fails, the older file there is deleted. All other files are written before UnwrittenError
+    is raised.
     """
     place = Path(stored.configuration.output_path)
     written: list[Path] = []

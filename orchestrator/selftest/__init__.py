@@ -77,10 +77,11 @@ def inject(
     stop_signals: StopSignals,
     look: Look | None = None,
 ) -> Outcome:
-    """Inject every fault into every suitable device, on all devices at once. command: command line to record.
+    """Inject every fault into each device that it suits, on all devices at once. command: command line to record.
 
-    look: NVML's view if CUDA was tested before; None: test it now. Removes the run's folder unless the exit code of the
-    outcome is INTERNAL. Raises UserError if the run cannot be made here, StorageError if files cannot be written.
+    look: returns NVML's view of the GPUs, if CUDA was tested before; None: read NVML and test CUDA now. Removes the
+    run's folder unless the exit code of the outcome is INTERNAL. Raises UserError if the run cannot be made here,
+    StorageError if files cannot be written.
     """
     began = time.monotonic()
     stop_signals.spare(1)  # from here on, a stop ends the run, and the table is printed
@@ -117,7 +118,7 @@ def _row(injection: Injection, account: Account) -> Row:
 
 @contextmanager
 def _temporary() -> Iterator[Path]:
-    """Make a temporary folder, and remove it only if the body fails. Raises ConfigError if none can be made."""
+    """Make a temporary folder, removed only if the `with` block raises. Raises ConfigError if none can be made."""
     parent = temporary.require()
     try:
         folder = Path(tempfile.mkdtemp(prefix="gpubench-selftest-", dir=parent))

@@ -97,7 +97,7 @@ def read(
 ) -> Account:
     """Return how one fault was handled, by the journal (`archive`), the report and the logs.
 
-    moments: launch → monotonic nanoseconds of the injection. seen: returns the largest size of a log (Watch.seen).
+    moments: launch → monotonic nanoseconds of the injection. seen: returns a log's largest length and disk usage.
     """
     cell, device = injection.cell, injection.device.uuid
     last = [attempt.start.cell for attempt in archive.attempts if attempt.start.device == device][-1:]
@@ -117,7 +117,7 @@ def read(
 
 
 def moments(path: Path) -> dict[int, int]:
-    """Read number of a launch → monotonic nanoseconds at which its fault was injected. Empty if there is no file."""
+    """Read the file `path`: launch → monotonic nanoseconds at which its fault was injected. {} without a file."""
     lines = path.read_text(encoding="ascii").splitlines() if path.exists() else []
     return {int(launch): int(at_ns) for launch, at_ns in map(str.split, lines)}
 

@@ -29,7 +29,7 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True):
 def prepare(
     faults: Sequence[Fault], devices: Sequence[Device], folder: Path, moments: Path, command: tuple[str, ...]
 ) -> tuple[StoredRun, tuple[Injection, ...]]:
-    """Return the run that injects each fault into each suitable device, and its injections.
+    """Return the run that injects each fault into each device that it suits, and the injections.
 
     folder: of the run. moments: file to which workers write when they injected faults. command: command line to record.
     """

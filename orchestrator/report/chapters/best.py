@@ -82,7 +82,7 @@ _Scanned = tuple[str, str, str, int | None]
 def best(report: Report) -> Section | None:
     """Return a table for each kind of device, with the highest rate of each model and workload.
 
-    The fastest kind comes first. The summary has options that may give higher rates. None if no rate was measured.
+    The fastest kind comes first. The section's summary names options (`untested`). None if no rate was measured.
     """
     tables: dict[str, Table] = {}
     found: list[_Models] = []
@@ -126,9 +126,9 @@ def _tested(report: Report, found: Sequence[_Models]) -> str:
 
 
 def _grows(report: Report, phases: Sequence[tuple[Workload, dict[_Shape, list[Measured]]]]) -> bool:
-    """Whether the largest batch is the fastest in any model and phase, and no size was limited by the memory.
+    """Whether the largest batch is the fastest in at least one model and phase, and memory limited no batch size.
 
-    Phases with a single batch size count only if no phase has several.
+    phases: an entry for each model and phase. Those with a single batch size count only if none has several.
     """
     several = [one for one in phases if len({shape.batch for shape in one[1]}) > 1] or phases
     tops = [(_top(*one), max(shape.batch for shape in one[1])) for one in several]
@@ -141,7 +141,7 @@ def _grows(report: Report, phases: Sequence[tuple[Workload, dict[_Shape, list[Me
 def untested(report: Report) -> Iterator[str]:
     """Yield options with which a run may show higher rates; nothing if a GPU is faulty or slow.
 
-    "-b 64,128" if the largest batch was the fastest of any model, "-p fp32,bf16" if GPUs only ran fp32.
+    "-b 64,128" if the largest batch was the fastest of at least one model, "-p fp32,bf16" if GPUs only ran fp32.
     """
     if concerns_gpus(report):
         return
@@ -191,7 +191,7 @@ def _found(report: Report, uuids: set[str]) -> _Models:
 
 
 def _largest(report: Report, devices: Sequence[GpuInfo]) -> dict[_Scanned, int]:
-    """Return scan of `-b auto` → largest batch that fits on all of these devices that have a result."""
+    """Return scan of `-b auto` → largest batch that fits on each of `devices`. Devices without a result are ignored."""
     uuids, sizes = {device.gpu_uuid for device in devices}, dict[_Scanned, int]()
     for scan in report.batch_scans:
         if scan.gpu_uuid in uuids and (size := scan.largest_batch_size) is not None:

@@ -141,10 +141,7 @@ def speed_of_baseline(report: Report) -> Iterator[str]:
 
 
 def gpus(report: Report) -> Section | None:
-    """Return findings on single GPUs, and how much the GPUs differ in speed; None if there is neither.
-
-    The difference is given for each group of identical GPUs without a slow one.
-    """
+    """Return findings on single GPUs, and how much identical GPUs differ if none is slow; None if there is neither."""
     found = tuple(_found(report))
     slow = {standing.gpu_uuid for standing in report.stragglers if stragglers.is_found(standing)}
     more = (f"and {len(found) - SHOWN_GPUS} more",) if len(found) > SHOWN_GPUS else ()
@@ -178,7 +175,7 @@ def each_gpu(report: Report) -> Section | None:
 
 
 def _found(report: Report) -> Iterator[Finding]:
-    """Yield findings on the health of GPUs and machine, then on the speed of GPUs."""
+    """Yield findings on the health of GPUs (FAIL, or WARN if not slow) and machine (FAIL, WARN), then on slow GPUs."""
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     slow = {standing.gpu_uuid for standing in report.stragglers if stragglers.is_found(standing)}
     for one in report.health.gpus:
@@ -199,10 +196,11 @@ def _of_health(name: str, judged: DeviceHealth | NodeHealth, board: str = "") ->
 
 
 def describe(against: Differences, report: Report) -> str:
-    """Return how much identical devices differ in speed: "equal within 0.3% (5 comparable cells)".
+    """Describe how much identical devices differ in speed, by the first of these that applies.
 
-    Or the GPUs that lag ("in 4 GPU-bound cells: GPU 5 up to 10.0% slower in 2 of them"), else the differences from the
-    median, or that no cell can compare the devices.
+    No cell can compare the devices. Devices lag: "in 4 GPU-bound cells: GPU 5 up to 10.0% slower in 2 of them". All
+    are equal: "equal within 0.3% (5 comparable cells)". Else: how far devices are from the median, of two devices how
+    far the slower is from the faster one.
     """
     every = len(against.group.devices) == len(report.gpu_info)
     alike = "" if every else f"{labels(against.group.devices)} "
@@ -261,7 +259,7 @@ def doubts(report: Report) -> Iterator[str]:
 
 
 def _where(found: Sequence[Line], report: Report) -> str:
-    """Name the GPUs of these cells: " (GPU 2)"; "" if they are on all."""
+    """Name the GPUs of these cells: " (GPU 2)"; "" if the cells are on all GPUs of the run."""
     uuids = {line.gpu.gpu_uuid for line in found}
     devices = [device for device in report.gpu_info if device.gpu_uuid in uuids]
     return f" ({labels(devices)})" if len(devices) < len(report.gpu_info) else ""

@@ -73,7 +73,7 @@ def _of_models(found: BaselineComparison) -> dict[str, float]:
 
 
 def slowest(found: BaselineComparison) -> str:
-    """Return "slowest: lstm -6.2%, resnet50 -5.1%": models LIMIT_PERCENT or more below the baseline; "" if none is."""
+    """Return "slowest: lstm -6.2%, resnet50 -5.1%, and 2 more": models LIMIT_PERCENT or more below baseline, or ""."""
     slower = sorted((change, name) for name, change in _of_models(found).items() if change <= -LIMIT_PERCENT)
     more = f", and {len(slower) - _SLOWEST} more" if len(slower) > _SLOWEST else ""
     named = ", ".join(f"{name} {difference(change)}" for change, name in slower[:_SLOWEST])

@@ -30,7 +30,7 @@ _SHOWN: Final = 4
 
 @dataclass(frozen=True)
 class _Row:
-    """A compiled cell. group: its name without the compile mode. model: its name without batch size and mode."""
+    """A compiled cell. group: name of the cell without its compile mode. model: `group` without the batch size."""
 
     group: str
     model: str
@@ -177,9 +177,9 @@ def _advice(found: list[_Row]) -> Iterator[Finding]:
 
 
 def _best(rows: list[_Row], reference: str) -> str:
-    """Return which mode to choose, with the evidence: the fastest one with right outputs that is surely faster.
+    """Return which compile mode of one group to choose, and why: the fastest that is right and surely beats uncompiled.
 
-    Without such a mode, return `reference` (the words for uncompiled), or "undecided" if a gain is too uncertain.
+    Without such a mode, return `reference` (the word for uncompiled), or "undecided" if a gain is too uncertain.
     """
     right = [row for row in rows if not row.metric.wrong]
     clear = [row for row in right if not _is_vague(row.figures)]

@@ -42,7 +42,7 @@ FILES: Final = {"stderr": ("End of stderr", True), "stacks": ("Stacks", False)}
 
 
 def failures(report: Report) -> Section | None:
-    """Return a finding for each kind of failure, MOST_FAILURES at most: the gravest, then by time; None without one."""
+    """Return a finding for each kind of failure, at most MOST_FAILURES: the gravest, others by time; None if none."""
     if not report.failures:
         return None
     first = root(report.failures)

@@ -66,7 +66,7 @@ def measurements(report: Report) -> Iterator[Measurement]:
 
 
 def figures(report: Report, read: Callable[[Measured], float | None], *phases: Workload) -> Figures:
-    """Return choice ("inference, fp32") → model → batch size → median. read: returns a cell's figure; None skips it."""
+    """Return choice ("inference, fp32") → model → batch size → median. read, phases: as in `medians`."""
     found = medians(report, read, phases, lambda one: one.choice, lambda one: one.metric.batch_size or 0)
     return {
         choice: {model: dict(sorted(batches.items())) for model, batches in models.items()}
@@ -83,7 +83,8 @@ def medians(
 ) -> Mapping[Choice, Mapping[str, Mapping[Column, float]]]:
     """Return choice → model → column → median of a figure over identical devices.
 
-    read: returns the figure of a cell; None skips it. choice, column: return these keys for a measurement.
+    read: returns the figure of a cell; None skips the cell. phases: workloads to include. choice, column: return these
+    keys for a measurement.
     """
     values: dict[Choice, dict[str, dict[Column, list[float]]]] = {}
     for one in measurements(report):
@@ -131,7 +132,7 @@ def caveats(report: Report) -> str:
 
 
 def _kinds(report: Report) -> dict[str, str]:
-    """Return UUID of each device → name of its kind, such as "NVIDIA H200 (GPU 0)"; "" if all are identical."""
+    """Return device UUID → name and GPUs of its kind: "NVIDIA H200 (GPU 0, GPU 1)"; "" if all devices are identical."""
     several = groups(report)
     if len(several) == 1:
         return dict.fromkeys((device.gpu_uuid for device in report.gpu_info), "")

@@ -21,7 +21,7 @@ _HEAD: Final = ("Prec.", "Batch 1", "Inference/s @B", "Training/s @B", "Tokens/s
 
 
 class _Key(NamedTuple):
-    """What distinguishes rows of the table. Generation shares the row of inference, whatever its input size."""
+    """What distinguishes rows. Generation joins a row of its model and precision, whatever the row's other fields."""
 
     model: str
     precision: str

@@ -146,10 +146,7 @@ def _best(report: Report, best: BestThroughput) -> str:
 
 
 def _without(cells: CellCounts, *, rounds: bool = False) -> Iterator[str]:
-    """Yield the number of planned cells with each status except ok, such as "2 failed"; nothing for a number of 0.
-
-    rounds: whether to count cells with fewer launches than planned, too.
-    """
+    """Yield counts above 0 of cells by status, without ok: "2 failed". rounds: also of cells short of launches."""
     found = {
         "degraded (measured at a smaller batch size)": cells.degraded,
         "referred (see the cell of a smaller batch size)": cells.referred,
@@ -185,7 +182,7 @@ def verdict(report: Report, layout: Layout) -> Badge:
 
 
 def _against_gpus(report: Report) -> Iterator[Badge]:
-    """Yield badges for faulty, slow and doubtful GPUs, and if none is slow or doubtful, for a health warning."""
+    """Yield badges for faulty, slow and doubtful GPUs; for a health warning only if no GPU is slow or doubtful."""
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     if faulty := [devices[one.gpu_uuid] for one in report.health.gpus if one.verdict is HealthVerdict.FAIL]:
         yield Badge(f"{labels(faulty)} faulty", Tone.BAD)
@@ -200,7 +197,7 @@ def _against_gpus(report: Report) -> Iterator[Badge]:
 
 
 def heading(report: Report, layout: Layout) -> str:
-    """Return the title of the report: number and name of the devices, and the host, as "8 x H200 on node-01"."""
+    """Return the title of the report: "8 x H200 on node-01", or "Burn-in of 8 x H200 on node-01" (layout.title)."""
     kinds = [f"{len(group.devices)} x {group.shown.gpu_name.removeprefix('NVIDIA ')}" for group in groups(report)]
     what = f"{layout.title} of " if layout.title else ""
     return f"{what}{' and '.join(kinds)} on {report.metadata.hostname}"
@@ -214,7 +211,7 @@ def preset(report: Report, layout: Layout) -> str:
 
 
 def meaning(report: Report, layout: Layout) -> str:
-    """Return the meaning of the exit code, after how much of the run supports the verdict of layout.answer, if any."""
+    """Return the meaning of the exit code, preceded by the `reach` of layout.answer if that gives a verdict."""
     answer = layout.answer(report)
     ended = _exit_code(report, answer)
     return ended if answer is None else f"{answer.reach.removesuffix('.')}. {ended}"

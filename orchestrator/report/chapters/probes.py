@@ -28,7 +28,7 @@ def probes(found: Sequence[ProbeMetrics], where: str = "", *, with_mode: bool = 
 def rates(probe: ProbeMetrics) -> Iterator[tuple[str, str, str]]:
     """Yield (name, sustained rate, rate of the best burst) as texts with units; "" for a rate without bursts.
 
-    A probe has one rate, or two of memory (copy, triad). Without a result it yields (name, status, "N/A").
+    A memory probe has two rates (copy, triad), any other probe one. For one without a result: (name, status, "N/A").
     """
     if probe.sustained_tflops is not None:
         yield _name(probe), unit(probe.sustained_tflops, "TFLOP/s"), unit(probe.best_tflops, "TFLOP/s")

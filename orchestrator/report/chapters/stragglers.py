@@ -186,7 +186,7 @@ def without_finding(report: Report, elsewhere: Collection[str]) -> Iterator[Find
 
 
 def rates(standings: Sequence[Standing]) -> str:
-    """Return the range of the GPUs' rates, of which one must be known: "99.7% to 100.2% of siblings' rate"."""
+    """Return the range of the known rates, of which there must be one: "99.7% to 100.2% of siblings' rate"."""
     percents = sorted(standing.percent for standing in standings if standing.percent is not None)
     between = " to ".join(dict.fromkeys(map(share, (percents[0], percents[-1]))))
     return f"{between} of siblings' rate"
@@ -225,10 +225,7 @@ def _cell(effect: SiblingEffect) -> str:
 
 
 def _alike(standings: Sequence[Standing], devices: Mapping[str, GpuInfo]) -> Iterator[str]:
-    """Yield a line for all devices that are OK, and one for each reason why devices have no verdict.
-
-    Devices that heat or power slowed down (Standing.slowed) are skipped.
-    """
+    """Yield a line for all OK devices, and one for each reason for no verdict; none for devices that are `slowed`."""
     alike_by_line: dict[str, list[GpuInfo]] = {}
     for one in standings:
         if one.slowed:
@@ -288,7 +285,7 @@ def _by_cell(compared: Sequence[FullNode]) -> Mapping[tuple[str, str], list[Full
 
 
 def _mean_row(cell: str, several: Sequence[FullNode], names: Mapping[str, str]) -> tuple[float, tuple[str, ...]]:
-    """Return (mean loss of speed over the devices, in percent, and the row, which ends with the largest loss)."""
+    """Return (mean loss of speed over the devices in percent, row of the table, which ends with the largest loss)."""
     lost = {one.gpu_uuid: one.lost_percent or 0.0 for one in several}
     most = max(lost, key=lost.__getitem__)
     alone, together = (_mean(side) for side in zip(*((one.solo, one.loaded) for one in several), strict=True))

@@ -36,10 +36,7 @@ Drawn = tuple[Chart, Table]
 
 
 class Rates(NamedTuple):
-    """Throughputs that a chart shows at once. choice: entry of the chart's menu that shows them.
-
-    models: model → batch size → throughput in `unit`.
-    """
+    """Throughputs that one entry of a chart's menu (`choice`) shows: model → batch size → throughput in `unit`."""
 
     choice: str
     unit: str
@@ -67,10 +64,7 @@ def performance(report: Report) -> Section | None:
 
 
 def _throughput(report: Report, phase: Workload, caveats: str) -> Drawn:
-    """Return a chart of throughput by model and precision, and a table with the same data.
-
-    The chart has a plot for each batch size, the largest first.
-    """
+    """Return a chart of throughput by model and precision, with a plot for each batch size, the largest first."""
     figure = MAIN[phase][0]
     found = measured.medians(report, figure.number, (phase,), _size_and_place, lambda one: one.key.precision)
     order = sorted(found)
@@ -205,7 +199,7 @@ def _without(report: Report) -> Mapping[str, Mapping[str, Mapping[int, Status]]]
 
 
 def _box(column: int, row: int, what: str, figure: float | Status | None) -> Box:
-    """Return a field of the heat map of peak memory.
+    """Return a field of the heat map of peak memory. what: name of the cell, for the tooltip.
 
     figure: MB; the status of the cell if its memory is unknown; None if the cell was not planned.
     """

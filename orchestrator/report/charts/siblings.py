@@ -48,10 +48,7 @@ def _found(plot: Ratios) -> str:
 
 
 def _ratios(report: Report, against: Differences) -> Iterator[Ratio]:
-    """Yield the speed of each GPU with its verdict.
-
-    If its health failed and its speed is not judged bad, the verdict is FAIL (of its health).
-    """
+    """Yield the speed of each GPU with its verdict; FAIL if its health failed, unless its speed is judged bad."""
     faulty = {one.gpu_uuid: one for one in report.health.gpus if one.verdict is HealthVerdict.FAIL}
     for uuid, ratio in _speeds(report, against):
         if uuid in faulty and ratio.tone is Tone.PLAIN:

@@ -109,7 +109,7 @@ def _identity(spread: Spread) -> tuple[object, ...]:
 
 
 def _of_devices(spread: Spread, qualities: Mapping[tuple[object, ...], Quality]) -> Mapping[str, Quality]:
-    """Return UUID → why a cell cannot judge this device, for such devices. qualities: as _qualities returns them.
+    """Return UUID → why the cell cannot judge this device, only for such devices. qualities: see _qualities.
 
     If the cell cannot judge half of its devices or more, it judges none: its other devices get the most common reason.
     """
@@ -196,7 +196,7 @@ def _cell_names(spreads: Sequence[Spread]) -> Iterator[str]:
 
 
 def _notes(cells: Mapping[str, Spread]) -> Iterator[str]:
-    """Yield each note once, with the names of its cells: those about all cells first, then from rare to frequent."""
+    """Yield each note once, after the names of its cells: notes on all cells (without names), then rare to frequent."""
     about: dict[str, list[str]] = {}
     for cell, one in cells.items():
         for note in one.notes:

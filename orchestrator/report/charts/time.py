@@ -16,7 +16,7 @@ Ledgers = Mapping[str, Sequence[LaunchLedger]]
 
 
 def time(report: Report) -> Section | None:
-    """Return the median times (ms) of the parts of a launch, by workload; None if no launch has recorded them."""
+    """Return the times (ms) of the parts of a launch, as medians over the cells of each workload; None if unknown."""
     found = _ledgers_of(report)
     if not found:
         return None

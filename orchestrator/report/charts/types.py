@@ -29,7 +29,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Bars:
-    """A bar chart: for each category a bar of each series, side by side, stacked (STACKED) or as a radar (RADAR)."""
+    """A bar chart: for each category a value of each series. Chart.kind: BARS (side by side), STACKED or RADAR."""
 
     name: str
     unit: str
@@ -155,10 +155,11 @@ class Ratios:
 
 @dataclass(frozen=True)
 class OfRun:
-    """A figure in one of several runs. name: id and date of the run. began: date of the run, with the time if needed.
+    """A figure in one of several runs. name: id and date of the run. began: its date, with the time if dates repeat.
 
-    counted: False if the run is excluded, such as a throttled one. stack: whether its software differs from that of the
-    run before. change: text about a lasting change of the figure, or "". says: lines of the tooltip.
+    value: None if the run lacks the figure. counted: False for an excluded run, such as a throttled one. stack: whether
+    its software differs from the run before. change: "-5.0 %" if the figure's level changed with this run, else "".
+    says: lines of the tooltip.
     """
 
     name: str

@@ -18,7 +18,7 @@ _SHARE: Final = 0.95
 
 
 class _Room(NamedTuple):
-    """Limits of one step of shortening: rows of a table, findings with logs in a chapter, plots of a chart."""
+    """Limits of one step of shortening: rows of each table, findings with logs in each chapter, plots of each chart."""
 
     rows: int
     logs: int
@@ -29,7 +29,7 @@ _STEPS: Final = (_Room(200, 20, 40), _Room(60, 5, 12), _Room(20, 1, 3))
 
 
 def fitted(page: Page, rows: int = MOST_ROWS) -> bytes:
-    """Return the page as an HTML file, shortened to MOST_BYTES if possible. rows: largest number of rows of a table."""
+    """Return the page as HTML file, cut to MOST_BYTES if possible. Tables of sections have at most `rows` rows."""
     whole = (
         replace(section, tables=tuple(shortened(filled(of), rows) for of in section.tables))
         for section in page.sections
