@@ -14,7 +14,7 @@ _LEAST: Final = 64
 
 
 class Layered(Mapping[K, V]):
-    """An immutable mapping that keeps the order of insertion, like a dict."""
+    """An immutable mapping that keeps the order of insertion, like a dict. `but` returns a changed copy."""
 
     __slots__ = ("_base", "_changes", "_length")
 

@@ -122,7 +122,10 @@ def replay(
 
 
 def staying_out(devices: Collection[str], out: Mapping[str, str]) -> dict[str, str]:
-    """Return the quarantines (device → reason) that a resume keeps: all of `out`, or none if it has all `devices`."""
+    """Return the quarantines that a resume keeps: all of `out`, or {} if that has all `devices` of the run.
+
+    out: quarantined device → reason.
+    """
     return {} if out.keys() >= {*devices} else dict(out)
 
 
