@@ -129,7 +129,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def most(self) -> int:
-        """Maximum number of concurrent launches: 1 in a run that measures only in mode solo, else by `at_once`."""
+        """Maximum number of concurrent launches: 1 if all cells have mode solo, else `at_once` or one per device."""
         return 1 if self.modes == (Mode.SOLO,) else self.at_once or len(self.devices)
 
     @property
@@ -251,7 +251,10 @@ def is_skipped(state: RunState, cell: Cell) -> bool:
 
 
 def wait_in_vain(state: RunState) -> dict[str, int]:
-    """Return device → number of waiting slots whose cell is skipped. A gang counts for its first device. Slow."""
+    """Return device → number of its waiting slots whose cell is skipped, for all devices. Slow: looks at every slot.
+
+    A launch on several devices counts for the first of them only.
+    """
     in_vain = dict.fromkeys(state.devices, 0)
     for (cell_id, _), slot in state.slots.items():
         cell = state.cells[cell_id]
@@ -261,7 +264,7 @@ def wait_in_vain(state: RunState) -> dict[str, int]:
 
 
 def rounds(state: RunState, cell: str) -> int:
-    """Return the number of the last round with a slot of the cell, plus 1. Rounds without a slot count, too."""
+    """Return the number of the last round with a slot of the cell, plus 1; 0 without a slot. cell: its id."""
     number = 0
     while (cell, number) in state.slots:
         number += 1
