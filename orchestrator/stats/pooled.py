@@ -24,7 +24,7 @@ class Variance:
 
 
 def of_launches(sides: Sequence[Sequence[float]]) -> Variance | None:
-    """Return the variance between a cell's launches within the same run or session, at least LEAST_VARIANCE.
+    """Return the variance between a cell's launches within the same run or session, but at least LEAST_VARIANCE.
 
     sides: one list of launches (logarithms of their rates) for each run or session. None if no list has two launches.
     """
