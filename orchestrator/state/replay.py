@@ -122,10 +122,7 @@ def replay(
 
 
 def staying_out(devices: Collection[str], out: Mapping[str, str]) -> dict[str, str]:
-    """Return the quarantines that a resume keeps: all of `out`, or {} if that has all `devices` of the run.
-
-    out: quarantined device → reason.
-    """
+    """Return the quarantines (device → reason) that a resume keeps: all of `out`, or none if it has all `devices`."""
     return {} if out.keys() >= {*devices} else dict(out)
 
 

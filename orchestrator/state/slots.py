@@ -251,10 +251,7 @@ def is_skipped(state: RunState, cell: Cell) -> bool:
 
 
 def wait_in_vain(state: RunState) -> dict[str, int]:
-    """Return device → number of its waiting slots whose cell is skipped, for all devices. Slow: looks at every slot.
-
-    A launch on several devices counts for the first of them only.
-    """
+    """Return, for each device, its number of waiting slots whose cell is skipped. A gang counts for its first. Slow."""
     in_vain = dict.fromkeys(state.devices, 0)
     for (cell_id, _), slot in state.slots.items():
         cell = state.cells[cell_id]

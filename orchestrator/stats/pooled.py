@@ -54,10 +54,7 @@ def shrunk(own: Sequence[Variance]) -> list[Variance]:
 
 
 def common(own: Sequence[Variance]) -> Variance:
-    """Return the variance to expect between launches of a cell that has too few of its own.
-
-    own: variances of other cells, at least one.
-    """
+    """Return the variance to expect of a cell with too few launches. own: variances of other cells, at least one."""
     value, weight = _prior(own) if len(own) > 1 else (own[0].value, own[0].degrees)
     return Variance(value, min(weight, math.fsum(variance.degrees for variance in own)))
 

@@ -153,10 +153,7 @@ class _Estimate(NamedTuple):
 
 
 def judge(pairs: Sequence[Pair]) -> list[Judged]:
-    """Return a verdict for each pair, in order. Pass all cells at once: Holm's correction goes over `pairs`.
-
-    Raises ValueError for a rate that is not above zero.
-    """
+    """Return a verdict for each pair, in order, after Holm's correction over `pairs`. Raises as `Pair.logs` does."""
     variances = _of_launches(pairs)
     known = {
         index: _estimate(pairs[index], _widest(pairs[index], found)) for index, found in enumerate(variances) if found
