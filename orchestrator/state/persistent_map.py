@@ -1,7 +1,4 @@
-"""An immutable mapping. A changed copy is cheap: it shares a base and copies only the changes.
-
-Copying a plain dict for each change costs the square of its size over a run.
-"""
+"""An immutable mapping. A changed copy is cheap: it shares a base and copies only the changes."""
 
 import math
 from collections.abc import Iterator, Mapping

@@ -118,10 +118,7 @@ def _host_bound(result: Result, iteration_ms: float) -> bool | None:
 
 
 def _lasting_change(result: Result, times_ms: Sequence[float]) -> float | None:
-    """Return LaunchFigures.lasting_change of a launch that is not host-bound.
-
-    None on a CPU device, too, where other load on the host changes the times.
-    """
+    """Return LaunchFigures.lasting_change of a launch that is not host-bound. None on a CPU: other load changes it."""
     warm_up = result.warm_up
     if not warm_up.course or result.launch_bound is None:
         return None

@@ -168,7 +168,7 @@ class TelemetryEnded(_Record, frozen=True, kw_only=True):
 
 
 class TooHot(_Record, frozen=True, kw_only=True):
-    """The launch on a GPU was ended because of its temperature. reason: text with limit and temperature."""
+    """A GPU was too hot: it is quarantined, and its launch is ended. reason: text with limit and temperature."""
 
     device: str
     at_ns: int
