@@ -251,7 +251,7 @@ def is_skipped(state: RunState, cell: Cell) -> bool:
 
 
 def wait_in_vain(state: RunState) -> dict[str, int]:
-    """Return, for each device, its number of waiting slots whose cell is skipped. A gang counts for its first. Slow."""
+    """Return each device's number of waiting slots whose cell is skipped. A gang counts for its first device. Slow."""
     in_vain = dict.fromkeys(state.devices, 0)
     for (cell_id, _), slot in state.slots.items():
         cell = state.cells[cell_id]

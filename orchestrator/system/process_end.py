@@ -94,7 +94,7 @@ def signal_quietly(pid: int, number: signal.Signals) -> None:
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:
-    """Send a signal to the process group that worker `pid` leads, else to `pid` alone. Does nothing if all have ended."""
+    """Send a signal to the process group that worker `pid` leads, else to `pid` alone. Ignore it if all have ended."""
     try:
         os.killpg(pid, number)
     except ProcessLookupError:
