@@ -29,10 +29,10 @@ class Done(enum.StrEnum):
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
-    """How a fault must be handled. says: text that the message must contain. tries: number of launches.
+    """How a fault must be handled. says: text that each failure message must contain. tries: number of launches.
 
-    signal: name of the signal that ended each failed process; None: any. stacks, prints: whether the stacks of its
-    threads, and its output, must be kept.
+    signal: name of the signal that must end the failed processes; None: not checked. stacks: whether the stacks of
+    their threads must be in fault.log. prints: whether at least 64 KiB of their output must be kept.
     """
 
     category: Category

@@ -36,7 +36,7 @@ class Try(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NamedFailure(msgspec.Struct, frozen=True):
-    """A failure as the journal or the report records it."""
+    """A failure as the journal or the report records it. category, phase: None if no failure was recorded."""
 
     category: str | None
     message: str
@@ -44,9 +44,10 @@ class NamedFailure(msgspec.Struct, frozen=True):
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """How the orchestrator handled one injected fault. reported: failures in the report.
+    """How the orchestrator handled one injected fault. tries: its processes, in order of their starts.
 
-    skipped: whether the model was skipped. quarantined: reason if the device was quarantined, else empty.
+    reported: failures of its cell in the report, in the same order. skipped: whether the model was skipped.
+    quarantined: reason if the device was quarantined, else empty.
     """
 
     status: Status
@@ -62,17 +63,17 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """The categories of the failures, each once."""
+        """The categories of the failures, each once, the oldest first."""
         return _distinct(failure.category for failure in self.failed)
 
     @property
     def phases(self) -> tuple[str, ...]:
-        """The phases in which processes failed, each once."""
+        """The phases in which processes failed, each once, the oldest first."""
         return _distinct(failure.phase for failure in self.failed)
 
     @property
     def signals(self) -> tuple[str, ...]:
-        """The signals that ended failed processes, each once."""
+        """The signals that ended failed processes, each once, the oldest first."""
         return _distinct(failure.signal for failure in self.failed)
 
     @property

@@ -15,7 +15,7 @@ def rows(outcome: Outcome) -> list[tuple[str, ...]]:
 
 
 def details(outcome: Outcome) -> Iterator[str]:
-    """Yield lines on wrongly handled faults (none if interrupted) and leftovers, then a summary."""
+    """Yield a line per wrongly handled fault (none if interrupted) and leftover process or file, then a summary."""
     wrong = () if outcome.interrupted else outcome.wrong
     for row in wrong:
         yield f"{row.injection.fault.name} on {row.injection.device.label}: {'; '.join(row.wrong)}"

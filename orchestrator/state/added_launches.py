@@ -49,13 +49,13 @@ class Look:
 def applies(configuration: Configuration, devices: Iterable[Device]) -> bool:
     """Whether this run may add launches to settle doubts.
 
-    True if some GPU can become SUSPECT, cells have no fixed duration, and the configuration allows it.
+    True if some GPU can become SUSPECT, the run is no burn-in, and the configuration allows it.
     """
     return configuration.cell_s is None and configuration.adds_launches and bool(judged(devices))
 
 
 def judged(devices: Iterable[Device]) -> tuple[Device, ...]:
-    """Return the GPUs that can become SUSPECT: whole GPUs (no MIG slices) of which the run has LEAST_GPUS or more.
+    """Return the GPUs that can become SUSPECT: whole ones (no MIG slices), LEAST_GPUS or more of them identical.
 
     Identical GPUs have the same name and amount of memory.
     """
@@ -65,7 +65,10 @@ def judged(devices: Iterable[Device]) -> tuple[Device, ...]:
 
 
 def at_most(cells: Iterable[Cell], launches: int, devices: Sequence[Device]) -> int:
-    """Return how many launches a run may add at most for all `cells` together. launches: planned ones of each cell."""
+    """Return how many launches a run may add at most, as the sum over `cells`. devices: all devices of the run.
+
+    launches: number of planned launches of each cell. 0 for cells whose GPUs cannot become SUSPECT.
+    """
     among = {device.uuid for device in judged(devices)}
     several = [cell for cell in cells if cell.devices[0] in among and WORKLOADS[cell.workload].sibling_verdict]
     return sum(cell.batch_size != AUTO for cell in several) * max(MOST_LAUNCHES - launches, 0)
@@ -80,11 +83,11 @@ def decide(
     left_s: float = math.inf,
     expected_s: Callable[[Cell], float] = lambda _: 0.0,
 ) -> tuple[Slot, ...]:
-    """Return one more round of the cells in `doubts`, as (cell id, round), in the order of each device.
+    """Return one more round of the cells in `doubts`, as (cell id, round), in the order in which they should run.
 
-    most: maximum number of launches of a cell, planned ones included; cells that have them are omitted. seed: of the
-    run; decides the order. left_s: seconds that are left for launches; a mode (solo, loaded) whose launches do not all
-    fit is omitted. expected_s: returns the estimated seconds of one launch of a cell.
+    most: maximum number of launches of a cell, planned ones included; cells that have so many are omitted. seed: of the
+    run; decides the order. left_s: seconds in which launches may still run; a mode (solo, loaded) whose launches do not
+    all fit is omitted. expected_s: returns the estimated seconds of one launch of a cell.
     """
     several = sorted({doubt.cells for doubt in doubts})
     chosen: list[Slot] = []

@@ -111,7 +111,7 @@ class Archive:
         return attempts
 
     def so_far(self) -> "Archive":
-        """Return the same run without the attempts that are still running."""
+        """Return the same run without attempts of its last session that have no end, as they are still running."""
         now = self.segments[-1]
         return dataclasses.replace(
             self,

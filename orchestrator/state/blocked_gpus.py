@@ -34,7 +34,7 @@ def block(limit_bytes: int | None, now: float) -> Block:
 
 
 def given_up(foreign: str) -> str:
-    """Return why a GPU that stayed busy is quarantined. foreign: the process that still uses it, or ""."""
+    """Return the reason, as text, to quarantine a busy GPU. foreign: the process on it; "": its memory is not freed."""
     what = f"{foreign} still uses the GPU" if foreign else "its memory was not freed"
     return f"{what} after {PATIENCE_S:.0f} s"
 
@@ -42,7 +42,8 @@ def given_up(foreign: str) -> str:
 def judge(waits: Block, foreign: str, newest: Sample | None, now: float) -> BlockOutcome:
     """Decide about a busy GPU. foreign: the other process on it, or "". now: seconds of the loop's clock.
 
-    FREE if no other process is on it and its memory is free; unknown memory counts as free. newest: its newest sample.
+    FREE if no other process is on it and it uses at most `limit_bytes` of memory; else GIVEN_UP from `waits.until` on,
+    WAITS before. newest: its newest sample; unknown memory counts as free.
     """
     used = None if newest is None else newest.memory_used_bytes
     taken = waits.limit_bytes is not None and used is not None and used > waits.limit_bytes

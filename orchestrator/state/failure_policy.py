@@ -73,10 +73,10 @@ class Sign(enum.IntEnum):
 class Trait(enum.Flag):
     """More properties of a category of failure. Members combine with |.
 
-    HELD_BACK: wait 1 s for the driver to name the cause. CUDA_START: a healthy GPU may fail like this after the
-    hardware of another GPU has failed. FROM_OUTSIDE: it happens on healthy devices too. WITH_RUN: the process ended
-    because the run did. REPEATED: the cell is measured again; if no attempt follows, the run had ended. ROOT_CAUSE: it
-    explains other failures of the run. NO_ROOT_CAUSE: it explains no other failure.
+    HELD_BACK: the launch waits 1 s for the driver to name the cause. CUDA_START: a healthy GPU may fail like this after
+    the hardware of another GPU has failed. FROM_OUTSIDE: it happens on healthy devices too. WITH_RUN: the process ended
+    because the run did. REPEATED: the cell is measured again, unless the run ends before. ROOT_CAUSE: it explains other
+    failures of the run. NO_ROOT_CAUSE: it explains no other failure.
     """
 
     NONE = 0

@@ -102,7 +102,10 @@ def judge(state: RunState, slot: Slot) -> Blame:
 
 
 def conclude(state: RunState) -> RunState:
-    """Return the state in which each failure that can be attributed now skips its model, or is a device's strike."""
+    """Attribute the failures in `unattributed` whose cause is known now, and return the state after that.
+
+    A model at fault is skipped; a device at fault gets a strike. The other failures stay in `unattributed`.
+    """
     for slot in state.unattributed:
         if slot not in state.unattributed:
             continue  # the model was skipped because of another slot

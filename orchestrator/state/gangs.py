@@ -16,7 +16,7 @@ from orchestrator.state.slots import RunState, SlotStatus, with_device
 
 
 def first(state: RunState, uuid: str) -> Slot | None:
-    """Return the first slot in a device's queue whose other devices, if any, are not quarantined; None without one."""
+    """Return the first slot in a device's queue that has no quarantined device besides this one; None without one."""
     return next((slot for slot in state.devices[uuid].queue if not _is_short(state, slot, uuid)), None)
 
 
@@ -61,7 +61,7 @@ def without(state: RunState, slot: Slot) -> RunState:
 
 
 def into(state: RunState, slot: Slot, places: Mapping[str, int]) -> RunState:
-    """Return the state with a slot inserted into queues. places: device → index in its queue."""
+    """Return the state with a slot inserted into queues. places: device → index in its queue before which to insert."""
     for uuid, at in places.items():
         queue = state.devices[uuid].queue
         state = with_device(state, uuid, queue=(*queue[:at], slot, *queue[at:]))

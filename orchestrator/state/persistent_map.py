@@ -1,7 +1,4 @@
-"""An immutable mapping. A changed copy is cheap: it shares a base and copies only the changes.
-
-Copying a plain dict for each change costs the square of its size over a run.
-"""
+"""An immutable mapping. A changed copy is cheap: it shares a base and copies only the changes."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -14,7 +11,7 @@ _LEAST: Final = 64
 
 
 class Layered(Mapping[K, V]):
-    """An immutable mapping that keeps the order of insertion, like a dict."""
+    """An immutable mapping that keeps the order of insertion, like a dict. `but` returns a changed copy."""
 
     __slots__ = ("_base", "_changes", "_length")
 

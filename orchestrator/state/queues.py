@@ -1,7 +1,4 @@
-"""The rest of a queue after its first launches were taken, as a view. Pure.
-
-A run's state is immutable, and to copy a queue of thousands of launches for each launch would be slow.
-"""
+"""The rest of a queue after its first launches were taken, as a view: to copy long queues would be slow. Pure."""
 
 from collections.abc import Iterator, Sequence
 from operator import eq

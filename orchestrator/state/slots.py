@@ -48,10 +48,10 @@ SETTLED: Final = frozenset(SlotStatus) - {SlotStatus.WAITING, SlotStatus.RUNNING
 class SlotState(msgspec.Struct, frozen=True, kw_only=True):
     """State of one planned launch, or of a search for the batch size (scan), which takes many launches.
 
-    launch: number of the last attempt. batch_size: of the last attempt, before the first the planned one. failures: of
-    each failed attempt. failed_in: phase of the last one. stopped: in the last failure, a signal had stopped the
-    process (state T) when its deadline passed. refers_to: id of the planned cell with a smaller batch that replaces
-    this one. tried: batch sizes that a scan has tried.
+    batch_size: of the last attempt; the planned one if there is no attempt. launch: number of the last attempt.
+    attempts: how many were started. failures: category of each failed attempt, the oldest first. failed_in: phase of
+    the last failure. stopped: whether a signal had stopped that process (state T) when its deadline passed. refers_to:
+    id of the planned cell with a smaller batch that replaces this one. tried: batch sizes that a scan has tried.
     """
 
     status: SlotStatus = SlotStatus.WAITING
@@ -97,12 +97,11 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     """State of the whole run. A slot is a planned launch: (cell id, round).
 
     tally: status → number of slots. kinds: device → product name. gpus: devices that are quarantined if two models in a
-    row fail there. too_large: cell without batch size, and round in a burn-in → smallest batch size that does not fit.
-    launches: launch number → slot. attempts: cell → number of attempts in all rounds; it names their folders. rooms:
-    device → limits of scans for the batch size. unattributed: failed slots whose cause is not known yet, because other
-    devices try the same cell. skipped: name (see `scopes`) → reason. in_vain: device → number of its waiting slots that
-    are skipped. skips: whether faulty models are skipped. at_once: maximum of concurrent launches, None for one per
-    device. modes: in their order within a round.
+    row fail there. too_large: cells of one Family → smallest batch size that does not fit. launches: launch number →
+    slot. attempts: cell → number of attempts in all rounds. rooms: device → limits of scans for the batch size.
+    unattributed: failed slots whose cause is not known yet, because other devices try the same cell. skipped: name (see
+    `scopes`) → reason. in_vain: as from `wait_in_vain`. skips: whether faulty models are skipped. at_once: maximum of
+    concurrent launches, None for one per device. modes: in their order within a round.
     """
 
     cells: Mapping[str, Cell]
@@ -130,7 +129,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def most(self) -> int:
-        """Maximum number of concurrent launches: 1 in a run that measures only in mode solo, else by `at_once`."""
+        """Maximum number of concurrent launches: 1 if all cells have mode solo, else `at_once` or one per device."""
         return 1 if self.modes == (Mode.SOLO,) else self.at_once or len(self.devices)
 
     @property
@@ -252,7 +251,7 @@ def is_skipped(state: RunState, cell: Cell) -> bool:
 
 
 def wait_in_vain(state: RunState) -> dict[str, int]:
-    """Return device → number of waiting slots whose cell is skipped. A gang counts for its first device. Slow."""
+    """Return each device's number of waiting slots whose cell is skipped. A gang counts for its first device. Slow."""
     in_vain = dict.fromkeys(state.devices, 0)
     for (cell_id, _), slot in state.slots.items():
         cell = state.cells[cell_id]
@@ -262,7 +261,7 @@ def wait_in_vain(state: RunState) -> dict[str, int]:
 
 
 def rounds(state: RunState, cell: str) -> int:
-    """Return the number of the last round with a slot of the cell, plus 1. Rounds without a slot count, too."""
+    """Return the number of the last round with a slot of the cell, plus 1; 0 without a slot. cell: its id."""
     number = 0
     while (cell, number) in state.slots:
         number += 1

@@ -1,4 +1,4 @@
-"""Warn if a resumed run has other software than the one with which it began to measure."""
+"""Warn if other versions of software are installed than those with which a resumed run began to measure."""
 
 import platform
 from collections.abc import Iterator, Mapping
@@ -10,9 +10,10 @@ from orchestrator.state.archive import Archive, ResultFileError
 
 
 def warnings(run: Archive, driver: str | None) -> Iterator[str]:
-    """Yield one warning if versions of software differ from those of the first readable result; else nothing.
+    """Yield one warning if installed software has other versions than in the run's first readable result; else nothing.
 
-    driver: current version of the driver. Versions that are unknown (None) are not compared.
+    Compares PyTorch, torchvision, transformers, Python and the driver. driver: its current version. Versions that are
+    unknown (None) are not compared.
     """
     before, now = _first(run), _installed(driver)
     changed = {name: (was, new) for name, was in before.items() if was and (new := now[name]) and new != was}

@@ -32,7 +32,7 @@ class Order(enum.Enum):
 
 
 class Stopping:
-    """Turns stop requests and the time limit (`ends`, in monotonic seconds) into orders, each order once."""
+    """Turns stop requests and the time limit into orders, each order once. ends: time limit in monotonic seconds."""
 
     def __init__(self, ends: float = math.inf) -> None:
         self._heeded = 0
@@ -59,9 +59,9 @@ class Stopping:
         return tuple(orders)
 
     def time_passed(self, now: float) -> tuple[Order, ...]:
-        """Return the orders that are due at `now`, in monotonic seconds.
+        """Return the orders that became due since the last call. now: monotonic seconds.
 
-        END_GENTLY is due GENTLE_S after the first stop request, TIME_IS_UP at the end of the run's time.
+        END_GENTLY is due GENTLE_S after the first stop request, TIME_IS_UP at the time limit.
         """
         orders: list[Order] = []
         if now >= self._gentle_until:
@@ -75,7 +75,7 @@ class Stopping:
 
 
 def how_it_ended(category: str, message: str) -> str:
-    """Return "ended by the time limit" for a failure with that category and message, else the category."""
+    """Return "ended by the time limit" if this is the failure of a launch that the limit ended, else the category."""
     limited = category == Category.STOPPED and message == OUT_OF_TIME
     return "ended by the time limit" if limited else str(category)
 

@@ -37,14 +37,14 @@ _MOST: Final = 50.0
 
 
 def closing_s(duration_s: float) -> float:
-    """Return the seconds kept for reports at the end of a run that measures until its time of `duration_s` is up."""
+    """Return the last seconds of a burn-in of `duration_s` seconds that are kept to end launches and write reports."""
     return CLOSING_S + _OF_THE_LIMIT * duration_s
 
 
 class Time(NamedTuple):
-    """The time of a run with a limit: seconds since the limit began to count, and seconds left for launches.
+    """The time of a run with a limit. spent_s: seconds since the limit began to count.
 
-    left_s: without the seconds kept for reports; may be negative.
+    left_s: seconds left for launches, without those kept for reports; may be negative.
     """
 
     spent_s: float
@@ -52,16 +52,16 @@ class Time(NamedTuple):
 
 
 def time_after(configuration: Configuration, limit_s: float, spent_s: float) -> Time:
-    """Return the run's time after `spent_s` of its `limit_s` seconds."""
+    """Return the run's time after `spent_s` of its `limit_s` seconds. A burn-in keeps more of them for reports."""
     return Time(spent_s, limit_s - _kept_s(configuration) - spent_s)
 
 
 class Budget:
     """The time limit of one run. Times are monotonic seconds.
 
-    began: when the time limit began to count. ends: from then on no launch starts, and running launches are ended.
-    latest: from then on the run does not wait for launches that it has ended. starts: when the import of modules
-    began, if it does not count; else None.
+    limit_s: the limit in seconds. began: when it began to count. ends: from then on no launch starts, and running ones
+    are ended. latest: from then on the run does not wait for processes that it has ended. starts: when the import of
+    modules began, if it does not count; else None.
     """
 
     def __init__(
@@ -164,7 +164,8 @@ class Budget:
     def takes_too_long(self, state: RunState, slot: Slot, began: float, now: float) -> bool:
         """Whether to end a running launch in favour of shorter ones that wait. If True, `decide` will drop its slot.
 
-        True once it has run for a quarter of the limit. began, now: monotonic seconds.
+        True if it has run for more than a quarter of the limit, is not exempt (see the module), and a shorter launch
+        waits on its device. began: when it started. began, now: monotonic seconds.
         """
         uuid = state.cells[slot[0]].devices[0]
         queue = state.devices[uuid].queue

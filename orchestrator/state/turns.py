@@ -36,10 +36,10 @@ def of_device(state: RunState, uuid: str) -> Turn | None:
 
 
 def ends(state: RunState, slot: Slot) -> Mapping[str, int]:
-    """Return device → index in its queue at which to insert a slot that is in no queue, at the end of its turn.
+    """Return where to insert a slot as the last one of its turn: device of the slot → index in the device's queue.
 
-    The index is behind every gang (launch on several devices) of this turn or an earlier one, so gangs have the same
-    order on all devices. For a gang, the index is the end of the queue if any queue has gangs out of turn.
+    The slot is in no queue. The index is behind every gang (launch on several devices) of this turn or an earlier one,
+    so gangs have the same order on all devices. A gang goes to the end of each queue if any has gangs out of turn.
     """
     devices = state.cells[slot[0]].devices
     if len(devices) > 1 and not all(_in_order(state, uuid) for uuid in state.devices):

@@ -34,7 +34,7 @@ class BaselineEffect:
 
 
 def effect(ratios: Sequence[float], margin: float) -> BaselineEffect | None:
-    """Return the median rate of a GPU relative to its baseline. None for fewer than four cells.
+    """Return the rate of a GPU relative to its baseline, over all cells. None for fewer than four cells.
 
     ratios: rate of the GPU / rate of the baseline for each cell, above zero. margin: tolerated slow-down (0.05: 5 %).
     """

@@ -99,7 +99,7 @@ def _lengths(left: int) -> list[int]:
 
 
 def _held(series: _Series, start: int, at: int, length: int) -> _Held:
-    """Compare the values from `start` to `at` with the next `length` values.
+    """Compare the values from `start` up to but not including `at` with the `length` values from `at` on.
 
     Returns the change of the median logarithm and the p-value of a change beyond the margin, before Bonferroni's
     correction; _WITHIN for a change within the margin.

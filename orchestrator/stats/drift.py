@@ -90,8 +90,9 @@ class Course:
     """Change of a rate over time, in percent. Negative is slower.
 
     hours: length of the time. change: of the rate, from the first fifth of the time to the last, with a 95 % interval
-    (wider for a single kind of work). per_hour: the same per hour. step_h: hours until the rate changed in one step;
-    None without a step. needed_h: total hours that should give a verdict; None if there is one already, or if unknown.
+    (wider for a single kind of work). per_hour: the same per hour. step_h: hours from the start until the rate
+    changed in one step; None without a step. needed_h: total hours that should give a verdict; None if there is one
+    already, or if unknown.
     """
 
     verdict: DriftVerdict
@@ -128,7 +129,7 @@ class Drift:
 
     @property
     def open_course(self) -> Course | None:
-        """The relative or raw course if it is TOO_SHORT for a verdict: the relative one if both are, None if neither.
+        """The course that has no verdict yet (TOO_SHORT): the relative or else the raw one, None if both have one.
 
         The relative course is ignored unless the siblings were compared for most of the time.
         """
@@ -171,8 +172,8 @@ def judge(rates: Mapping[str, Sequence[Window]], margin: float, alone: float) ->
 def changes(series: Mapping[str, Sequence[float]], least: int, confidence: float) -> dict[str, Interval]:
     """Return GPU → mean of the last fifth of its values minus mean of the first fifth, with an interval.
 
-    series: GPU → values in order of time, at least 2 x `least` of them. least: fewest values that form a fifth.
-    confidence: of each end of the interval alone, 0.975 for a 95 % interval.
+    series: GPU → values in order of time, at least 2 x `least` of them. If a fifth of them is fewer than `least`
+    values, the first and last `least` are compared. confidence: one-sided, 0.975 for a 95 % interval.
     """
     rests = {gpu: _rest(values, least) for gpu, values in series.items()}
     variances = pooled.shrunk([_variance(one.values) for one in rests.values()])

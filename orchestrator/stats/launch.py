@@ -25,10 +25,11 @@ enqueuing. Starting value: launches with leads of 58 ms (stylegan2) differed by 
 
 
 class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of one launch. Rates are per second of its measured blocks. None: too few times, or no tokens.
+    """Figures of one launch. None: too few times, or no tokens.
 
-    means_ms: name of a series → mean time, {"iteration": 4.2}. items: number of measured samples. quickest_block_ms:
-    time of an iteration in the fastest block. tokens_expected: number of tokens if all texts have the requested length.
+    means_ms: name of a series → mean time, {"iteration": 4.2}. throughput: samples per second of measured time.
+    items: number of measured samples. measured_s: time of all measured blocks. quickest_block_ms: mean time of an
+    iteration in the fastest block. tokens_expected: number of tokens if all texts have the requested length.
     relative_half_width: half of the 95 % interval of the mean iteration time, divided by this mean. drift_percent: from
     percentiles.drift_percent. lasting_change: relative change of the times from the end of warm-up to the end of the
     measurement (0.02 is 2 % longer); None if unclear. covered: sum of iteration times / measured time. host_bound:
@@ -54,9 +55,10 @@ class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
 class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of a cell: medians over its launches, but numbers of iterations and tokens are sums.
 
-    pooled: name of a series → summary of the times of all launches together. drift_percent: the drift that is largest
-    in size among the launches. launch_spread_percent: (largest - smallest) / median throughput, None for one launch. A
-    figure is None if no launch has it, `tokens` and `tokens_expected` if any launch lacks it.
+    launches: their number. pooled: name of a series → summary of the times of all launches together. means_ms and
+    pooled have the series that all launches have. drift_percent: the drift that is largest in size among the launches.
+    launch_spread_percent: (largest - smallest) / median throughput, None for one launch. A figure is None if no launch
+    has it, `tokens` and `tokens_expected` if any launch lacks it.
     """
 
     launches: int
@@ -116,10 +118,7 @@ def _host_bound(result: Result, iteration_ms: float) -> bool | None:
 
 
 def _lasting_change(result: Result, times_ms: Sequence[float]) -> float | None:
-    """Return the relative change of the times from warm-up to the last block (0.02 is 2 % longer), None if unclear.
-
-    None, too, on a CPU device, where other load on the host changes the times, as it does for a host-bound launch.
-    """
+    """Return LaunchFigures.lasting_change of a launch that is not host-bound. None on a CPU: other load changes it."""
     warm_up = result.warm_up
     if not warm_up.course or result.launch_bound is None:
         return None
@@ -166,8 +165,8 @@ def of_cell(results: Sequence[Result], launches: Sequence[LaunchFigures]) -> Cel
 def half_width(times_ms: Sequence[float], fewest: int = BATCHES) -> float | None:
     """Return half of the 95 % interval of the mean time, divided by the mean.
 
-    None for fewer than `fewest` times, or if all are zero. fewest: from MIN_BATCHES to BATCHES. The interval is that of
-    the means of up to BATCHES batches of consecutive times.
+    The interval is computed from the means of up to BATCHES batches of consecutive times. None for fewer than `fewest`
+    times (from MIN_BATCHES to BATCHES), or if all are zero.
     """
     batches = min(BATCHES, len(times_ms))
     return relative_half_width(times_ms, batches) if batches >= fewest and any(times_ms) else None

@@ -24,7 +24,7 @@ class Variance:
 
 
 def of_launches(sides: Sequence[Sequence[float]]) -> Variance | None:
-    """Return the variance between a cell's launches within the same run or session, at least LEAST_VARIANCE.
+    """Return the variance between a cell's launches within the same run or session, but at least LEAST_VARIANCE.
 
     sides: one list of launches (logarithms of their rates) for each run or session. None if no list has two launches.
     """
@@ -54,13 +54,13 @@ def shrunk(own: Sequence[Variance]) -> list[Variance]:
 
 
 def common(own: Sequence[Variance]) -> Variance:
-    """Return the expected variance between launches of a cell with too few. own: of the other cells, at least one."""
+    """Return the variance to expect of a cell with too few launches. own: variances of other cells, at least one."""
     value, weight = _prior(own) if len(own) > 1 else (own[0].value, own[0].degrees)
     return Variance(value, min(weight, math.fsum(variance.degrees for variance in own)))
 
 
 def _prior(own: Sequence[Variance]) -> tuple[float, float]:
-    """Return the common variance of the cells and its degrees of freedom, infinite if they differ only by chance."""
+    """Return the common variance and its degrees of freedom: infinite if the variances `own` differ only by chance."""
     logs = [
         math.log(variance.value) - digamma(variance.degrees / 2) + math.log(variance.degrees / 2) for variance in own
     ]
@@ -76,7 +76,7 @@ def _prior(own: Sequence[Variance]) -> tuple[float, float]:
 
 
 def digamma(x: float) -> float:
-    """Return the derivative of lgamma, x > 0. Uses its recurrence up to 10, then its expansion (DLMF 5.11.2)."""
+    """Return the derivative of lgamma, x > 0 (DLMF 5.11.2)."""
     below = 0.0
     while x < 10:
         below -= 1 / x
@@ -98,7 +98,7 @@ def trigamma(x: float) -> float:
 
 
 def trigamma_inverse(value: float) -> float:
-    """Return the x > 0 with trigamma(x) = value > 0. Uses Newton's method on 1 / trigamma, which is nearly linear."""
+    """Return the x > 0 with trigamma(x) = value > 0."""
     if value > 1e7:
         return 1 / math.sqrt(value)
     if value < 1e-6:

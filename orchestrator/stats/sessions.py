@@ -32,9 +32,9 @@ def learned(sessions: Sequence[Mapping[_Cell, Sequence[float]]], prior: float) -
 def _alike(
     sessions: Sequence[Mapping[_Cell, Sequence[float]]],
 ) -> tuple[list[Mapping[_Cell, Sequence[float]]], set[_Cell]]:
-    """Return the sessions that have at least half of all cells in common, and these cells.
+    """Return the sessions to use and the cells that each of them has: at least half of all cells.
 
-    The largest sessions come first. A session that lacks most cells is excluded, because it would leave no common cell.
+    Sessions are chosen from the largest on. One that would leave fewer common cells is excluded.
     """
     cells = set[_Cell]().union(*sessions)
     least, found = len(cells) / 2, list[Mapping[_Cell, Sequence[float]]]()

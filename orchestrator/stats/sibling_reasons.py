@@ -44,7 +44,7 @@ class Traits:
 
 
 def why(work: Work, own: Traits, others: Sequence[Traits]) -> Why:
-    """Return the probable reason why `own` is slower than `others` (at least one). work: main limit of their speed.
+    """Return the probable reason why `own` is slower than its siblings `others` (at least one), in one cell.
 
     If no known trait explains it, the reason is OTHER or UNKNOWN, or MEMORY for work limited by memory.
     """

@@ -68,9 +68,9 @@ class Why:
 
 
 def over_time(readings: Sequence[Reading]) -> Why:
-    """Return why the last fifth of the readings is slower than the first fifth. Raises ValueError without readings.
+    """Return why the last fifth of the readings is slower than the first fifth, as `between` does for their medians.
 
-    readings: of one GPU and kind of work, in order of time.
+    Raises ValueError without readings. readings: of one GPU and kind of work, in order of time.
     """
     if not readings:
         raise ValueError("at least one window is needed")

@@ -66,9 +66,10 @@ class SiblingVerdict(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class SiblingCell:
-    """A cell and its rates on identical GPUs. rates: GPU → rate of each launch; higher is faster.
+    """A cell and its rates on identical GPUs. rates: GPU → rate of each launch, in order of rounds; higher is faster.
 
-    waited: GPUs that waited for the host. Their rates are lower bounds: they can only prove that other GPUs are slow.
+    The rates at the same index are compared. waited: GPUs that waited for the host. Their rates are lower bounds: they
+    can only prove that other GPUs are slow.
     """
 
     name: str
@@ -103,13 +104,13 @@ class Effect:
 
 @dataclass(frozen=True, kw_only=True)
 class Sibling:
-    """Verdict on one GPU. p: p-value of its slow-down, after Holm over the GPUs. why: the reason, as text.
+    """Verdict on one GPU. why: the reason of the verdict, as text.
 
-    ratio, low, high: relative rate over all cells of the GPU, with its 90 % interval; None without a comparison, like
-    p. effects: bound → effect over the cells of this bound. alone: cell → effect in this cell alone. slow_cells: those
-    of `alone` that are slow. wanted: number of further launches of each cell that should give a verdict; 0 if none
-    would help. in_question: cells whose launches would help to decide about a SUSPECT. faster: the faster GPUs, if the
-    verdict is SPLIT.
+    ratio, low, high: relative rate over all cells of the GPU, with its 90 % interval. p: p-value of its slow-down,
+    after Holm over the GPUs. All four are None without a comparison. effects: bound → effect over the cells of this
+    bound. alone: cell → effect in this cell alone. slow_cells: those of `alone` that are slow. wanted: number of
+    further launches of each cell that should give a verdict; 0 if none would help. in_question: cells whose launches
+    would help to decide about a SUSPECT. faster: the faster GPUs, if the verdict is SPLIT.
     """
 
     gpu: str
@@ -191,8 +192,8 @@ def _log(cell: SiblingCell, gpu: str, rate: float) -> float:
 def _ratios(cell: SiblingCell, margin: float) -> _Ratios:
     """Return GPU → log of its rates divided by the others' median in the same round, for one cell.
 
-    A GPU that waited for the host has no entry. If too many siblings waited, a GPU has an entry only if it is slower by
-    more than `margin`, a share.
+    A GPU that waited for the host has no entry. If too many siblings waited (see `_beside`), a GPU has an entry only if
+    it is slower by more than `margin`, a share.
     """
     logs = {gpu: [_log(cell, gpu, rate) for rate in own] for gpu, own in cell.rates.items() if own}
     by_gpu = {}
@@ -238,7 +239,7 @@ def _of_gpus(ratios: Sequence[_Ratios], margins: Mapping[Bound, float]) -> dict[
 
 
 def _margin_alone(margin: float, gpus: int, cells: int) -> float:
-    """Return the wider margin for a cell judged alone. margin: as a share. gpus, cells: how many are judged."""
+    """Return the wider margin for a cell judged alone. margin: that of its bound. gpus, cells: how many are judged."""
     tail = NormalDist()
     return margin * tail.inv_cdf(1 - ALPHA / (gpus * cells)) / tail.inv_cdf(1 - ALPHA / gpus)
 
@@ -339,7 +340,7 @@ def _ratio(sibling: Sibling) -> float:
 
 
 def _wanted(effect: Effect) -> int:
-    """Return how many further launches should separate the interval from the margin, 0 if beyond MOST_LAUNCHES."""
+    """Return how many further launches of each cell should give a verdict, 0 if that takes over MOST_LAUNCHES."""
     gap = abs(math.log(effect.ratio) - math.log1p(-effect.margin))
     reach = math.log(effect.ratio / effect.low)
     if effect.launches * (reach / (gap + _MAY_BE_OFF * reach)) ** 2 > MOST_LAUNCHES:

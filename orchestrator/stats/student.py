@@ -1,7 +1,4 @@
-"""Student's t for any degrees of freedom and far tails, without scipy.
-
-Uses the continued fraction of the incomplete beta function (DLMF 8.17.22), evaluated by Lentz's method.
-"""
+"""Student's t for any degrees of freedom and far tails, without scipy (DLMF 8.17.22, Lentz's method)."""
 
 import functools
 import math

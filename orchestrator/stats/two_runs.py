@@ -153,7 +153,7 @@ class _Estimate(NamedTuple):
 
 
 def judge(pairs: Sequence[Pair]) -> list[Judged]:
-    """Return a verdict for each pair, in order. Raises ValueError for a rate that is not above zero."""
+    """Return a verdict for each pair, in order, after Holm's correction over `pairs`. Raises as `Pair.logs` does."""
     variances = _of_launches(pairs)
     known = {
         index: _estimate(pairs[index], _widest(pairs[index], found)) for index, found in enumerate(variances) if found
@@ -169,7 +169,7 @@ def judge(pairs: Sequence[Pair]) -> list[Judged]:
 
 
 def _beyond(pair: Pair, variances: Sequence[Variance]) -> float:
-    """Return the p-value of a change beyond the margin: the largest over these variances of a launch."""
+    """Return the p-value of a pair's change beyond its margin: the largest over the possible variances of a launch."""
     return max(_estimate(pair, one).chance(_bound(pair.margin)) for one in variances)
 
 
@@ -212,7 +212,8 @@ def _group_mean(pairs: Sequence[Pair], estimate: _Estimate | None, *, shown: boo
 def _of_mean(pairs: Sequence[Pair]) -> _Estimate | None:
     """Return the mean log ratio of cells, with its variance. None if the variance of a cell is unknown.
 
-    More cells do not reduce the variance between sessions. If possible, each cell counts with its own variance.
+    A cell counts with the variance of its own launches or, if it needs the prior, with the widest known one. More cells
+    with the same `session` do not reduce the variance between sessions.
     """
     parts: list[Variance] = []
     for pair, found in zip(pairs, _of_launches(pairs), strict=True):

@@ -29,7 +29,7 @@ class Window(msgspec.Struct, frozen=True):
 
 
 def windows(blocks: Iterable[tuple[int, int, int]], *, work: float, key: str) -> tuple[Window, ...]:
-    """Return the windows of one GPU and one kind of work, in order of time, if blocks cover at least half of them.
+    """Return those windows of one GPU and kind of work of which blocks cover at least half, in order of time.
 
     blocks: (start_ns, end_ns, iterations) in monotonic time, without overlap. work: work of one iteration, in any unit.
     key: the kind of work. Raises ValueError for a block that ends no later than it starts.

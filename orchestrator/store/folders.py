@@ -29,7 +29,7 @@ _SECOND: Final = len("20260401-213000")
 def default_cache(environment: Mapping[str, str], uid: int) -> Path:
     """Return the folder for model weights: below XDG_CACHE_HOME, else HOME, else the temporary folder. Make nothing.
 
-    uid: of the user. It makes the name unique in the temporary folder.
+    environment: of the process. uid: of the user, for a name of their own in the temporary folder.
     """
     cache_home = Path(environment.get("XDG_CACHE_HOME", ""))
     if cache_home.is_absolute():
@@ -43,8 +43,8 @@ def default_cache(environment: Mapping[str, str], uid: int) -> Path:
 def require_writable(configuration: Configuration, settings: LayeredSettings, *, make: bool) -> None:
     """Check that the folders of reports, runs, weights and temporary files can be written. Raises ConfigError if not.
 
-    The message names the option that set the folder, which `settings` know. make: make missing folders. Otherwise the
-    nearest existing folder above a missing one must be writable.
+    The file of the history must be no folder. settings: for the name of the option in the message. make: True: make
+    missing folders. False: only check that the nearest existing folder above can be written.
     """
     temporary_files.require()
     origin = settings.origin("output.path", "-o/--output")

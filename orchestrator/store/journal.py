@@ -31,7 +31,7 @@ _PREFIX: Final = _HEADER.size + _HEADER_CRC.size
 
 
 class Journal:
-    """The only writer of a journal. recovered: the records found on opening, without an incomplete last one."""
+    """Writes a journal, as its only writer. recovered: the complete records that were in the file on opening."""
 
     def __init__(self, path: Path) -> None:
         """Open the journal at `path`, or make it, in an existing folder. Cut off an incomplete last record.
@@ -140,7 +140,7 @@ def _framed(record: Record, sequence: int) -> bytes:
 
 
 def read(path: Path) -> tuple[Record, ...]:
-    """Read the records of a journal, even while a run appends to it, without an incomplete last one. () for no records.
+    """Read the complete records of a journal, even while a run appends to it. () without any.
 
     Raises RunFolderError if the file is missing, unreadable or damaged.
     """
@@ -248,7 +248,7 @@ def _body_at(data: bytes, offset: int, sequence: int) -> bytes | None:
 
 
 def _later_record(data: bytes, start: int, sequence: int) -> bool:
-    """Whether an intact record header follows `start`. If so, the damage is more than an incomplete last record."""
+    """Whether an intact header of record `sequence` or later follows `start`, so that the damage is not at the end."""
     for offset in range(start, len(data) - _PREFIX + 1):
         header = data[offset : offset + _HEADER.size]
         (check,) = _HEADER_CRC.unpack_from(data, offset + _HEADER.size)

@@ -168,7 +168,7 @@ class TelemetryEnded(_Record, frozen=True, kw_only=True):
 
 
 class TooHot(_Record, frozen=True, kw_only=True):
-    """The load of a GPU was ended because of its temperature. reason: text with limit and temperature."""
+    """A GPU was too hot: it is quarantined, and its launch is ended. reason: text with limit and temperature."""
 
     device: str
     at_ns: int
@@ -196,7 +196,7 @@ class Skipped(_Record, frozen=True, kw_only=True):
 
 
 class Added(_Record, frozen=True, kw_only=True):
-    """Launches of planned cells are added, each as (cell id, round), in the order of each device.
+    """Launches of planned cells are added at the ends of the queues, each as (cell id, round), in this order.
 
     suspects: UUIDs of the SUSPECT GPUs that are the reason; empty for another round of a burn-in.
     """

@@ -21,16 +21,16 @@ def published(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
 
 
 def unwritten(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
-    """Return the paths at which a report of a finished run is missing, first those in its folder, then those at -o."""
+    """Return the paths of the run's reports that do not exist: first those in its folder, then those at -o."""
     own = (paths.report(kind) for kind in dict.fromkeys((*ALWAYS, *stored.configuration.formats)))
     return tuple(path for path in (*own, *published(stored, paths)) if _is_missing(path))
 
 
 def shown(stored: StoredRun, paths: RunPaths, fresh: Collection[Path] = ()) -> tuple[Path, ...]:
-    """Return the report file to show for each requested format, in that order. It may be missing.
+    """Return the path of the report to show to the user for each requested format, in that order. It may be missing.
 
-    It is the file at -o if that has the same bytes as the file in the run's folder; else the latter. fresh: files at -o
-    that were just written, and so are shown without comparison.
+    It is the path at -o if that file has the same bytes as the one in the run's folder; else the latter. fresh: files
+    at -o that were just written, and so are shown without comparison.
     """
     own = [paths.report(kind) for kind in stored.configuration.formats]
     both = zip(published(stored, paths) or own, own, strict=True)

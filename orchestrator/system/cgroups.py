@@ -36,9 +36,9 @@ def limits(root: Path = _ROOT, own: Path = _OWN) -> Limits:
 
 
 def oom_kills(root: Path = _ROOT, own: Path = _OWN, host_file: Path = _VMSTAT) -> int | None:
-    """Count the processes of our control group that the kernel has killed for lack of memory so far.
+    """Return how many processes of our control group the kernel has killed for lack of memory so far.
 
-    If no file of the group has the count, count those of the host. None if that is unknown, too.
+    If no file of our group or its ancestors has the number, return that of the host; None if that is unknown, too.
     """
     counter = _oom_counter(root, own, host_file)
     return None if counter is None else _kills_in(counter)

@@ -41,7 +41,7 @@ def _fields(pid: int) -> list[str]:
 
 
 def process_name(pid: int) -> str | None:
-    """Return the kernel's name of a process; None if there is no such process."""
+    """Return the kernel's name of a process (comm, cut to 15 characters); None if there is no such process."""
     return text(Path(f"/proc/{pid}/comm")).strip() or None
 
 

@@ -1,7 +1,4 @@
-"""Log files of worker processes, kept below a size limit without blocking the process that prints.
-
-Once all logs of a run take ALL_BYTES together, only a few kilobytes of each further log are kept.
-"""
+"""Log files of worker processes, kept below a size limit without blocking the process that prints."""
 
 import ctypes
 import os

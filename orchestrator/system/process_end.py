@@ -72,7 +72,7 @@ def reap_orphan(known_pids: Collection[int | None]) -> int | None:
 
 
 def was_stopped(pid: int) -> bool:
-    """Whether a signal has stopped or continued a child process since the last call. False if it was reaped."""
+    """Whether a child process was stopped or continued by a signal since the last call. False if it was reaped."""
     changed = False
     with contextlib.suppress(ChildProcessError):  # it was reaped before
         while os.waitid(os.P_PID, pid, os.WSTOPPED | os.WCONTINUED | os.WNOHANG) is not None:
@@ -94,7 +94,7 @@ def signal_quietly(pid: int, number: signal.Signals) -> None:
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:
-    """Send a signal to worker `pid` and all processes in its process group. Does nothing if they have ended."""
+    """Send a signal to the process group that worker `pid` leads, else to `pid` alone. Ignore it if all have ended."""
     try:
         os.killpg(pid, number)
     except ProcessLookupError:
