@@ -15,10 +15,13 @@ _LOOK_S = 0.005
 
 
 class Gathering:
-    """Barrier between all processes of a launch, as seen by one of them. Never times out. steps: its own counter."""
+    """Barrier between all processes of a launch, as seen by one of them. Never times out. steps: its StepCounter."""
 
     def __init__(self, gang: Gang, size: int) -> None:
-        """Wait until all `size` processes are connected by the socket `gang.meeting`. Raises CommunicationError."""
+        """Connect all `size` processes by a Unix socket with the path `gang.meeting`; wait until all have connected.
+
+        Raises CommunicationError if a connection fails.
+        """
         self.steps = StepCounter(gang)
         self.steps.begin()
         self._leads = gang.rank == 0
