@@ -235,7 +235,7 @@ class Log(logging.Handler):
     """Handler of TorchDynamo's log that counts graph breaks and recompilations.
 
     graph_breaks, recompilations: "file:line: reason" → number of messages. limited: TorchDynamo reached its limit of
-    variants of a function, and runs others in eager mode.
+    compiled variants of a function, and runs calls that need another one in eager mode.
     """
 
     def __init__(self) -> None:

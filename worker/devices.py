@@ -24,7 +24,7 @@ HALF: Final = {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
 
 
 def open_device(device: Device, precision: Precision) -> torch.device:
-    """Open the device, set torch's TF32 switches, and let torch use one thread for each core of this process.
+    """Open the device, switch TF32 on or off for `precision`, and set one torch thread for each core of this process.
 
     A GPU gets a CUDA context. Raises DeviceInheritedError if this process has a GPU open already. Raises
     DeviceUnavailableError if CUDA cannot open the device, or opens other GPUs than the requested one.
@@ -157,10 +157,7 @@ def training_kernels(device: torch.device, precision: Precision) -> Iterator[Non
 
 
 def environment(device: torch.device, isolation: str) -> Environment:
-    """Return the versions of libraries (None if not installed) and the settings of this process.
-
-    isolation: "fork" or "exec". cudnn is None if `device` is a CPU.
-    """
+    """Return versions of libraries (None if not installed) and settings of this process. isolation: "fork", "exec"."""
     cudnn = None
     if device.type == "cuda":
         cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]  # torch does not annotate it

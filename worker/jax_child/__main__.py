@@ -91,7 +91,10 @@ def _measured(request: Request, given: Iterator[memoryview]) -> tuple[Answer, li
 
 
 class _Calls:
-    """Calls the compiled function. Keeps the outputs for `wait`, because JAX returns before they are computed."""
+    """Calls the compiled function. `wait` waits for the outputs of the last call, which JAX returns uncomputed.
+
+    copies: number of copies of `inputs`, the original included, which a round uses in turn.
+    """
 
     def __init__(self, compiled: "jax.stages.Compiled", inputs: "list[jax.Array]", copies: int) -> None:
         from jax import numpy as jnp
@@ -108,7 +111,7 @@ class _Calls:
             output.block_until_ready()
 
     def pure_ms(self, window_s: float, *, ordered: bool) -> tuple[list[float], TimedBlock]:
-        """Return the mean milliseconds of a call in each round, and the timed block of all rounds.
+        """Time rounds. Returns the mean milliseconds of a call in each round, and the timed block of all rounds.
 
         window_s: approximate seconds of all rounds together. ordered: True if the device computes one call after the
         other. A CPU may compute several at once, so the host waits for each call.
