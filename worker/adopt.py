@@ -61,10 +61,7 @@ def be_called(name: str) -> None:
 
 
 def settle() -> None:
-    """Collect garbage, then exempt all present objects from later collections (gc.freeze).
-
-    A collection writes to each object, and the kernel would copy the memory that forked processes share.
-    """
+    """Collect garbage, then gc.freeze() all objects: later collections would copy the memory that forks share."""
     gc.collect()
     gc.freeze()
 

@@ -18,10 +18,7 @@ class Gathering:
     """Barrier between all processes of a launch, as seen by one of them. Never times out. steps: its StepCounter."""
 
     def __init__(self, gang: Gang, size: int) -> None:
-        """Connect all `size` processes by a Unix socket with the path `gang.meeting`; wait until all have connected.
-
-        Raises CommunicationError if a connection fails.
-        """
+        """Wait until all `size` processes are connected by Unix socket `gang.meeting`. Raises CommunicationError."""
         self.steps = StepCounter(gang)
         self.steps.begin()
         self._leads = gang.rank == 0

@@ -192,10 +192,9 @@ def _values(returned: object) -> torch.Tensor:
 
 
 def _is_same(one: torch.Tensor, other: torch.Tensor, *, training: bool) -> bool:
-    """Whether `other` differs from `one` by at most 1e-2 (training: 1e-4) of the largest absolute value in `one`.
+    """Whether `other` differs from `one` by at most 1e-2 (losses, in training: 1e-4) of the largest absolute value.
 
-    one, other: outputs (training: losses) of two eager calls. Rounding errors of outputs in bf16 and of losses in fp32
-    are below these limits. Random numbers differ by more.
+    Rounding errors of outputs in bf16 and of losses in fp32 are below these limits. Random numbers differ by more.
     """
     limit = 1e-4 if training else 1e-2
     return one.shape == other.shape and output_errors(one, other).get("relative_error", 0.0) <= limit
@@ -206,7 +205,8 @@ def output_errors(expected: torch.Tensor, found: torch.Tensor) -> dict[str, floa
 
     absolute_error: largest difference. relative_error: this, divided by the largest finite absolute value in `expected`
     unless that is 0. cosine_distance: 1 - cosine similarity. Equal infinities are no error, because a model may mask
-    with them. Any other infinity or NaN makes absolute_error the largest float. UnsuitableModelError: other lengths.
+    with them. Any other infinity or NaN makes absolute_error the largest float. Raises UnsuitableModelError if the
+    lengths differ.
     """
     if expected.shape != found.shape:
         raise UnsuitableModelError(

@@ -100,10 +100,7 @@ def set_tf32(*, wanted: bool) -> None:
 
 
 def tf32_switches() -> dict[str, bool]:
-    """Return torch's three TF32 switches: name → True if it is on. Never raises.
-
-    Names: "cuda.matmul.allow_tf32", "cudnn.allow_tf32", "cudnn.rnn.allow_tf32".
-    """
+    """Return torch's three TF32 switches: name, such as "cudnn.rnn.allow_tf32" → True if it is on. Never raises."""
     backends: Any = torch.backends
     cuda, cudnn = backends.cuda, backends.cudnn
     if _newer_interface():
@@ -157,7 +154,7 @@ def training_kernels(device: torch.device, precision: Precision) -> Iterator[Non
 
 
 def environment(device: torch.device, isolation: str) -> Environment:
-    """Return versions of libraries (None if not installed) and settings of this process. isolation: "fork", "exec"."""
+    """Return versions of libraries (None: not installed) and settings of this process. isolation: "fork" or "exec"."""
     cudnn = None
     if device.type == "cuda":
         cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]  # torch does not annotate it

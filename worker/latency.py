@@ -29,9 +29,9 @@ def times_ms(
     """Return end-to-end latencies in milliseconds, one for each repetition, in order.
 
     A repetition copies the inputs from the host into `inputs` (the tensors on the device that `forward` reads), calls
-    `forward` and copies the outputs to the host. New ones start for half of `least_s` (the profile's shortest
-    measurement in seconds), at most LONGEST_S, but at least LEAST_ITERATIONS are made. On a CPU nothing is run: the
-    result is `passes_ms`, the measured times of the forward passes.
+    `forward` and copies the outputs to the host. All repetitions take half of `least_s` (the profile's shortest
+    measurement in seconds) and at most LONGEST_S (0.3 s), or longer if LEAST_ITERATIONS (3) need it. On a CPU nothing
+    is run: the result is `passes_ms`, the measured times of the forward passes.
     """
     if device.type == "cpu":
         return passes_ms

@@ -158,8 +158,7 @@ def _opened(path: str | Path, flags: int) -> Iterator[int]:
 def rooms_alone(folder: Path) -> Path:
     """Make the folder "rooms" in `folder`, with links to our packages protocol and worker only. Return its path.
 
-    With it as PYTHONPATH, another interpreter imports these two from here and all libraries from its own folders.
-    Raises OSError if the folder or a link cannot be made.
+    With it as PYTHONPATH, an interpreter imports these two, and its own libraries. Raises OSError on failure.
     """
     place = folder / "rooms"
     place.mkdir(exist_ok=True)

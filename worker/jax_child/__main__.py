@@ -91,10 +91,7 @@ def _measured(request: Request, given: Iterator[memoryview]) -> tuple[Answer, li
 
 
 class _Calls:
-    """Calls the compiled function. `wait` waits for the outputs of the last call, which JAX returns uncomputed.
-
-    copies: number of copies of `inputs`, the original included, which a round uses in turn.
-    """
+    """Calls the compiled function. Keeps the outputs for `wait`, because JAX returns before they are computed."""
 
     def __init__(self, compiled: "jax.stages.Compiled", inputs: "list[jax.Array]", copies: int) -> None:
         from jax import numpy as jnp

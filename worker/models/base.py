@@ -22,7 +22,7 @@ SIZE: Final = "size"
 def arguments(spec: ModelSpec, input_size: int | None) -> dict[str, Scalar]:
     """Return a copy of the model's configuration with `input_size` in place of each value "size".
 
-    Raises ValueError if the configuration has a value "size" and `input_size` is None.
+    Raises ValueError if there is such a value and `input_size` is None.
     """
     config = dict(spec.config)
     for key, value in spec.config.items():
@@ -96,18 +96,11 @@ class Writer(Protocol):
         """Read a prompt (batch, length). Returns the next token's logits, (batch, vocabulary), and the KV cache."""
 
     def decode(self, module: torch.nn.Module, tokens: torch.Tensor, cache: object) -> tuple[torch.Tensor, object]:
-        """Read one more token of each sequence, (batch, 1). Returns the next token's logits and the cache, as prefill.
-
-        cache: the one that the last call returned. It may be changed in place.
-        """
+        """Read one more token of each sequence, (batch, 1), into `cache`. Returns logits and cache, as prefill."""
 
 
 class Feed:
-    """Makes the tensors of a batch on `device` from random numbers. seed: of their generator.
-
-    batch_size, input_size: lengths in place of "batch" and "size" in the shapes of a ModelSpec. input_size: None if the
-    cell has none. dtype: type of the cell's precision.
-    """
+    """Makes the tensors of a batch from seeded random numbers. input_size, dtype: of the cell (input_size or None)."""
 
     def __init__(
         self, *, batch_size: int, input_size: int | None, device: torch.device, dtype: torch.dtype, seed: int

@@ -184,10 +184,7 @@ class Own:
         return self._inputs.restored(batch)
 
     def _loss_hook(self, module: torch.nn.Module) -> Callable[..., object] | None:
-        """Return a function of (outputs, batch) that calls the user's loss; None if there is none.
-
-        It passes the batch only if the user's function has a second argument without a default.
-        """
+        """Return a function of outputs and batch that calls the user's loss with one or both; None if there is none."""
         hook = self._code.hook(module, "loss")
         if hook is None:
             return None

@@ -104,8 +104,7 @@ class Code:
     def blame(self, what: str, error: BaseException) -> ModelCodeError:
         """Return the error to raise from `error`, and cut gpubench's frames off the traceback of `error`.
 
-        what: the failed step, as it follows "cannot" in the message, such as "be run". For "be imported" and "be built"
-        the error is a NotBuiltError.
+        what: completes "cannot …", such as "be run". For "be imported" and "be built" the error is a NotBuiltError.
         """
         frames = _without_ours(error.__traceback__)
         error.__traceback__ = frames
@@ -195,10 +194,7 @@ def _longest_module(target: str) -> tuple[ModuleType, str]:
 
 
 def _from_file(path: Path) -> ModuleType:
-    """Import a Python file, as part of its package if it is in one.
-
-    Puts the folder that contains the file, or its outermost package, first in sys.path unless it is in sys.path.
-    """
+    """Import a Python file, in its package if any. Puts the folder that holds the file or package first in sys.path."""
     root, names = path.parent, [path.stem]
     while (root / "__init__.py").is_file():
         names.insert(0, root.name)

@@ -56,10 +56,7 @@ class Inputs:
 
 
 def by_name(example: object) -> object:
-    """Return the example (see Inputs) with a mapping of keyword arguments converted to a dict.
-
-    The mapping may be the whole example, or the second of a pair, after a tuple of positional arguments.
-    """
+    """Return the example (see Inputs) with its mapping of keyword arguments, alone or after a tuple, as a dict."""
     if isinstance(example, Mapping) and not isinstance(example, dict):
         return dict(example)
     if type(example) is tuple and len(example) == 2 and isinstance(example[0], tuple):
@@ -101,7 +98,7 @@ def drawn(spec: ModelSpec, module: torch.nn.Module, feed: Feed) -> object:
 
 
 def lengths(example: object) -> dict[str, int]:
-    """Return path → length of each list, tuple and dict ("['masks']"; "" is `example`) and tensor axis ("['ids']:0")."""
+    """Return path → length of each list, tuple and dict ("['ids']"; "" is `example`) and tensor axis ("['ids']:0")."""
     if isinstance(example, torch.Tensor):
         return {f":{axis}": length for axis, length in enumerate(example.shape)}
     if isinstance(example, list | tuple):
@@ -119,10 +116,7 @@ def _all_tensors(things: Iterable[object]) -> bool:
 
 
 def _with_vocabulary(entry: InputSpec, module: torch.nn.Module) -> InputSpec:
-    """Return `entry`, with the model's vocab_size as `high` if it has whole numbers (int32, int64) and no `high`.
-
-    Raises ModelCodeError if the model's configuration has no vocab_size then.
-    """
+    """Return `entry`; int32 and int64 without `high` get the model's vocab_size as `high`; ModelCodeError without."""
     if entry.dtype not in {"int64", "int32"} or entry.high:
         return entry
     size = getattr(getattr(module, "config", None), "vocab_size", None)
