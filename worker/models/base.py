@@ -100,7 +100,7 @@ class Writer(Protocol):
 
 
 class Feed:
-    """Makes the tensors of a batch from seeded random numbers. input_size, dtype: of the cell (input_size or None)."""
+    """Makes the tensors of a batch from seeded random numbers. input_size: of the cell. dtype: of its precision."""
 
     def __init__(
         self, *, batch_size: int, input_size: int | None, device: torch.device, dtype: torch.dtype, seed: int

@@ -116,7 +116,7 @@ def _all_tensors(things: Iterable[object]) -> bool:
 
 
 def _with_vocabulary(entry: InputSpec, module: torch.nn.Module) -> InputSpec:
-    """Return `entry`; int32 and int64 without `high` get the model's vocab_size as `high`; ModelCodeError without."""
+    """Return `entry`; int32 and int64 without `high` get the model's vocab_size. ModelCodeError if it has none."""
     if entry.dtype not in {"int64", "int32"} or entry.high:
         return entry
     size = getattr(getattr(module, "config", None), "vocab_size", None)
