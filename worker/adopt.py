@@ -32,7 +32,8 @@ def become(spec: LaunchSpec, born_of: int) -> int:
 
     Redirects output to the launch's log files, sets environment variables and CPU cores, starts a process session
     (setsid), and has the kernel kill this process when the orchestrator ends. Exits with WorkerExit.NOT_ADOPTED if the
-    orchestrator is not the parent within 10 s. born_of: PID of the process that forked or spawned it.
+    orchestrator is not the parent within 10 s. born_of: PID of this process's first parent: the middle process (see the
+    module), or the orchestrator.
     """
     if os.getsid(0) != os.getpid():
         os.setsid()
@@ -60,10 +61,7 @@ def be_called(name: str) -> None:
 
 
 def settle() -> None:
-    """Collect garbage, then exempt all present objects from later collections (gc.freeze).
-
-    A collection writes to each object, and the kernel would copy the memory that forked processes share.
-    """
+    """Collect garbage, then gc.freeze() all objects: later collections would copy the memory that forks share."""
     gc.collect()
     gc.freeze()
 

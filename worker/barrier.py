@@ -15,10 +15,10 @@ _LOOK_S = 0.005
 
 
 class Gathering:
-    """Barrier between all processes of a launch, as seen by one of them. Never times out. steps: its own counter."""
+    """Barrier between all processes of a launch, as seen by one of them. Never times out. steps: its StepCounter."""
 
     def __init__(self, gang: Gang, size: int) -> None:
-        """Wait until all `size` processes are connected by the socket `gang.meeting`. Raises CommunicationError."""
+        """Wait until all `size` processes are connected by Unix socket `gang.meeting`. Raises CommunicationError."""
         self.steps = StepCounter(gang)
         self.steps.begin()
         self._leads = gang.rank == 0

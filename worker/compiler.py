@@ -40,7 +40,7 @@ MOST: Final = 20
 
 
 class Compiler:
-    """Compiles a launch's model: Phase.COMPILE, then Phase.WARM_UP. An eager cell enters only Phase.WARM_UP."""
+    """Compiles a launch's model. Its constructor enters Phase.COMPILE, or Phase.WARM_UP in an eager cell."""
 
     def __init__(self, assign: Assign, stage: Stage, device: torch.device) -> None:
         self._assign, self._stage, self._device = assign, stage, device
@@ -82,10 +82,7 @@ class Compiler:
         self._stage.enter(Phase.WARM_UP)
 
     def compilation(self) -> Compilation | None:
-        """Return the facts of all compilations in this process so far; None in an eager cell that compiled nothing.
-
-        In an eager cell, the code of the model itself may have called torch.compile.
-        """
+        """Return the facts of all compilations so far; in an eager cell those by the model's code, None without any."""
         made = graphs()
         if not self._compiles and not made:
             return None
@@ -195,7 +192,7 @@ def _values(returned: object) -> torch.Tensor:
 
 
 def _is_same(one: torch.Tensor, other: torch.Tensor, *, training: bool) -> bool:
-    """Whether outputs of two eager calls agree within 1e-2 of the largest value; losses (training) within 1e-4.
+    """Whether `other` differs from `one` by at most 1e-2 (losses, in training: 1e-4) of the largest absolute value.
 
     Rounding errors of outputs in bf16 and of losses in fp32 are below these limits. Random numbers differ by more.
     """
@@ -204,11 +201,12 @@ def _is_same(one: torch.Tensor, other: torch.Tensor, *, training: bool) -> bool:
 
 
 def output_errors(expected: torch.Tensor, found: torch.Tensor) -> dict[str, float]:
-    """Return the differences of the vector `found` from `expected`, as fields of Compilation.
+    """Compare the vector `found` with `expected`. Returns fields of Compilation by name; {} for empty vectors.
 
-    The result has the keys absolute_error, relative_error and cosine_distance; {} for empty vectors. Raises
-    UnsuitableModelError if the lengths differ. Equal infinities are no error, because a model may mask with them. Any
-    other infinity or NaN gives the largest float as absolute_error.
+    absolute_error: largest difference. relative_error: this, divided by the largest finite absolute value in `expected`
+    unless that is 0. cosine_distance: 1 - cosine similarity. Equal infinities are no error, because a model may mask
+    with them. Any other infinity or NaN makes absolute_error the largest float. Raises UnsuitableModelError if the
+    lengths differ.
     """
     if expected.shape != found.shape:
         raise UnsuitableModelError(
@@ -237,7 +235,7 @@ class Log(logging.Handler):
     """Handler of TorchDynamo's log that counts graph breaks and recompilations.
 
     graph_breaks, recompilations: "file:line: reason" → number of messages. limited: TorchDynamo reached its limit of
-    variants of a function, and runs others in eager mode.
+    compiled variants of a function, and runs calls that need another one in eager mode.
     """
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ HALF: Final = {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
 
 
 def open_device(device: Device, precision: Precision) -> torch.device:
-    """Open the device, set torch's TF32 switches, and let torch use one thread for each core of this process.
+    """Open the device, switch TF32 on or off for `precision`, and set one torch thread for each core of this process.
 
     A GPU gets a CUDA context. Raises DeviceInheritedError if this process has a GPU open already. Raises
     DeviceUnavailableError if CUDA cannot open the device, or opens other GPUs than the requested one.
@@ -100,10 +100,7 @@ def set_tf32(*, wanted: bool) -> None:
 
 
 def tf32_switches() -> dict[str, bool]:
-    """Return torch's three TF32 switches: name → True if it is on. Never raises.
-
-    Names: "cuda.matmul.allow_tf32", "cudnn.allow_tf32", "cudnn.rnn.allow_tf32".
-    """
+    """Return torch's three TF32 switches: name, such as "cudnn.rnn.allow_tf32" → True if it is on. Never raises."""
     backends: Any = torch.backends
     cuda, cudnn = backends.cuda, backends.cudnn
     if _newer_interface():
@@ -157,10 +154,7 @@ def training_kernels(device: torch.device, precision: Precision) -> Iterator[Non
 
 
 def environment(device: torch.device, isolation: str) -> Environment:
-    """Return the versions of libraries (None if not installed) and the settings of this process.
-
-    isolation: "fork" or "exec". cudnn is None if `device` is a CPU.
-    """
+    """Return versions of libraries (None: not installed) and settings of this process. isolation: "fork" or "exec"."""
     cudnn = None
     if device.type == "cuda":
         cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]  # torch does not annotate it

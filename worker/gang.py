@@ -35,12 +35,13 @@ _MULTICAST: Final = "NCCL_NVLS_ENABLE"
 class Gang:
     """Communication between all processes of a launch. Failed operations raise CommunicationError.
 
-    devices: UUIDs, one for each process. size: their number. rank: index of this process. backend: "nccl" or "gloo".
-    With one device, `add_up` and `pass_on` raise AssertionError.
+    devices: UUID of the device of each rank. size: number of ranks. rank: that of this process. backend: "nccl" or
+    "gloo". With one device, `align` does nothing, `largest` returns its arguments, `add_up` and `pass_on` raise
+    AssertionError.
     """
 
     def __init__(self, assign: Assign, device: torch.device) -> None:
-        """Wait until all processes are connected. device: of this process, already open."""
+        """Wait until all processes are connected; with one device, return at once. device: of this process, open."""
         self.devices = assign.cell.devices
         self.size = len(self.devices)
         self.rank = 0 if assign.gang is None else assign.gang.rank
@@ -88,7 +89,7 @@ class Gang:
                 work.wait()
 
     def largest(self, *values: int) -> list[int]:
-        """Return the maximum of each value over all processes. Waits for the device."""
+        """Return the maximum over all processes of each value, in the order of `values`. Waits for the device."""
         if self.size == 1:
             return list(values)
         tensor = torch.tensor(values, dtype=torch.int64, device=self._device)
@@ -98,7 +99,7 @@ class Gang:
         return result
 
     def describe(self) -> str:
-        """Return the connecting library: "gloo through the host's memory", or NCCL's version and multicast()."""
+        """Return the transport: "gloo through the host's memory", "NCCL 2.27.5, NVLink multicast …" (multicast())."""
         if self.backend == "gloo":
             return "gloo through the host's memory"
         version = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]  # torch does not annotate it

@@ -26,11 +26,12 @@ def times_ms(
     least_s: float,
     passes_ms: list[float],
 ) -> list[float]:
-    """Return end-to-end latencies in milliseconds: `inputs` to the device, `forward`, outputs to the host.
+    """Return end-to-end latencies in milliseconds, one for each repetition, in order.
 
-    Each repetition gives one value. inputs: tensors on the device that `forward` reads. All repetitions together take
-    half of `least_s` (the profile's shortest measurement in seconds), but at most LONGEST_S. At least LEAST_ITERATIONS
-    are made. On a CPU nothing is run: the result is `passes_ms`, the measured times of the forward passes.
+    A repetition copies the inputs from the host into `inputs` (the tensors on the device that `forward` reads), calls
+    `forward` and copies the outputs to the host. All repetitions take half of `least_s` (the profile's shortest
+    measurement in seconds) and at most LONGEST_S (0.3 s), or longer if LEAST_ITERATIONS (3) need it. On a CPU nothing
+    is run: the result is `passes_ms`, the measured times of the forward passes.
     """
     if device.type == "cpu":
         return passes_ms

@@ -62,19 +62,19 @@ class Work:
         return len(self.steps) * self.passes
 
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
-        """Return the number of iterations that last `duration_s`: a multiple of `group`, or 1 if `one_by_one`."""
+        """Return the least multiple of `group` iterations that lasts `duration_s`; 1 if `one_by_one`."""
         return 1 if self.one_by_one else timing.iterations_for(duration_s * 1e3, iteration_ms, group)
 
     def group(self, clock: Clock, iteration_ms: float, iterations: int | None = None) -> int:
-        """Return the number of iterations to time together (timing.group_for); 1 if not `grouped`, or `one_by_one`."""
+        """Return the number of iterations to time as one span (timing.group_for); 1 if not `grouped`, or `one_by_one`.
+
+        iterations: number of iterations to measure, which the result must divide; None if it is unknown.
+        """
         grouped = self.grouped and not self.one_by_one
         return timing.group_for(clock, iteration_ms, self.spans, iterations) if grouped else 1
 
     def agreed(self, reason: StopReason | None) -> StopReason | None:
-        """Return the reason for all processes to stop now; None to continue.
-
-        reason: that of this process. It is returned unless a subclass measures in several processes.
-        """
+        """Return the reason to stop, or None to continue: here `reason`; in several processes that of the leader."""
         return reason
 
 
@@ -132,9 +132,9 @@ def _warm_up_until_steady(
 
 
 class _Settled:
-    """Decides when warm-up ends: times are steady and, if a GPU limits them, settled (protocol/settling.py).
+    """Decides when warm-up ends: times are steady, and also settled (protocol/settling.py) if a GPU limits the speed.
 
-    state: REACHED if times were steady after any block, even if they did not stay so or settle; else NONE.
+    state: REACHED if times were steady after any block, even if later ones were not, or never settled; else NONE.
     """
 
     def __init__(self, clock: Clock, measurement: Measurement) -> None:

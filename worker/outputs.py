@@ -31,10 +31,7 @@ def tensors(outputs: object) -> Iterator[torch.Tensor]:
 
 
 def require_computed(outputs: object, name: str) -> object:
-    """Return `outputs` unchanged. Raises ModelCodeError if all are None or not computed yet, such as a generator.
-
-    name: of the model, for the error's message.
-    """
+    """Return `outputs`. Raises ModelCodeError if all are None or uncomputed (a generator). name: of the model."""
     leaves = _pytree.tree_leaves(outputs)
     if all(leaf is None or isinstance(leaf, _NOT_RUN) for leaf in leaves):
         what = (

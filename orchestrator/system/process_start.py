@@ -90,8 +90,8 @@ def child_environment(extra: dict[str, str]) -> dict[str, str]:
 def environment_of_workers(cache: Path, defaults: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return variables to add to our environment for processes that import torch.
 
-    cache: folder of the weights. If it is writable, torch's compile cache goes there, unless the user has set its
-    folder. defaults: variables to set unless the user has set them.
+    These are ONE_THREAD, the `defaults` that the user has not set, and TORCHINDUCTOR_CACHE_DIR, a folder in `cache`
+    (folder of the weights). The last one is omitted if the user has set it, or if `cache` is not writable.
     """
     unset = {name: value for name, value in (defaults or {}).items() if name not in os.environ}
     standing = next(place for place in (cache, *cache.parents) if os.access(place, os.F_OK))
@@ -131,7 +131,10 @@ def start_launch(spec: LaunchSpec, environment: dict[str, str], python: str = ""
 
 
 def start_answering(module: str, *, environment: dict[str, str]) -> tuple[int, int]:
-    """Start `python -P -m module` with `environment` added to ours. Return its PID and an output pipe to close."""
+    """Start `python -P -m module`. Return its PID, and the read end of a pipe of its stdout and stderr.
+
+    The caller must close the pipe and reap the process. environment: variables added to ours.
+    """
     reader, writer = os.pipe()
     try:
         with _opened(os.devnull, os.O_RDONLY) as null:
@@ -155,7 +158,7 @@ def _opened(path: str | Path, flags: int) -> Iterator[int]:
 def rooms_alone(folder: Path) -> Path:
     """Make the folder "rooms" in `folder`, with links to our packages protocol and worker only. Return its path.
 
-    With it as PYTHONPATH, another interpreter imports our packages, but its own libraries. Raises OSError on failure.
+    With it as PYTHONPATH, an interpreter imports these two, and its own libraries. Raises OSError on failure.
     """
     place = folder / "rooms"
     place.mkdir(exist_ok=True)
@@ -176,7 +179,8 @@ def _start(
 ) -> int:
     """Start `python -P -m module`, which the kernel kills when our main thread ends. Return its PID.
 
-    stdin, output: descriptors. control: becomes descriptor 3. python: interpreter, "" for ours. Raises OSError.
+    stdin: descriptor. output: descriptor for stdout and stderr. control: becomes descriptor 3. python: interpreter, ""
+    for ours. Raises OSError if the process cannot be started.
     """
     parent = os.getpid()
 
@@ -207,7 +211,10 @@ class Zygote:
     """Our end of the connection to a zygote (process that forks workers): requests forks and receives the answers."""
 
     def __init__(self, preload: tuple[str, ...], log: Path, environment: dict[str, str]) -> None:
-        """Start a zygote, which imports `preload` before it answers Ready. environment: variables added to ours."""
+        """Start a zygote without waiting for it. It imports the modules `preload`, then answers Ready.
+
+        log: file to which its output is appended. environment: variables added to ours.
+        """
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self.pid = start_module("worker.zygote", log=log, environment=environment, control=theirs)
@@ -220,7 +227,7 @@ class Zygote:
         return self._control.fileno()
 
     def fork(self, spec: LaunchSpec) -> None:
-        """Request a fork for a measurement, if the zygote lives. Raises OSError if it accepts no more requests."""
+        """Request a fork for a measurement. Raises OSError if the socket is full. `receive` reports a dead zygote."""
         with contextlib.suppress(ConnectionError):  # receive sees its death
             self._send(Fork(spec=spec))
 
@@ -237,7 +244,7 @@ class Zygote:
         return _FROM_ZYGOTE.decode(data)
 
     def close(self) -> Exit | None:
-        """Close the socket, kill the zygote, and return how it ended; None if it was reaped before."""
+        """Close the socket, kill the zygote, wait for its end and return how it ended; None if it was reaped before."""
         self._control.close()
         signal_quietly(self.pid, signal.SIGKILL)
         return reap(self.pid)

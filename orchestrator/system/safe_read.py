@@ -13,7 +13,7 @@ _NOT_REGULAR: Final = "not a regular file, but a pipe, a device or a socket"
 
 
 def read(path: Path, start: int = 0, *, cap_bytes: int | None = None) -> bytes:
-    """Read a file from byte `start` on. cap_bytes: limit of the whole file's size, None for CAP_BYTES.
+    """Return a file's bytes from `start` on. cap_bytes: limit of the whole file's size, None for CAP_BYTES (1 GiB).
 
     Raises OSError for an unreadable file, one that is not regular, and one above the limit.
     """

@@ -25,7 +25,7 @@ _FOUND: Final[dict[int, Any]] = {}
 
 
 class StopSignals:
-    """Within `with`, counts SIGINT and SIGTERM (`requests`), ignores SIGHUP. After `spare` a request may interrupt."""
+    """Within `with`, only counts SIGINT and SIGTERM (`requests`) until `spare` sets a limit, and ignores SIGHUP."""
 
     def __init__(self) -> None:
         self.requests = 0
@@ -43,7 +43,7 @@ class StopSignals:
         self._spared = self.requests + requests
 
     def clear(self) -> None:
-        """Make the descriptor unreadable until the next signal."""
+        """Make the descriptor unreadable until the next stop request. `requests` keeps its value."""
         with suppress(BlockingIOError):
             while os.read(self._reader, 64):
                 pass

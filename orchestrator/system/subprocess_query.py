@@ -26,7 +26,11 @@ _CHUNK_BYTES: Final = 64 * 1024
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
-    """No answer. seconds: how long the process hung, None if it ended. end: how it ended. last_line: of its output."""
+    """The process hung, or ended without an answer.
+
+    seconds: how long it was waited for, None if it ended by itself. Only then the other fields are set. end: how it
+    ended, such as "exit code 1". last_line: last line of its output, "" if there was none.
+    """
 
     seconds: float | None = None
     end: str = ""

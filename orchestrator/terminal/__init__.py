@@ -21,7 +21,8 @@ SILENT: Final = 2
 def make(*, quiet: int, verbose: bool, log_format: str, stream: TextIO) -> Display:
     """Make the display for `stream`. quiet: number of -q (0: all events, 1: failures and warnings, 2 or more: nothing).
 
-    verbose: show phases and evidence of failures. log_format: "json", or any other word for the live or plain display.
+    verbose: show phases and evidence of failures. log_format: "json" for JSON, any other word for the live view on a
+    terminal and plain lines elsewhere.
     """
     if quiet >= SILENT:
         return Silent()

@@ -7,7 +7,7 @@ from orchestrator.terminal.wording import duration, event_lines, is_loud, launch
 
 
 class Plain(LogDisplay):
-    """Prints a line for each event, after the time since the display was made: "[1:05] "."""
+    """Prints lines that begin with the time since the display was made, such as "[1:05]" for 65 seconds."""
 
     def tell(self, event: CellEnded | Notice) -> None:
         """Print the event; if quiet, only a failure or warning."""

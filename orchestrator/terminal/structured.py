@@ -71,7 +71,7 @@ def _fields_of(shown: CellEnded | DeviceLine) -> dict[str, Any]:
 
 
 def _plain(value: object) -> dict[str, Any]:
-    """Convert to JSON types, without control characters in texts, because `jq -r` prints them to a terminal."""
+    """Convert a struct or dict to JSON types. Removes control characters, because `jq -r` prints them to a terminal."""
     plain: dict[str, Any] = _stripped(msgspec.to_builtins(value))
     return plain
 

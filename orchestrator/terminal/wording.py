@@ -76,7 +76,7 @@ def progress_line(snapshot: Snapshot) -> str:
 
 
 def event_lines(event: CellEnded | Notice, *, verbose: bool) -> list[str]:
-    """Return one line about an event. verbose: with the number of the attempt, and lines of evidence of a failure."""
+    """Return one line about an event. verbose: with the attempt's number, and more lines with a failure's evidence."""
     if isinstance(event, Notice):
         level = f"{event.level}: " if event.level in LOUD else ""
         return [f"{level}{plain(event.message)}"]

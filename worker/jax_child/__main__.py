@@ -108,7 +108,7 @@ class _Calls:
             output.block_until_ready()
 
     def pure_ms(self, window_s: float, *, ordered: bool) -> tuple[list[float], TimedBlock]:
-        """Return the mean milliseconds of a call in each round, and the timed block of all rounds.
+        """Time rounds. Returns the mean milliseconds of a call in each round, and the timed block of all rounds.
 
         window_s: approximate seconds of all rounds together. ordered: True if the device computes one call after the
         other. A CPU may compute several at once, so the host waits for each call.

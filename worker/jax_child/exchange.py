@@ -44,8 +44,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Times and output of an operator in JAX.
 
-    unsupported: the reason why JAX cannot compute it here, or empty. If it is set, the other fields are empty. arrays:
-    the output. series: "host", "real" and "pure" → packed times, as in ShapeResult. block: timed block of "pure".
+    unsupported: why JAX cannot compute it here; then the other fields are empty. Else "". arrays: the output alone.
+    series: "host", "real" and "pure" → packed times, as in ShapeResult. block: timed block of "pure".
     """
 
     unsupported: str = ""

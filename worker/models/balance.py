@@ -58,7 +58,7 @@ class Doubling(nn.ConvTranspose2d):
 
 
 def fit(layer: nn.Conv2d | nn.Linear, moment: float) -> None:
-    """Set random weights of a layer for inputs of mean square `moment`, and a bias of zero."""
+    """Set random weights for which inputs of mean square `moment` give outputs of variance one, and a bias of zero."""
     nn.init.normal_(layer.weight, std=(layer.weight[0].numel() * moment) ** -0.5)
     _clear(layer.bias)
 
@@ -78,9 +78,9 @@ def expect(norm: nn.BatchNorm2d, convolution: nn.Conv2d, moment: float) -> None:
 
 
 def residual(norms: Sequence[nn.BatchNorm2d]) -> float:
-    """Scale down all residual branches: set the weights of `norms`, the last norm of each branch.
+    """Scale down all residual branches by the weights of `norms`, the last normalisation of each branch.
 
-    Returns the variance of each branch relative to the main path.
+    Returns the variance of the output of one branch, relative to the variance of the main path.
     """
     for norm in norms:
         nn.init.constant_(norm.weight, len(norms) ** -0.5)

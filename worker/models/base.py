@@ -20,9 +20,9 @@ SIZE: Final = "size"
 
 
 def arguments(spec: ModelSpec, input_size: int | None) -> dict[str, Scalar]:
-    """Return a copy of the model's configuration with `input_size` in place of each "size".
+    """Return a copy of the model's configuration with `input_size` in place of each value "size".
 
-    Raises ValueError if the configuration has a "size" and `input_size` is None.
+    Raises ValueError if there is such a value and `input_size` is None.
     """
     config = dict(spec.config)
     for key, value in spec.config.items():
@@ -39,7 +39,7 @@ def integers(spec: ModelSpec, *keys: str) -> dict[str, int]:
 
 
 def described(spec: ModelSpec, feed: "Feed") -> Batch:
-    """Make a batch of the inputs in `spec`: the function `Family.batch` of families whose loss needs no labels."""
+    """Make the inputs in `spec`, without labels: for use as `Family.batch` by families whose loss needs none."""
     return feed.inputs(spec)
 
 
@@ -96,11 +96,11 @@ class Writer(Protocol):
         """Read a prompt (batch, length). Returns the next token's logits, (batch, vocabulary), and the KV cache."""
 
     def decode(self, module: torch.nn.Module, tokens: torch.Tensor, cache: object) -> tuple[torch.Tensor, object]:
-        """Read one more token of each sequence, (batch, 1). Returns the next logits and the cache as prefill does."""
+        """Read one more token of each sequence, (batch, 1), into `cache`. Returns logits and cache, as prefill."""
 
 
 class Feed:
-    """Makes the tensors of a batch from seeded random numbers. dtype: type of the cell's precision."""
+    """Makes the tensors of a batch from seeded random numbers. input_size: of the cell. dtype: of its precision."""
 
     def __init__(
         self, *, batch_size: int, input_size: int | None, device: torch.device, dtype: torch.dtype, seed: int

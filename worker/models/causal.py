@@ -43,12 +43,12 @@ def batch(spec: ModelSpec, feed: Feed) -> Batch:
 
 
 def prefill(module: torch.nn.Module, tokens: torch.Tensor) -> tuple[torch.Tensor, object]:
-    """Read a prompt (batch, length). Returns the next token's logits, (batch, vocabulary), and the KV cache."""
+    """Read a prompt, as Writer.prefill."""
     return _read(module, tokens, None)
 
 
 def decode(module: torch.nn.Module, tokens: torch.Tensor, cache: object) -> tuple[torch.Tensor, object]:
-    """Read one more token of each sequence, (batch, 1). Returns the next logits and the cache as prefill does."""
+    """Read one more token of each sequence, as Writer.decode."""
     return _read(module, tokens, cache)
 
 

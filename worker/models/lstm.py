@@ -1,8 +1,7 @@
 """LSTM language model: embedding, LSTM layers, and a head that predicts the next token.
 
 Under CUDA autocast torch runs an LSTM in fp16 in any precision. In bf16 without autocast it compacts the recurrent
-weights at every call, which made inference of small batches slower than in fp32 on an H200. Both are kept, because
-users of torch get them too.
+weights at every call. Both are kept, because users of torch get them too.
 """
 
 import torch

@@ -47,7 +47,8 @@ class Own:
     def build(self, spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
         """Build the model by the user's code and move it to `device`. `input_size` has no effect.
 
-        Raises NotBuiltError if the code fails or no inputs are described, ModelCodeError if only a later build fails.
+        Raises NotBuiltError if the code fails, or if neither `spec` nor the code (get_example_inputs) gives inputs.
+        Raises ModelCodeError if the code fails after it has built a model in this process.
         """
         module = self._code.make(device)
         self._built = weakref.ref(module)
@@ -77,7 +78,8 @@ class Own:
     def _example_inputs(self, module: torch.nn.Module, feed: Feed) -> object:
         """Return inputs from the user's get_example_inputs, moved to the device.
 
-        Raises ModelCodeError if there is no tensor, or if, without a function `samples`, no length is the batch size.
+        Raises ModelCodeError if they contain no tensor, or, unless the code has a function `samples`, if none of their
+        lengths is the batch size.
         """
         requested, other = feed.batch_size, feed.batch_size // 2 or 2  # a smaller batch fits as well
         counts_samples = self._code.hook(module, "samples") is not None

@@ -94,7 +94,7 @@ class Code:
         return made.to(device)
 
     def hook(self, module: torch.nn.Module | None, name: str) -> Callable[..., object] | None:
-        """Return the model's method `name`, else (with --allow-code) the Python module's function, else None."""
+        """Return the method `name` of the model `module`, else (with --allow-code) the user's function, else None."""
         method = getattr(module, name, None)
         if callable(method) and not isinstance(method, torch.nn.Module):
             return typing.cast(Callable[..., object], method)
@@ -104,7 +104,7 @@ class Code:
     def blame(self, what: str, error: BaseException) -> ModelCodeError:
         """Return the error to raise from `error`, and cut gpubench's frames off the traceback of `error`.
 
-        what: the failed step, such as "be run". For "be imported" and "be built" the error is a NotBuiltError.
+        what: completes "cannot …", such as "be run". For "be imported" and "be built" the error is a NotBuiltError.
         """
         frames = _without_ours(error.__traceback__)
         error.__traceback__ = frames
@@ -194,7 +194,7 @@ def _longest_module(target: str) -> tuple[ModuleType, str]:
 
 
 def _from_file(path: Path) -> ModuleType:
-    """Import a Python file, as part of its package if it is in one. Puts the package's folder first in sys.path."""
+    """Import a Python file, in its package if any. Puts the folder that holds the file or package first in sys.path."""
     root, names = path.parent, [path.stem]
     while (root / "__init__.py").is_file():
         names.insert(0, root.name)

@@ -56,10 +56,7 @@ class Inputs:
 
 
 def by_name(example: object) -> object:
-    """Return the example (see Inputs) with a mapping of keyword arguments converted to a dict.
-
-    The mapping may be the whole example, or the second of a pair, after a tuple of positional arguments.
-    """
+    """Return the example (see Inputs) with its mapping of keyword arguments, alone or after a tuple, as a dict."""
     if isinstance(example, Mapping) and not isinstance(example, dict):
         return dict(example)
     if type(example) is tuple and len(example) == 2 and isinstance(example[0], tuple):
@@ -84,7 +81,7 @@ def call(module: torch.nn.Module, example: object) -> object:
 
 
 def moved(example: object, feed: Feed) -> object:
-    """Return a copy of the example on the feed's device: fp32 tensors in its dtype, others in their own type."""
+    """Return a copy of the example on `feed.device`: fp32 tensors in `feed.dtype`, others in their own type."""
     return _pytree.tree_map(lambda leaf: _moved(leaf, feed), example)
 
 
@@ -101,7 +98,7 @@ def drawn(spec: ModelSpec, module: torch.nn.Module, feed: Feed) -> object:
 
 
 def lengths(example: object) -> dict[str, int]:
-    """Return path → length of each tensor axis ("['ids']:0" for axis 0 of "ids"), list, tuple and dict in `example`."""
+    """Return path → length of each list, tuple and dict ("['ids']"; "" is `example`) and tensor axis ("['ids']:0")."""
     if isinstance(example, torch.Tensor):
         return {f":{axis}": length for axis, length in enumerate(example.shape)}
     if isinstance(example, list | tuple):
@@ -119,7 +116,7 @@ def _all_tensors(things: Iterable[object]) -> bool:
 
 
 def _with_vocabulary(entry: InputSpec, module: torch.nn.Module) -> InputSpec:
-    """Return `entry`. Whole numbers without `high` get the model's vocab_size; ModelCodeError if it has none."""
+    """Return `entry`; int32 and int64 without `high` get the model's vocab_size. ModelCodeError if it has none."""
     if entry.dtype not in {"int64", "int32"} or entry.high:
         return entry
     size = getattr(getattr(module, "config", None), "vocab_size", None)

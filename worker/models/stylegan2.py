@@ -1,6 +1,6 @@
 """StyleGAN2: generator of images, and discriminator for its training. See stylegan2_networks.py.
 
-Load and inference build the generator alone. A training step is one step of each network with the non-saturating
+Load and inference cells build the generator alone. A training step is one step of each network with the non-saturating
 logistic loss (Goodfellow et al. 2014). Regularisation, style mixing and averaged weights are omitted.
 """
 

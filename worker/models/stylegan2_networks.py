@@ -71,7 +71,7 @@ class _Linear(nn.Linear):
 
 
 class Filter(nn.Module):
-    """Low-pass filter of each channel, for changes of resolution. padding: zeros on each side. gain: of the outputs."""
+    """Low-pass filter of each channel, for changes of resolution. padding: zeros on each side. gain: output factor."""
 
     kernel: torch.Tensor
 
@@ -86,7 +86,7 @@ class Filter(nn.Module):
         return functional.conv2d(features, self._kernels(features), padding=self._padding, groups=features.shape[1])
 
     def doubled(self, features: torch.Tensor) -> torch.Tensor:
-        """Return the features with twice the side: zeros between the pixels, then the filter."""
+        """Double the side (if padding is 1): put zeros between the pixels, then apply the filter."""
         kernels = self._kernels(features)
         return functional.conv_transpose2d(features, kernels, stride=2, padding=self._padding, groups=features.shape[1])
 
@@ -143,7 +143,7 @@ class ModulatedConvolution(nn.Module):
 
 
 class _StyledLayer(nn.Module):
-    """Modulated convolution, noise (new in every pass, one number a pixel), bias, activation."""
+    """Modulated convolution, then random noise (one number a pixel, new in every pass), bias, activation."""
 
     def __init__(self, inputs: int, outputs: int, latent: int, *, up: bool = False) -> None:
         super().__init__()
@@ -195,7 +195,7 @@ class _SynthesisBlock(nn.Module):
 class Generator(nn.Module):
     """Turns latents (batch, latent) into images (batch, 3, resolution, resolution).
 
-    layers: number in the mapping network. base, most: as in `channels`.
+    latent: numbers of one image's latent. layers: number in the mapping network. base, most: as in `channels`.
     """
 
     def __init__(self, resolution: int, latent: int, layers: int, base: int, most: int) -> None:

@@ -21,10 +21,11 @@ from worker.timing import HostClock, Step, TimedBlock
 def pure_ms(
     calls: Sequence[Step], device: torch.device, window_s: float, given: Sequence[torch.Tensor]
 ) -> tuple[list[float], TimedBlock, bool]:
-    """Time rounds for about `window_s` seconds. A round makes all `calls`, or the last ones if all would take longer.
+    """Time rounds of calls back to back for about `window_s` seconds in total.
 
-    A round has at least two calls. Returns the mean milliseconds of a call in each round, the timed block of all
-    rounds, and True if the calls ran as a CUDA graph. given: inputs of the last call.
+    calls: one for each copy of the inputs. A round makes them all, in order; if they take longer than `window_s`, only
+    the last ones that fit, at least two. Returns the mean milliseconds of a call in each round, the timed block of all
+    rounds, and True if the calls ran as a CUDA graph. given: inputs of the last call, whose memory outputs may share.
     """
     begin = time.monotonic()
     calls[0]()
@@ -50,7 +51,7 @@ def pure_ms(
 
 
 def _captured(plain: Step, device: torch.device, given: Sequence[torch.Tensor]) -> torch.cuda.CUDAGraph | None:
-    """Return the calls in `plain` as a CUDA graph; None on a CPU device, or if capture fails. given: as in pure_ms."""
+    """Return the calls in `plain` as a CUDA graph; None on a CPU, or if capture or its test fails (see _repeats)."""
     if device.type != "cuda":
         return None
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch does not annotate it

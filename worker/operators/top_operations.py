@@ -11,10 +11,7 @@ _LONGEST_NAME: Final = 120
 
 
 def longest(events: Iterable[tuple[str, float]]) -> tuple[OperationTime, ...]:
-    """Return the three operations with the largest total time, longest first. events: (name, milliseconds) of each.
-
-    Events with the same name (its first 120 characters) are one operation.
-    """
+    """Sum the (name, milliseconds) of `events` by name. Return the three operations with most time, longest first."""
     found: dict[str, list[float]] = defaultdict(list)
     for name, time_ms in events:
         found[name[:_LONGEST_NAME]].append(time_ms)

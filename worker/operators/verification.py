@@ -24,9 +24,10 @@ normalisation would be nearly zero."""
 class Verified:
     """Outcome of a verification.
 
-    deviation: largest deviation (see the module) of output and gradients, or of what was wrong. None if it is infinite
-    or NaN, or nothing was compared. wrong: the first error, such as "shape [2], expected [3]", or "". no_gradient: True
-    if the output has no gradient or is wrong. compared: False if shape, type or device is wrong.
+    wrong: the first error, such as "shape [2], expected [3]", or "". deviation: largest deviation (see the module) of
+    output and gradients, or after an error that of the wrong output or gradient. None if it is infinite or NaN, or no
+    values were compared. no_gradient: True if the output is wrong, or has no gradient although one was needed.
+    compared: False if shape, type or device is wrong.
     """
 
     deviation: float | None

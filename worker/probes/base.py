@@ -22,7 +22,7 @@ class Bench:
     burst_s: float
 
     def numbers(self, *shape: int) -> torch.Tensor:
-        """Return normally distributed random numbers of this shape. Multiplying zeros would take less time [H200]."""
+        """Return normally distributed random numbers of this shape. Products of zeros would take less time."""
         return torch.randn(shape, generator=self.generator, device=self.device, dtype=self.dtype)
 
     def room(self) -> int:

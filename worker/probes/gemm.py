@@ -1,7 +1,7 @@
 """Rate of matrix products that a device reaches in a precision.
 
 Square matrices are tried from small to large, each in a burst (a short run of products), then all once more. The second
-bursts choose the size to measure. The first run on a cool device, which favours small matrices.
+bursts choose the size to measure. During the first ones the device is still cool, which favours small matrices.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,8 @@ class _Burst:
 def prepare(bench: Bench) -> Probe:
     """Return a probe that multiplies square matrices, of the side with the highest rate (operations a second).
 
-    Tries SIDES until matrices do not fit or a product would take over 60 ms. best_ms: times of the faster burst.
+    Tries SIDES in order until matrices do not fit into `bench.room()` or a product would take over 60 ms. best_ms of
+    the result: iteration times in the faster one of the two bursts with the chosen side.
     """
     tries = [(burst, _burst(bench, burst.side)) for burst in _bursts(bench)]
     chosen = max(tries, key=lambda bursts: bursts[-1].rate)
