@@ -25,7 +25,8 @@ def examine(
 ) -> Mismatch:
     """Examine the wrong output of one product, repeat the product ten times, and return a Mismatch.
 
-    number, pair: as in Products.judge, which gave `verdict`. iteration: as in Mismatch. strike: injects a stuck fault.
+    number, pair: as in Products.judge, which gave `verdict`. iteration: as in Mismatch. strike: called with each
+    repeated output, to inject the launch's fault in it again if the fault is stuck.
     """
     at_ns = time.monotonic_ns()
     again = _verdict(products, number, pair, output)

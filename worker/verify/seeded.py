@@ -42,7 +42,7 @@ def whole(words: torch.Tensor, most: int) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Squares:
-    """Random matrices of shape (side, side), a different one for each stream of the seed."""
+    """Random matrices of shape (side, side), a different one for each stream (number of a sequence) of the seed."""
 
     seed: int
     side: int

@@ -117,11 +117,14 @@ class LinksTest:
 
     @property
     def wrong(self) -> int:
-        """Number (from 1) of the last iteration with a mismatch that is not repeated yet; 0 if there is none."""
+        """Number (from 1) of the last iteration with a mismatch for which `repeat` was not called yet; 0 if none."""
         return max((number for number, _ in self._fresh.values()), default=0)
 
     def repeat(self, number: int) -> None:
-        """Repeat iteration `number` ten times with the same bits, and store how often its mismatches recur."""
+        """Repeat iteration `number` ten times with the same bits, and store how often its mismatches recur.
+
+        Earlier mismatches that were not repeated yet get the counts of this iteration too.
+        """
         last, self._number, self._again = self._number, number, Counter()
         for _ in range(REPETITIONS):
             for received in (*self._incoming.values(), self._host, self._back):
@@ -247,7 +250,10 @@ class _LinksWork(Work):
         return self.gang.largest(own if self.gang.leads else 0)[0]
 
     def agreed(self, reason: StopReason | None) -> StopReason | None:
-        """Repeat the last iteration with a mismatch, if any. Returns the leader's reason to stop; None to continue."""
+        """Repeat the last iteration with a mismatch that is not repeated yet, if any (on any device).
+
+        Returns the leader's reason to stop; None to continue.
+        """
         reasons: tuple[StopReason | None, ...] = (None, *StopReason)
         wrong, decided = self.gang.largest(self.test.wrong, reasons.index(reason) if self.gang.leads else 0)
         if wrong:
@@ -256,7 +262,7 @@ class _LinksWork(Work):
 
 
 def _words(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a view of the tensor as integers: 32 bits for copied int64 data, else the width of its type."""
+    """Return a view of the tensor as integers: of 32 bits for int64 (copied numbers), else as wide as its type."""
     return tensor.view(torch.int32) if tensor.dtype is torch.int64 else bits.integers(tensor)
 
 
