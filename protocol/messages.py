@@ -303,10 +303,7 @@ class AwaitFree(_Message, frozen=True, kw_only=True):
 
 
 class DeviceFree(_Message, frozen=True, kw_only=True):
-    """Answer to AwaitFree. free: whether the used memory is at most the limit; False at the timeout. at_ns: monotonic.
-
-    used_bytes: None if unreadable. Then free is False, and the answer comes at once.
-    """
+    """Answer to AwaitFree. free: False at the timeout, or at once if unreadable (used_bytes None). at_ns: monotonic."""
 
     uuid: str
     free: bool

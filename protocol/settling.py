@@ -32,10 +32,7 @@ _MOST_RESEMBLANCE: Final = 0.95
 
 @dataclass(frozen=True)
 class Trend:
-    """Relative change of times from first to last block, along a fitted line: 0.02 means 2 % longer.
-
-    half_width: half of the 95 % confidence interval of `change`.
-    """
+    """Relative change of times over all blocks (0.02: 2 % longer), and half of its 95 % confidence interval."""
 
     change: float
     half_width: float
@@ -71,9 +68,9 @@ def _trend(of: Sequence[float]) -> Trend:
 def settled_blocks(medians_ms: Sequence[float], block_s: float, cap_s: float) -> int:
     """Return how many of the last warm-up blocks suffice to rule out a slow fall of the clock.
 
-    0: the times have not settled, or there are fewer than LEAST_BLOCKS. Ruled out: 3 % in 6 cap_s, or in 60 s if that
-    is less. medians_ms: of all blocks so far, at least one. If one is 0, all blocks count as settled. block_s: duration
-    of a block. cap_s: longest duration of the warm-up.
+    0: the times have not settled, or there are fewer than LEAST_BLOCKS. Ruled out: a change of 3 % within 6 x cap_s, or
+    within 60 s if that is less. medians_ms: of all blocks so far, at least one. If one is 0, all blocks count as
+    settled. block_s: duration of a block. cap_s: longest duration of the warm-up.
     """
     if min(medians_ms) <= 0:
         return len(medians_ms)  # below the clock's resolution

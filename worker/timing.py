@@ -206,10 +206,7 @@ def launch_bound(clock: Clock, blocks: Sequence[Block | TimedBlock], iteration_m
 
 
 def host_share(clock: Clock, enqueue_ms: Sequence[float], iteration_ms: float) -> float | None:
-    """Return the median of `enqueue_ms` divided by `iteration_ms`; None on a CPU, or if `iteration_ms` is 0.
-
-    enqueue_ms: the host's time to enqueue the first iteration of each block; later ones may wait for a full queue.
-    """
+    """Return the median TimedBlock.enqueue_ms divided by `iteration_ms`; None on a CPU, or if `iteration_ms` is 0."""
     if not clock.ahead_of_device or iteration_ms <= 0:
         return None
     return median(enqueue_ms) / iteration_ms

@@ -67,11 +67,7 @@ def _verdict(products: Products, number: int, pair: int, output: torch.Tensor) -
 def _beyond_rounding(
     products: Products, pair: int, output: torch.Tensor, expected: torch.Tensor, found: Differences
 ) -> bool | None:
-    """Whether a differing element is farther from its fp64 value than rounding allows; None if none differs.
-
-    pair: number of the operands in `products`. found: how `output` differs from `expected`. The fp64 values of only the
-    first and the farthest differing elements are computed.
-    """
+    """Whether one of the first and farthest differing elements shows more than rounding; None if none differs."""
     if not found.elements:
         return None
     left, right = products.operands(pair)

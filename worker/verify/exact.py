@@ -57,10 +57,7 @@ def bounds(side: int, operands: torch.dtype, output: torch.dtype) -> Bounds:
 
 
 def left_operand(squares: Squares, stream: int, limits: Bounds) -> torch.Tensor:
-    """Return a matrix of whole numbers up to `limits.most` in magnitude, zero except at `limits.terms` places a row.
-
-    squares: gives the matrix its numbers, shape, type and device. stream: number of the random stream (seeded.py).
-    """
+    """Return the whole numbers that `squares` has in `stream`, set to zero except at `limits.terms` places a row."""
     matrix = squares.whole(stream, limits.most)
     if limits.terms < squares.side:
         column = torch.arange(squares.side, device=squares.device)
@@ -69,10 +66,7 @@ def left_operand(squares: Squares, stream: int, limits: Bounds) -> torch.Tensor:
 
 
 def vectors(seed: int, number: int, side: int, limits: Bounds, device: torch.device) -> torch.Tensor:
-    """Return random whole numbers from 1 to `limits.reach`: fp64 of shape (side, VECTORS).
-
-    number: index of the product to check with them. Other numbers give other vectors.
-    """
+    """Return whole numbers from 1 to `limits.reach`, random for product `number`: fp64 of shape (side, VECTORS)."""
     words = seeded.bits(seed, _VECTOR_STREAM + number, side * VECTORS, device)
     return words.bitwise_and_(limits.reach - 1).add_(1).double().view(side, VECTORS)
 

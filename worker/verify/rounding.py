@@ -25,8 +25,7 @@ _STORED: Final = {torch.float32: 0.0, torch.float16: 2.0**-11, torch.bfloat16: 2
 def bound(precision: Precision, terms: int, exact: float, magnitude: float, stored: torch.dtype) -> float:
     """Return the largest difference of a product's element from `exact` by rounding alone.
 
-    exact: exact value of the element, a sum of `terms` products. magnitude: sum of the absolute values of these
-    products. precision: of the operands. stored: type of the output.
+    exact: exact value, a sum of `terms` products. magnitude: sum of their absolute values. stored: type of the output.
     """
     reach = terms * _UNIT.get(precision, _UNIT_OF_TENSOR_CORES)
     summed = reach / (1 - reach) * magnitude

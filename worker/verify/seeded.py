@@ -42,7 +42,7 @@ def whole(words: torch.Tensor, most: int) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Squares:
-    """Random matrices of shape (side, side), a different one for each stream (number of a sequence) of the seed."""
+    """Random matrices of shape (side, side), a different one for each stream of the seed."""
 
     seed: int
     side: int
@@ -54,10 +54,7 @@ class Squares:
         return self._filled(stream, lambda words: whole(words, most))
 
     def bell(self, stream: int, *, tf32: bool) -> torch.Tensor:
-        """Return a matrix of nearly normal numbers, standard deviation 1.15. tf32: clear the bits that tf32 lacks.
-
-        Each is the scaled sum of the four 16-bit pieces of a random word: exact in fp32, then rounded once to the type.
-        """
+        """Return a matrix of nearly normal numbers, standard deviation 1.15. tf32: clear the bits that tf32 lacks."""
 
         def numbers(words: torch.Tensor) -> torch.Tensor:
             total = torch.full_like(words, -_PIECES_MEAN)

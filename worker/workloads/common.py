@@ -99,10 +99,7 @@ def build(family: Family, assign: Assign, device: torch.device, *, training: boo
 
 
 def serving(family: Family) -> Callable[[ModelSpec, torch.device, int | None], torch.nn.Module]:
-    """Return the function that builds a model for load and inference: arguments model, device and input size.
-
-    It is the family's `build_for_inference`, without parts that only training uses, or else its `build`.
-    """
+    """Return the builder for load and inference: `build_for_inference` if the family has it, otherwise `build`."""
     build: Callable[[ModelSpec, torch.device, int | None], torch.nn.Module]
     build = getattr(family, "build_for_inference", family.build)
     return build
@@ -210,8 +207,7 @@ def fields(
 ) -> dict[str, Any]:
     """Return the fields of Result that every launch has: name → value.
 
-    module: the model. isolation: as in Environment. items: samples in an iteration. series: name → times in ms, to add
-    to the series of `measurements`.
+    module: the model. isolation: as in Environment. items: samples in an iteration. series: to add, name → ms.
     """
     found = asdict(measurements.measured)
     device = torch.device(assign.device.kind)  # the module may have no parameters to ask

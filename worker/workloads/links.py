@@ -121,10 +121,7 @@ class LinksTest:
         return max((number for number, _ in self._fresh.values()), default=0)
 
     def repeat(self, number: int) -> None:
-        """Repeat iteration `number` ten times with the same bits, and store how often its mismatches recur.
-
-        Earlier mismatches that were not repeated yet get the counts of this iteration too.
-        """
+        """Repeat iteration `number` ten times with the same bits, and store how often its mismatches recur."""
         last, self._number, self._again = self._number, number, Counter()
         for _ in range(REPETITIONS):
             for received in (*self._incoming.values(), self._host, self._back):
@@ -250,10 +247,7 @@ class _LinksWork(Work):
         return self.gang.largest(own if self.gang.leads else 0)[0]
 
     def agreed(self, reason: StopReason | None) -> StopReason | None:
-        """Repeat the last iteration with a mismatch that is not repeated yet, if any (on any device).
-
-        Returns the leader's reason to stop; None to continue.
-        """
+        """Repeat the highest LinksTest.wrong of all devices, unless 0. Returns the leader's reason to stop, or None."""
         reasons: tuple[StopReason | None, ...] = (None, *StopReason)
         wrong, decided = self.gang.largest(self.test.wrong, reasons.index(reason) if self.gang.leads else 0)
         if wrong:

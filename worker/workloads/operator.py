@@ -231,10 +231,7 @@ class _Bench:
         )
 
     def _times(self, inputs: list[torch.Tensor], *, backward: bool) -> tuple[dict[str, bytes], bool]:
-        """Time forward calls and, if `backward`, calls with backward pass, on copies of `inputs`.
-
-        Returns ShapeResult.series and ShapeResult.graphed.
-        """
+        """Time calls (if `backward`, also with backward pass) and return ShapeResult.series and ShapeResult.graphed."""
         series: dict[str, bytes] = {}
         graphed = True
         for one in self._passes(inputs, backward=backward):

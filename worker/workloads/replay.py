@@ -113,10 +113,7 @@ def deterministic() -> Iterator[None]:
 
 
 def _refused(step: SplitStep) -> str | None:
-    """Run `step` once, without optimizer. Return None if all of its operators are deterministic.
-
-    Otherwise allow nondeterministic operators from now on, and return torch's message about the first.
-    """
+    """Run `step`. If an operator is nondeterministic, allow such ones from now on and return torch's message."""
     try:
         step.gradients()
     except RuntimeError as error:
@@ -264,10 +261,7 @@ class Replays:
         )
 
     def _repeated(self, step: int) -> list[bool]:
-        """Repeat steps 0 to `step`, ten times or until `_left_s` is used up, at least once.
-
-        Returns for each repetition whether it was wrong.
-        """
+        """Repeat steps 0 to `step`, ten times or until `_left_s` is used up. Returns for each time if it was wrong."""
         wrong: list[bool] = []
         while len(wrong) < REPETITIONS and (self._left_s > 0 or not wrong):
             begin = time.monotonic()
