@@ -16,7 +16,8 @@ Scalar = bool | int | float | str
 class Workload(enum.StrEnum):
     """Kind of work that a cell measures. Each member has a module of the same name in worker/workloads/.
 
-    PROBE: the device itself, without a model. SOAK to REPLAY: tests of a burn-in. FAULT: faults on request, for tests.
+    PROBE: the device itself, without a model. SOAK, TRUTH, MEMORY, LINKS, STEPS, REPLAY: tests of a burn-in. FAULT:
+    faults on request, for tests.
     """
 
     LOAD = "load"
@@ -147,6 +148,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     gpu_id. shared_gpu: another slice of that GPU is in the run. cpus: cores near the device, to which its workers are
     bound. Empty: unknown. shared_cores: another CPU device of the run has the same cores. busy_with: text that names
     another program's process on the device at the start of the run (--allow-busy); None if there was none.
+    pcie_generation: highest one that device and host support. pcie_width: lanes in use.
     """
 
     uuid: str

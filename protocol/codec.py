@@ -39,7 +39,7 @@ class Decoder(Generic[T]):
     def decode(self, data: bytes) -> T:
         """Return the message in `data`.
 
-        Raises ProtocolError if `data` exceeds MAX_MESSAGE_BYTES, is no such struct, or holds NaN or infinity.
+        Raises ProtocolError if `data` exceeds MAX_MESSAGE_BYTES, is of another type, or holds NaN or infinity.
         """
         if len(data) > MAX_MESSAGE_BYTES:
             raise ProtocolError(f"a message of {len(data)} bytes is longer than {MAX_MESSAGE_BYTES}")

@@ -36,5 +36,5 @@ def unpack(data: bytes) -> list[float]:
 
 
 def has_sign(data: bytes) -> bool:
-    """Return True if any value in `data`, as written by `pack`, is negative or -0.0. Ten times as fast as `min`."""
+    """Return True if any value in `data`, as written by `pack`, is negative or -0.0."""
     return not data[3::4].isascii()

@@ -68,7 +68,7 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def allowance(self, phase: Phase, measurement: "Measurement") -> float:
         """Return the seconds that `phase` may take, counted from its start.
 
-        If it runs a fixed number of iterations, they count from its last Progress message.
+        For a phase with a fixed number of iterations, the caller counts them again from each Progress message.
         """
         return {
             Phase.START: self.start,
@@ -90,9 +90,9 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     relative_half_width: target for half of the mean's confidence interval, divided by the mean (intervals.py). Reaching
     it ends the measurement after min_s at the earliest. max_s, warm_up_cap_s: longest measurement and warm-up. block_s:
-    time between two synchronisations. give_up: stop when the interval cannot come near its target. load_s: minimum
-    length of the load window (protocol/result.py), 0 for no window. warm_up_iterations, iterations: fixed number of
-    iterations of warm-up and measurement; None if their number is not fixed.
+    intended duration of a block (iterations between two synchronisations). give_up: stop early if the interval is not
+    expected to come near its target by max_s. load_s: minimum length of the load window (protocol/result.py), 0 for no
+    window. warm_up_iterations, iterations: fixed number of iterations of warm-up and measurement, else None.
     """
 
     relative_half_width: float
@@ -270,6 +270,7 @@ class ForkFailed(_Message, frozen=True, kw_only=True):
 class Sample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One reading of one GPU. at_ns: monotonic. Unreadable fields are None.
 
+    gpu_percent, memory_percent: share of time in which a kernel ran, and in which device memory was read or written.
     Energy and violations (times with limited clocks) count since driver load. reasons: bit mask of NVML's clock events.
     """
 
@@ -302,7 +303,7 @@ class AwaitFree(_Message, frozen=True, kw_only=True):
 
 
 class DeviceFree(_Message, frozen=True, kw_only=True):
-    """Answer to AwaitFree. free: False if the time ran out first. used_bytes: None if unreadable. at_ns: monotonic."""
+    """Answer to AwaitFree. free: False at the timeout, or at once if unreadable (used_bytes None). at_ns: monotonic."""
 
     uuid: str
     free: bool
@@ -325,7 +326,7 @@ class ForeignProcess(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class ForeignSeen(_Message, frozen=True, kw_only=True):
-    """Foreign processes on a GPU, sent when they change; empty when the last process has left. at_ns: monotonic."""
+    """All foreign processes on a GPU, sent when they change: () when the last one has left. at_ns: monotonic."""
 
     uuid: str
     processes: tuple[ForeignProcess, ...]
@@ -341,7 +342,7 @@ class XidSeen(_Message, frozen=True, kw_only=True):
 
 
 class GpuBroken(_Message, frozen=True, kw_only=True):
-    """A GPU that NVML reports as unusable. Sent once. at_ns: monotonic.
+    """A GPU that NVML reports as unusable. Sent once for each GPU. at_ns: monotonic.
 
     lost: True if it is absent or needs a reset, False if its hardware is faulty. reason: text for the report.
     """
@@ -353,7 +354,7 @@ class GpuBroken(_Message, frozen=True, kw_only=True):
 
 
 class TooHot(_Message, frozen=True, kw_only=True):
-    """A GPU that is too hot to continue. Sent once for each. reason: text for the report. at_ns: monotonic."""
+    """A GPU that is too hot to continue. Sent once for each GPU. reason: text for the report. at_ns: monotonic."""
 
     uuid: str
     reason: str

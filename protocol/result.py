@@ -278,7 +278,7 @@ class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_field
 
     flops_per_iteration: floating-point operations by torch's counter. None if not counted, or if the counter misses
     some. bytes_per_iteration: series → bytes moved, for probes. generated_tokens: number over all sequences and
-    measured iterations. loss: sum over the losses of one training step. verification: burn-in only. others: UUID
+    measured iterations. loss: sum over the losses of the last training step. verification: burn-in only. others: UUID
     → verification by the other processes of the cell. load: None without a load window. compilation: None for an eager
     model. shapes: results of an operator's shapes, in measured order.
     """

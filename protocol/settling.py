@@ -32,19 +32,16 @@ _MOST_RESEMBLANCE: Final = 0.95
 
 @dataclass(frozen=True)
 class Trend:
-    """Relative change of times from first to last block, along a fitted line: 0.02 means 2 % longer.
-
-    half_width: half of the 95 % confidence interval of `change`.
-    """
+    """Relative change of times over all blocks (0.02: 2 % longer), and half of its 95 % confidence interval."""
 
     change: float
     half_width: float
 
 
 def trend(medians_ms: Sequence[float]) -> Trend:
-    """Return the trend of block medians. There must be at least LEAST_BLOCKS of them, all above zero.
+    """Return the trend of block medians. The caller must pass at least LEAST_BLOCKS of them, all above zero.
 
-    The interval allows for lag-1 autocorrelation. Noise is the difference from a parabola.
+    The interval allows for lag-1 autocorrelation of the noise: the differences of the times from a fitted parabola.
     """
     return _trend([math.log(value) for value in medians_ms])
 
@@ -69,10 +66,11 @@ def _trend(of: Sequence[float]) -> Trend:
 
 
 def settled_blocks(medians_ms: Sequence[float], block_s: float, cap_s: float) -> int:
-    """Return how many of the last warm-up blocks are steady enough to rule out a slow fall of the clock.
+    """Return how many of the last warm-up blocks suffice to rule out a slow fall of the clock.
 
-    0: the times have not settled, or there are fewer than LEAST_BLOCKS. medians_ms: of all blocks so far, at least one.
-    If one is 0, all blocks count as settled. block_s: duration of a block. cap_s: longest duration of the warm-up.
+    0: the times have not settled, or there are fewer than LEAST_BLOCKS. Ruled out: a change of 3 % within 6 x cap_s, or
+    within 60 s if that is less. medians_ms: of all blocks so far, at least one. If one is 0, all blocks count as
+    settled. block_s: duration of a block. cap_s: longest duration of the warm-up.
     """
     if min(medians_ms) <= 0:
         return len(medians_ms)  # below the clock's resolution
@@ -88,8 +86,9 @@ def settled_blocks(medians_ms: Sequence[float], block_s: float, cap_s: float) ->
 def lasting_change(warm_up_ms: Sequence[float], settled: int, measured_ms: Sequence[float]) -> float | None:
     """Return the relative change of times over the end of warm-up and the measurement: 0.02 means 2 % longer.
 
-    None if the change is not clear, or there are fewer than LEAST_BLOCKS. Both lists hold medians of blocks. settled:
-    number of warm-up blocks to use, from its end. 0: all but the first quarter.
+    None if the change is below 0.1 % or 1.5 times Trend.half_width, if a time is 0, or for fewer than LEAST_BLOCKS.
+    Both lists hold medians of blocks. settled: number of warm-up blocks to use, from the end of the warm-up. 0: all but
+    its first quarter.
     """
     kept = settled or len(warm_up_ms) - len(warm_up_ms) // 4
     medians_ms = [*warm_up_ms[len(warm_up_ms) - kept :], *measured_ms]

@@ -42,12 +42,12 @@ class Element(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Mismatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One wrong output, and the findings of its examination.
 
-    what: name of the check that failed. at_ns: monotonic. iteration: of the measurement, from 0. elements, bits: number
-    that differ. first: up to KEPT_ELEMENTS that differ. same_when_read_again: False if another reading gave other bits.
-    repeated: number of repetitions. wrong_again: number of repetitions that were wrong too. Both are 0 if the process
-    ended earlier. beyond_rounding: True if elements differ by more than rounding from an fp64 computation on the CPU.
-    None for memory and copies. sender: UUID of the device that sent the copy; None if nothing was copied. of_all: the
-    output is a sum over all devices of the cell.
+    what: name of the check that failed. at_ns: monotonic. iteration: in the measurement, or in the warm-up if `what`
+    ends with WARMING_UP, from 0. elements, bits: number that differ. first: up to KEPT_ELEMENTS that differ.
+    same_when_read_again: False if another reading gave other bits. repeated: number of repetitions. wrong_again: number
+    of repetitions that were wrong too. Both are 0 if the process ended earlier. beyond_rounding: True if elements
+    differ by more than rounding from an fp64 computation on the CPU. None for memory and copies. sender: UUID of the
+    device that sent the copy; None if nothing was copied. of_all: the output is a sum over all devices of the cell.
     """
 
     what: str
@@ -83,11 +83,12 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Verification of the outputs of one launch.
 
     key: device, architecture, driver, libraries, MIG; digests are compared only between launches with equal keys.
-    digests: of the outputs that every launch must reproduce, in order. losses: of training steps, as hexadecimal
-    floats. patterns: pattern of a memory test → number of complete passes. share: bytes of memory that were tested,
-    allocated and free; memory tests only. method: how outputs were compared, in words. checks: number of comparisons.
-    operations: number of verified floating-point operations. verified_bytes: bytes of memory or transfers. mismatches:
-    number of all mismatches; kept: details of the first KEPT_MISMATCHES. not_tested: check that was omitted → reason.
+    digests: of the outputs that every launch must reproduce, by pair of operands or by training step. losses: of these
+    steps, as hexadecimal floats. patterns: pattern of a memory test → number of complete passes. share: bytes of memory
+    that were tested, allocated and free; memory tests only. method: how outputs were compared, in words. checks: number
+    of comparisons. operations: number of verified floating-point operations. verified_bytes: bytes of memory or
+    transfers. mismatches: number of all mismatches; kept: details of the first KEPT_MISMATCHES. not_tested: check that
+    was omitted → reason.
     """
 
     key: tuple[str, ...]

@@ -11,7 +11,7 @@ from protocol.messages import STEP, Gang
 
 
 class StepCounter:
-    """Counter of one process: the entry of its rank in the file `gang.steps`. number: common operations started."""
+    """Counter of one process: the entry of its rank in the file `gang.steps`. number: transfers and barriers begun."""
 
     def __init__(self, gang: Gang) -> None:
         self.number = 0
@@ -20,7 +20,7 @@ class StepCounter:
             self._steps = mmap.mmap(file.fileno(), 0)
 
     def begin(self) -> int:
-        """Count a common operation that starts now. Returns its number, from 1."""
+        """Count a transfer or barrier that starts now. Returns its number, from 1."""
         self.number += 1
         STEP.pack_into(self._steps, self._place, self.number)
         return self.number

@@ -2,8 +2,8 @@
 
 It is precise enough if half of its 95 % confidence interval, divided by the mean (protocol/intervals.py), is at most
 the target, `Measurement.relative_half_width`. This is tested each time the number of values has grown by 30 %
-(docs/method-reference.md, "When to stop"). A profile with `give_up` also stops when the target is out of reach, if the
-interval shrinks with the square root of the time.
+(docs/method-reference.md, "When to stop"). A profile with `give_up` also stops early if the interval would still be far
+above the target at the end of the time. This forecast assumes that it shrinks with the square root of the time.
 """
 
 import math
@@ -36,8 +36,8 @@ class Stopper:
         the measurement began. If `measurement.iterations` is set, only this number counts (FIXED). Otherwise:
 
             TARGET        after min_s and 20 values, if the mean is precise enough
-            OUT_OF_REACH  after min_s in a profile with give_up, if it will not be precise enough at max_s, or not have
-                          20 values by then
+            OUT_OF_REACH  after min_s in a profile with give_up, if the interval is expected to be above twice its
+                          target at max_s, or fewer than 20 values are expected by then
             TIME_CAP      after max_s and `least` iterations
         """
         limits = self._measurement

@@ -5,7 +5,7 @@
 
 On CUDA a mark is an event in the stream: the host waits for the device only before the first mark and after the last.
 Spans include gaps in which the device waits for the host (`launch_bound`). Event resolution is about half a
-microsecond, so that one span covers about 1 ms of iterations if they are shorter than 0.5 ms.
+microsecond. Therefore one span covers about 1 ms of iterations if these are shorter than 0.5 ms.
 """
 
 import gc
@@ -34,8 +34,8 @@ _BEHIND_MS: Final = 5.0
 class TimedBlock:
     """One timed block: monotonic times of its start, last enqueue and end, and the spans between its marks.
 
-    enqueue_ms: time that the host needed to enqueue the first iteration, while the device's queue was empty. With a
-    HostClock, enqueued_ns is end_ns.
+    enqueued_ns: end_ns with a HostClock. enqueue_ms: host's time to enqueue the block's first iteration, while the
+    device's queue was empty (mean of the first group if iterations are timed together).
     """
 
     start_ns: int
@@ -137,8 +137,9 @@ class CudaClock:
 def time_block(clock: Clock, steps: Sequence[Step], iterations: int, group: int = 1, passes: int = 1) -> TimedBlock:
     """Run all `steps` in order, `iterations` times, and time each step. Python's garbage collector is off meanwhile.
 
-    group: iterations timed together, as one span. passes: number of iterations that TimedBlock.enqueue_ms covers.
-    Raises ValueError if `group` does not divide `iterations`, or is above one for several steps.
+    group: number of iterations timed together, as one span. passes: number of iterations from the start of the block
+    whose enqueueing TimedBlock.enqueue_ms covers: Work.passes, because Work counts so many as one iteration. Raises
+    ValueError if `group` does not divide `iterations`, or is above one for several steps.
     """
     rounds, left_over = divmod(iterations, group)
     if left_over or (group > 1 and len(steps) > 1):
@@ -205,10 +206,7 @@ def launch_bound(clock: Clock, blocks: Sequence[Block | TimedBlock], iteration_m
 
 
 def host_share(clock: Clock, enqueue_ms: Sequence[float], iteration_ms: float) -> float | None:
-    """Return the median of `enqueue_ms` divided by `iteration_ms`; None on a CPU, or if `iteration_ms` is 0.
-
-    enqueue_ms: the host's time to enqueue the first iteration of each block; later ones may wait for a full queue.
-    """
+    """Return the median TimedBlock.enqueue_ms divided by `iteration_ms`; None on a CPU, or if `iteration_ms` is 0."""
     if not clock.ahead_of_device or iteration_ms <= 0:
         return None
     return median(enqueue_ms) / iteration_ms

@@ -52,7 +52,7 @@ def differences(output: torch.Tensor, expected: torch.Tensor) -> Differences:
 
 
 def farthest(output: torch.Tensor, expected: torch.Tensor, most: int) -> list[int]:
-    """Return the offsets of the `most` elements that differ most from `expected`, the farthest first.
+    """Return the offsets (flattened) of the `most` elements that differ most from `expected`, the farthest first.
 
     Fewer if fewer differ. NaN and infinite differences count as the largest. Waits for the device.
     """

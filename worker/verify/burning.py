@@ -24,9 +24,10 @@ Prepare = Callable[[Cell, torch.device], Products]
 
 
 def run(assign: Assign, stage: Stage, isolation: str, prepare: Prepare, pause: Step = lambda: None) -> Result:
-    """Make and verify products for as long as the measurement lasts, and return the result with all mismatches.
+    """Warm up and measure by making products, verify each of them, and return the result with its verification.
 
-    prepare: returns the Products of a cell on a device. pause: called before every block, untimed.
+    isolation: "fork" or "exec", as in Environment. prepare: returns the Products of a cell on a device. pause: called
+    before every block, untimed.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read at the first product, for equal bits
     os.environ.setdefault("TRITON_CACHE_DIR", str(Path(assign.cache_folder) / "triton"))

@@ -90,7 +90,7 @@ def words(output: torch.Tensor) -> torch.Tensor:
 
 
 def add_stock(matrix: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor, totals: torch.Tensor, slot: int) -> None:
-    """Add the digest of `matrix` (words) to totals[slot] by torch's own operators. rows, columns: weights of words."""
+    """Add the digest of `matrix` (words) to totals[slot] by torch's own operators. rows, columns: weights R and C."""
     step = max(_CHUNK // len(columns), 1)
     for at in range(0, len(rows), step):
         inner = (matrix[at : at + step] * columns).sum(dim=1)  # int32 times int64 is computed as int64, and wraps

@@ -25,7 +25,8 @@ def examine(
 ) -> Mismatch:
     """Examine the wrong output of one product, repeat the product ten times, and return a Mismatch.
 
-    number, pair: as in Products.judge, which gave `verdict`. iteration: as in Mismatch. strike: injects a stuck fault.
+    number, pair: as in Products.judge, which gave `verdict`. iteration: as in Mismatch. strike: called with each
+    repeated output, to inject the launch's fault in it again if the fault is stuck.
     """
     at_ns = time.monotonic_ns()
     again = _verdict(products, number, pair, output)
@@ -66,11 +67,7 @@ def _verdict(products: Products, number: int, pair: int, output: torch.Tensor) -
 def _beyond_rounding(
     products: Products, pair: int, output: torch.Tensor, expected: torch.Tensor, found: Differences
 ) -> bool | None:
-    """Whether a differing element is farther from its fp64 value than rounding allows; None if none differs.
-
-    pair: number of the operands in `products`. found: how `output` differs from `expected`. The fp64 values of only the
-    first and the farthest differing elements are computed.
-    """
+    """Whether one of the first and farthest differing elements shows more than rounding; None if none differs."""
     if not found.elements:
         return None
     left, right = products.operands(pair)

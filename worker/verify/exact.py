@@ -5,10 +5,10 @@ partial sum is a whole number of at most M^2 k < 2^24, which fp32 and the accumu
 of two bytes holds whole numbers up to 2^11 (fp16) or 2^8 (bf16). For it, M is smaller, and if even M = 1 is too much,
 rows of the left operand have fewer terms.
 
-The check: every element must be whole (converting would lose a flipped low bit), and for random vectors x of whole
-numbers from 1 to X, output·x must be left·(right·x) (Freivalds 1977). Both sides are exact in fp64: every partial sum
-is at most M^2 k · k · X <= 2^53. A row with one wrong element is always found. A row with several is missed with a
-chance of 1/X for each vector: for VECTORS of them 2^-64 at a side of 8192.
+The check: every element must be whole, and for random vectors x of whole numbers from 1 to X, output·x must be
+left·(right·x) (Freivalds 1977). Both sides are exact in fp64 for whole numbers: every partial sum is at most
+M^2 k · side · X <= 2^53. A row with one wrong element is always found. A row with several is missed with a chance of
+1/X for each vector: for VECTORS of them 2^-64 at a side of 8192.
 """
 
 import math
@@ -57,7 +57,7 @@ def bounds(side: int, operands: torch.dtype, output: torch.dtype) -> Bounds:
 
 
 def left_operand(squares: Squares, stream: int, limits: Bounds) -> torch.Tensor:
-    """Return a matrix of random whole numbers of `stream` (seeded.py), zero except at `limits.terms` places a row."""
+    """Return the whole numbers that `squares` has in `stream`, set to zero except at `limits.terms` places a row."""
     matrix = squares.whole(stream, limits.most)
     if limits.terms < squares.side:
         column = torch.arange(squares.side, device=squares.device)
@@ -66,7 +66,7 @@ def left_operand(squares: Squares, stream: int, limits: Bounds) -> torch.Tensor:
 
 
 def vectors(seed: int, number: int, side: int, limits: Bounds, device: torch.device) -> torch.Tensor:
-    """Return random whole numbers from 1 to `limits.reach`: fp64 of shape (side, VECTORS), new for each `number`."""
+    """Return whole numbers from 1 to `limits.reach`, random for product `number`: fp64 of shape (side, VECTORS)."""
     words = seeded.bits(seed, _VECTOR_STREAM + number, side * VECTORS, device)
     return words.bitwise_and_(limits.reach - 1).add_(1).double().view(side, VECTORS)
 

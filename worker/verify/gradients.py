@@ -74,7 +74,7 @@ class Recorder:
         return self._passes % self._parts
 
     def begin(self) -> None:
-        """Start a new replay at step 0: forget the digests of the last one. Its losses are overwritten later."""
+        """Start a new replay at step 0: forget what was recorded of the last one."""
         self._totals.zero_()
         self._passes = 0
 
@@ -125,7 +125,7 @@ class GradientFault:
         self._target: tuple[torch.nn.Parameter, Flips] | None = None
 
     def begin(self, *, possible: bool) -> None:
-        """Prepare for a new replay. possible: a fault may be injected, because the replay is compared."""
+        """Prepare for a new replay. possible: False if no fault may be injected, because the replay is not compared."""
         self._now = possible and self._injection.flip_bits > 0 and (self._injection.stuck or not self._struck)
 
     def strike(self, step: int, having: list[torch.nn.Parameter]) -> None:

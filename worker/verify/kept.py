@@ -19,9 +19,9 @@ class Kept:
         self.count = 0
 
     def seen(self, what: str, iteration: int, *, sender: str | None = None, of_all: bool = False) -> int | None:
-        """Store a mismatch before its examination, also on disk. Arguments: fields of Mismatch.
+        """Store a mismatch before its examination, also on disk. Arguments: as in Mismatch.
 
-        Returns its index in the list; None if the list is full and the mismatch is only counted.
+        Returns its index, for `examined`; None if the list is full, so that the mismatch is only counted.
         """
         self.count += 1
         at = len(self._kept)

@@ -2,8 +2,9 @@
 
     ↑ write w        ↑ check w, write ~w        ↓ check ~w, write w        ↑ check w
 
-↑ from the first word w to the last, ↓ back (moving inversions). A group of chunks is checked and its results are read
-before it is written. Each pattern finds these faults in otherwise healthy memory ("all": in any bits, word or line):
+↑ from the first word w to the last, ↓ back (moving inversions). All chunks of a group are checked, and the host reads
+the results, before any of them is written. A stuck address line turns two words into one. Each pattern finds these
+faults in otherwise healthy memory ("all": in any bits, word or line; lines of word indices count from 0):
 
     fault                                                own address  moving inv.  walking  modulo 20  random
     bits that flip after they were written                    all         all        all       all      all

@@ -91,7 +91,7 @@ def multiply(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor) -> N
 def outputs_for(output_bytes: int, device: torch.device) -> int:
     """Return the number of outputs of `output_bytes` to keep, from 2 to 256.
 
-    More than 2 take together at most 64 MiB on a CPU device, and at most half of the free memory and 16 GiB on a GPU.
+    As many as fit in 64 MiB on a CPU device, or on a GPU in 16 GiB or half of its free memory, whichever is less.
     """
     room = _CPU_BYTES
     if device.type == "cuda":

@@ -54,10 +54,7 @@ class Squares:
         return self._filled(stream, lambda words: whole(words, most))
 
     def bell(self, stream: int, *, tf32: bool) -> torch.Tensor:
-        """Return a matrix of nearly normal numbers, standard deviation 1.15. tf32: clear the bits that tf32 lacks.
-
-        Each is the scaled sum of the four 16-bit pieces of a random word: exact in fp32, then rounded once to the type.
-        """
+        """Return a matrix of nearly normal numbers, standard deviation 1.15. tf32: clear the bits that tf32 lacks."""
 
         def numbers(words: torch.Tensor) -> torch.Tensor:
             total = torch.full_like(words, -_PIECES_MEAN)

@@ -52,7 +52,7 @@ def _digest(  # noqa: ANN202, PLR0917 - Triton's own language, called by positio
 
 
 def add(matrix: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor, totals: torch.Tensor, slot: int) -> None:
-    """Add the digest of `matrix` (words) to totals[slot] by the kernel, without waiting. rows, columns: weights."""
+    """Add the digest of `matrix` (words) to totals[slot], without waiting. rows, columns: weights R and C."""
     grid = (triton.cdiv(len(columns), _COLUMNS), triton.cdiv(len(rows), _ROWS))
     _digest[grid](
         matrix,

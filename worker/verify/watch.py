@@ -89,7 +89,7 @@ class Watch:
         self._done[phase] += len(self._made)
 
     def end(self) -> None:
-        """End the measurement: if a requested fault was not injected yet, make and verify one more product with it."""
+        """If a requested fault was not injected yet, make and verify one more product with it. Call it at the end."""
         if self._flips.wanted:
             self.begin(1)
             self.step()

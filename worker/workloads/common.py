@@ -99,7 +99,7 @@ def build(family: Family, assign: Assign, device: torch.device, *, training: boo
 
 
 def serving(family: Family) -> Callable[[ModelSpec, torch.device, int | None], torch.nn.Module]:
-    """Return the family's function that builds a model for load and inference, perhaps without training-only parts."""
+    """Return the builder for load and inference: `build_for_inference` if the family has it, otherwise `build`."""
     build: Callable[[ModelSpec, torch.device, int | None], torch.nn.Module]
     build = getattr(family, "build_for_inference", family.build)
     return build
@@ -122,7 +122,7 @@ def holding(tensors: Iterable[torch.Tensor]) -> torch.nn.Module:
 def cast(module: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
     """Cast the module's floating-point weights and buffers to `dtype`, in place, and return the module.
 
-    Raises UnsuitableModelError if `dtype` is fp16 or bf16 and one is complex.
+    Raises UnsuitableModelError if `dtype` is fp16 or bf16 and a weight or buffer is complex.
     """
     if dtype in devices.HALF.values():
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
@@ -207,7 +207,7 @@ def fields(
 ) -> dict[str, Any]:
     """Return the fields of Result that every launch has: name → value.
 
-    module: the model. isolation: as in Environment. items: samples in an iteration. series: more, name → times in ms.
+    module: the model. isolation: as in Environment. items: samples in an iteration. series: to add, name → ms.
     """
     found = asdict(measurements.measured)
     device = torch.device(assign.device.kind)  # the module may have no parameters to ask

@@ -117,7 +117,7 @@ class LinksTest:
 
     @property
     def wrong(self) -> int:
-        """Number (from 1) of the last iteration with a mismatch that is not repeated yet; 0 if there is none."""
+        """Number (from 1) of the last iteration with a mismatch for which `repeat` was not called yet; 0 if none."""
         return max((number for number, _ in self._fresh.values()), default=0)
 
     def repeat(self, number: int) -> None:
@@ -247,7 +247,7 @@ class _LinksWork(Work):
         return self.gang.largest(own if self.gang.leads else 0)[0]
 
     def agreed(self, reason: StopReason | None) -> StopReason | None:
-        """Repeat the last iteration with a mismatch, if any. Returns the leader's reason to stop; None to continue."""
+        """Repeat the highest LinksTest.wrong of all devices, unless 0. Returns the leader's reason to stop, or None."""
         reasons: tuple[StopReason | None, ...] = (None, *StopReason)
         wrong, decided = self.gang.largest(self.test.wrong, reasons.index(reason) if self.gang.leads else 0)
         if wrong:
@@ -256,7 +256,7 @@ class _LinksWork(Work):
 
 
 def _words(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a view of the tensor as integers: 32 bits for copied int64 data, else the width of its type."""
+    """Return a view of the tensor as integers: of 32 bits for int64 (copied numbers), else as wide as its type."""
     return tensor.view(torch.int32) if tensor.dtype is torch.int64 else bits.integers(tensor)
 
 

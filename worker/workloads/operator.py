@@ -86,7 +86,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> LaunchResult:
 
 
 def _implementation(assign: Assign, spec: OperatorSpec) -> Implementation:
-    """Return the implementation to measure; for JAX, which another process measures, eager.
+    """Return the implementation to measure. For JAX, return PyTorch's eager one: another process measures JAX.
 
     Raises NotBuiltError if the user's own code cannot be imported or built.
     """
@@ -144,7 +144,7 @@ class _Calls:
 
 
 class _Bench:
-    """Measurement of an operator on its device. errors: of failed shapes. blocks: timed blocks of pure rounds."""
+    """Measurement of an operator on its device. errors: exceptions of failed shapes. blocks: of pure rounds, timed."""
 
     def __init__(self, assign: Assign, spec: OperatorSpec, made: Implementation, device: torch.device) -> None:
         self._spec, self._function, self._context, self._device = spec, made.function, made.context, device
@@ -162,7 +162,7 @@ class _Bench:
         self.blocks: list[TimedBlock] = []
 
     def tried(self, shape: OperatorShape) -> ShapeResult:
-        """Measure a shape. An exception is text in the result, and in `errors` unless it is an UnsupportedError."""
+        """Measure a shape. Raises no Exception: the result holds its text, and `errors` too unless UnsupportedError."""
         if self._cell.compiles:  # beyond eight forms, torch would silently call the function in eager
             torch.compiler.reset()
         try:
@@ -231,7 +231,7 @@ class _Bench:
         )
 
     def _times(self, inputs: list[torch.Tensor], *, backward: bool) -> tuple[dict[str, bytes], bool]:
-        """Return series → packed times, and True if all pure rounds ran as CUDA graphs."""
+        """Time calls (if `backward`, also with backward pass) and return ShapeResult.series and ShapeResult.graphed."""
         series: dict[str, bytes] = {}
         graphed = True
         for one in self._passes(inputs, backward=backward):

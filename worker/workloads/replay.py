@@ -113,7 +113,7 @@ def deterministic() -> Iterator[None]:
 
 
 def _refused(step: SplitStep) -> str | None:
-    """Run `step` once. Return torch's message if an operator is nondeterministic, after allowing these; else None."""
+    """Run `step`. If an operator is nondeterministic, allow such ones from now on and return torch's message."""
     try:
         step.gradients()
     except RuntimeError as error:
@@ -179,10 +179,10 @@ class Replays:
         self._fault.begin(possible=len(self._expected) == REPLAY_STEPS and self._stage.phase is Phase.MEASURE)
 
     def end(self) -> None:
-        """Compare the steps of the ended replay with the reference, and keep the first mismatch.
+        """Compare the steps of the ended replay with the reference, up to the first that differs: a mismatch.
 
-        Steps that the reference does not have yet are added to it: the first blocks are shorter than a replay. Raises
-        NotFiniteError if a loss of the reference is NaN or infinite.
+        Without a mismatch, steps that the reference does not have yet are added to it: the first blocks are shorter
+        than a replay. Raises NotFiniteError if a loss of the reference is NaN or infinite.
         """
         if self._stage.phase is not self._phase:
             self._phase, self._done = self._stage.phase, 0
@@ -226,7 +226,7 @@ class Replays:
         return self._expected[-1].loss
 
     def _first(self, outcomes: list[Outcome]) -> list[Outcome]:
-        """Return the outcomes for the reference: `outcomes`, or those of a repetition if a new loss is not finite."""
+        """Return `outcomes`, or those of a repetition if a loss that the reference does not have yet is not finite."""
         new = outcomes[len(self._expected) :]
         return outcomes if all(math.isfinite(outcome.loss) for outcome in new) else self._made_again(len(outcomes))
 
@@ -261,7 +261,7 @@ class Replays:
         )
 
     def _repeated(self, step: int) -> list[bool]:
-        """Repeat steps 0 to `step` up to ten times, within `_left_s`. Returns for each repetition if it was wrong."""
+        """Repeat steps 0 to `step`, ten times or until `_left_s` is used up. Returns for each time if it was wrong."""
         wrong: list[bool] = []
         while len(wrong) < REPETITIONS and (self._left_s > 0 or not wrong):
             begin = time.monotonic()

@@ -81,9 +81,9 @@ class RandomProducts:
         return (self._left, self._right, *self._references)
 
     def _reference(self, pair: int) -> tuple[torch.Tensor, int, list[tuple[int, int, torch.Tensor]]]:
-        """Make products of `pair` until two agree, at most four.
+        """Make products of `pair` until one equals an earlier one, at most four. The last is the reference.
 
-        Returns the reference (the last product), its digest, and (pair, verdict, output) of each product unlike it.
+        Returns the reference, its digest, and (pair, verdict, output) of each product that differs from it.
         """
         made: dict[int, torch.Tensor] = {}
         for _ in range(_TRIES):

@@ -83,8 +83,8 @@ def optimizer_for(spec: ModelSpec, parameters: Iterable[torch.nn.Parameter]) -> 
 class Part:
     """One loss of a training step with its optimizer.
 
-    objective: function of the loss, and parameters to train. scaler: of the loss, in fp16 only. loss: that of the last
-    forward pass, a scalar on the device.
+    objective: function that computes the loss, and the parameters to train. scaler: of the loss, None except in fp16.
+    loss: that of the last forward pass, a scalar on the device.
     """
 
     def __init__(self, objective: Objective, module: torch.nn.Module, assign: Assign, device: torch.device) -> None:
