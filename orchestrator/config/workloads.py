@@ -109,14 +109,14 @@ WORKLOADS: Final[dict[Workload, Facts]] = {
     Workload.PROBE: _but(
         _CHECK, role=Role.PROBE, title="probe", has_items=False, device_rate=True, priority=Priority(1, 1, 1)
     ),
-    Workload.SOAK: _but(_CHECK, title="repeated matrix products (soak)", device_rate=True, digests=True, own_rate=True),
-    Workload.TRUTH: _but(_CHECK, title="matrix products of whole numbers (truth)", device_rate=True, own_rate=True),
+    Workload.SOAK: _but(_CHECK, title="the soak of matrix products", device_rate=True, digests=True, own_rate=True),
+    Workload.TRUTH: _but(_CHECK, title="the truth check of matrix products", device_rate=True, own_rate=True),
     Workload.MEMORY: _but(_CHECK, title="the memory test"),
     Workload.LINKS: _but(_CHECK, title="transfers between devices"),
-    Workload.STEPS: _but(_CHECK, title="repeated matrix products under load steps", device_rate=True, digests=True),
+    Workload.STEPS: _but(_CHECK, title="matrix products under load steps", device_rate=True, digests=True),
     Workload.REPLAY: _but(
         _CHECK,
-        title="repeated training steps",
+        title="the replay of training steps",
         has_model=True,
         has_batch=True,
         forward_passes=3,

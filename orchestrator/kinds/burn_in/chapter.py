@@ -216,12 +216,8 @@ def evidence(result: BurnInReport, memory: str = "free memory") -> Iterator[str]
         transfers = result.wrong_transfers if kind == Workload.LINKS else wrong
         checks = sum(check.checks for check in reports)
         found = f", {wrong:,} wrong" if wrong or transfers else _bound(reports)
-        if transfers != wrong:  # a consequence of another error counts for no device
-            forwarded = (
-                f"{transfers - wrong:,} of them not in the column Wrong, because their numbers were already wrong"
-            )
-            both = f"{wrong:,} in the column Wrong, because a copy may count for both devices"
-            found = f", {plural(transfers, 'wrong transfer')} ({forwarded if transfers > wrong else both})"
+        if transfers != wrong:  # a transfer of wrong numbers counts for no device, and a wrong copy perhaps for both
+            found = f", {plural(transfers, 'wrong transfer')} ({wrong:,} in column Wrong)"
         shares = [check.covered_share for check in reports if check.covered_share is not None]
         moved = sum(check.verified_bytes for check in reports) / 1e9
         least = "at least " if len(set(shares)) > 1 else ""

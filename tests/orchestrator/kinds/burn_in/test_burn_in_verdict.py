@@ -87,7 +87,7 @@ STOPPED, CRASHED = {"interrupted": "stopped on request"}, ("soak: crashed",)
             {**mismatches(Workload.LINKS, Workload.SOAK), "unclear": 17},
             FAIL,
             REPLACE,
-            ("17 mismatches without details in repeated matrix products (soak)",),
+            ("17 mismatches without details in the soak of matrix products",),
         ),
         # health
         (

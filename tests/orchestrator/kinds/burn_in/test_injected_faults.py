@@ -65,7 +65,7 @@ def test_flipped_bits_that_a_check_did_not_find_are_named(tmp_path: Path) -> Non
     assert "flips 2 bits" in fault.fault
     assert fault.fate is Fate.IN_PART
     assert fault.outcome.count("the memory test") == 1
-    assert "repeated matrix products" not in fault.outcome
+    assert "soak of matrix" not in fault.outcome
 
 
 def test_flipped_bits_that_every_check_found_are_found(tmp_path: Path) -> None:

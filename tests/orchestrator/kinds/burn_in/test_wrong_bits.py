@@ -299,6 +299,6 @@ def test_a_folder_that_cannot_be_entered_is_no_wrong_bits_and_no_pass(
     told = night.chapter()
     assert [gpu.verdict for gpu in told.gpus] == [HealthVerdict.PASS, HealthVerdict.UNKNOWN]
     (reason,) = told.gpus[1].reasons
-    carried = ("1 launch", "repeated matrix products", os.strerror(errno.EACCES if closed else errno.ENOTDIR))
+    carried = ("1 launch", "soak of matrix", os.strerror(errno.EACCES if closed else errno.ENOTDIR))
     assert [part for part in carried if part not in reason.text] == []
     assert reason.action is Action.AGAIN
