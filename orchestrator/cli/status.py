@@ -69,7 +69,7 @@ def _launches(status: "Status") -> str:
     timed = status.share is not None and status.limit_s is not None and status.stop_requested_s is None
     share = f"; {status.share:.0%} of the time used" if timed else ""
     remaining = "" if status.eta_s is None else f"; about {duration(status.eta_s)} left"
-    return f"{status.measured}{total} measured, {status.failed} failed{dropped}{share}{remaining}"
+    return f"{status.measured}{total} measured, {status.failed} without result{dropped}{share}{remaining}"
 
 
 def _damaged(status: "Status") -> str:

@@ -80,8 +80,8 @@ class Figure:
 
     field: name in the JSON report. column, title: name in CSV and in the text report, or empty; both have the order of
     the rows. source: what the field is computed from; None: analysis/cell_figures.py computes it. workloads: workloads
-    that have this figure. main: whether cells are compared by this figure. pytorch: whether PyTorch's records contain
-    it. read: computes the value if the field does not hold it.
+    that have this figure. main: whether cells are compared by this figure. heading: title in the table of all cells
+    (HTML), or empty. pytorch: whether PyTorch's records contain it. read: computes the value if the field lacks it.
     """
 
     field: str
@@ -93,6 +93,7 @@ class Figure:
     better: Better = Better.NEITHER
     workloads: tuple[Workload, ...] = (*PHASES, Workload.PROBE)
     main: bool = False
+    heading: str = ""
     pytorch: bool = False
     limit: Limit | None = None
     read: Callable[[Measured], Value] | None = None
@@ -293,7 +294,7 @@ FIGURES: Final = (
         pytorch=True,
         limit=_of_device(LimitName.MEMORY, unit="GB", scale=1 / 1024),
     ),
-    _memory("memory_taken_mb", "Memory_MB", read=memory_mb),
+    _memory("memory_taken_mb", "Memory_MB", heading="Memory MB", read=memory_mb),
     _memory(
         "peak_memory_reserved_mb",
         "Reserved_MB",
@@ -327,11 +328,17 @@ FIGURES: Final = (
     ),
     Figure("memory_utilization_percent", "Memory_Util_%", unit="%"),
     Figure(
-        "power_draw_w", "Power_W", "Power Draw", unit="W", pytorch=True, limit=_of_device(LimitName.POWER, unit="W")
+        "power_draw_w",
+        "Power_W",
+        "Power Draw",
+        unit="W",
+        heading="Power W",
+        pytorch=True,
+        limit=_of_device(LimitName.POWER, unit="W"),
     ),
-    Figure("temperature_c", "Temperature_C", "Temperature", unit="C"),
+    Figure("temperature_c", "Temperature_C", "Temperature", unit="C", heading="Temp. C"),
     Figure("temperature_max_c", unit="C", limit=_of_device(LimitName.TEMPERATURE, unit="C", least=-math.inf)),
-    Figure("sm_clock_mhz", "SM_Clock_MHz", "SM Clock", unit="MHz"),
+    Figure("sm_clock_mhz", "SM_Clock_MHz", "SM Clock", unit="MHz", heading="SM MHz"),
     Figure("sm_clock_drift_percent", "SM_Clock_Drift_%", unit="%"),
     Figure("memory_clock_mhz", "Memory_Clock_MHz", unit="MHz"),
     Figure(
@@ -386,6 +393,7 @@ FIGURES: Final = (
         "Of_GEMM_%",
         "Of GEMM Rate",
         unit="%",
+        heading="% GEMM",
         better=Better.HIGHER,
         workloads=_COMPUTED,
         read=_of_plausibility(lambda plausibility: plausibility.gemm_percent),
@@ -407,6 +415,8 @@ FIGURES: Final = (
 BY_FIELD: Final = {figure.field: figure for figure in FIGURES}
 COLUMNS: Final = tuple(figure for figure in FIGURES if figure.column)
 """Figures that have a column in CSV, in the order of the columns."""
+HEADED: Final = tuple(figure for figure in FIGURES if figure.heading)
+"""Figures that have a column in the table of all cells, in the order of the columns."""
 MAIN: Final = {
     workload: [figure for figure in FIGURES if figure.main and workload in figure.workloads] for workload in Workload
 }

@@ -60,7 +60,7 @@ def device_line(line: DeviceLine, width: int, *, ascii_only: bool) -> str:
 def total_line(snapshot: Snapshot, width: int, *, ascii_only: bool) -> str:
     """Describe the progress of the run in one line of at most `width` columns."""
     head = _launches(snapshot)
-    tail = [f"{snapshot.failed} failed", f"elapsed {duration(snapshot.elapsed_s)}", _eta(snapshot)]
+    tail = [f"{snapshot.failed} without result", f"elapsed {duration(snapshot.elapsed_s)}", _eta(snapshot)]
     room = width - len(head) - sum(len(word) + 2 for word in tail) - 2
     words = [head, bar(snapshot.share, min(room, 24), ascii_only=ascii_only), *tail] if room >= 4 else [head, *tail]
     return "  ".join(words)[:width]
@@ -71,7 +71,7 @@ def progress_line(snapshot: Snapshot) -> str:
     working = (
         f"{plain(line.label)} {_launch(line)} {line.phase or ''}".strip() for line in snapshot.devices if line.cell
     )
-    head = f"{_launches(snapshot)}, {snapshot.failed} failed, {_eta(snapshot)}"
+    head = f"{_launches(snapshot)}, {snapshot.failed} without result, {_eta(snapshot)}"
     return "; ".join((head, *working))
 
 

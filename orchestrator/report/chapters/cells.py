@@ -6,10 +6,10 @@ from typing import Final
 
 from orchestrator.config.naming import plural
 from orchestrator.config.workloads import WITHOUT_BATCH
-from orchestrator.figures.cells import Computed, LoadMetrics, Measured
+from orchestrator.figures.cells import LoadMetrics, Measured
 from orchestrator.figures.quality import Quality
 from orchestrator.figures.report import Report
-from orchestrator.figures.table import memory_mb
+from orchestrator.figures.table import HEADED, Figure, memory_mb
 from orchestrator.report.device_labels import by_uuid
 from orchestrator.report.layout import Layout
 from orchestrator.report.lines import Line, lines, per_joule, percentiles_ms, time_ms
@@ -36,8 +36,9 @@ COLUMNS: Final = (
     *texts("Status"),
     *numbers("Figure"),
     *texts("Unit"),
-    *numbers("Time ms", "p50 ms", "p95 ms", "p99 ms", "± %", "% GEMM", "Memory MB", "Power W", "Per J"),
-    *numbers("Temp. C", "SM MHz", "Attempts"),
+    *numbers(
+        "Time ms", "p50 ms", "p95 ms", "p99 ms", "± %", "Per J", *(figure.heading for figure in HEADED), "Attempts"
+    ),
     *texts("Remarks"),
 )
 CONSTANT: Final = ("Mode", "Attempts")
@@ -95,7 +96,7 @@ def _row(device: str, line: Line) -> tuple[Entry, ...]:
     which = (device, entry.model_name, entry.workload, line.format, line.mode or "", size)
     status = (batch(entry.workload, requested), badge(line.quality))
     if metric is None:  # a scan that has found nothing
-        unknown = (NOT_AVAILABLE, "", *(NOT_AVAILABLE,) * 11)
+        unknown = (NOT_AVAILABLE, "", *(NOT_AVAILABLE,) * (6 + len(HEADED)))
         return (*which, *status, *unknown, str(entry.attempts), _remark(entry.reason))
     half_width = metric.relative_half_width
     return (
@@ -106,12 +107,8 @@ def _row(device: str, line: Line) -> tuple[Entry, ...]:
         number(time_ms(metric)),
         *map(number, percentiles_ms(metric)),
         NOT_AVAILABLE if half_width is None else f"{half_width * 100:.2f}",
-        _whole(metric.plausibility.gemm_percent if isinstance(metric, Computed) else None),
-        _whole(memory_mb(metric)),
-        _whole(metric.power_draw_w),
         number(per_joule(metric)),
-        _whole(metric.temperature_c),
-        _whole(metric.sm_clock_mhz),
+        *(_entry(figure, figure.number(metric)) for figure in HEADED),
         str(len(metric.attempts)),
         _remark(remark(metric, interval=False)),
     )
@@ -192,5 +189,5 @@ def _percentiles(metric: Measured) -> str:
     return NOT_AVAILABLE if known[0] is None else f"{', '.join(map(number, known))} ms"
 
 
-def _whole(value: float | None) -> str:
-    return NOT_AVAILABLE if value is None else f"{value:.0f}"
+def _entry(figure: Figure, value: float | None) -> str:
+    return number(value) if value is None or figure.unit == "ms" else f"{value:.0f}"
