@@ -21,8 +21,8 @@ MEANING: Final = {
     "a wrong result",
     ExitCode.USAGE: "error in usage or configuration; nothing ran",
     ExitCode.HARDWARE: "the hardware got the verdict FAIL, in its health or in a burn-in",
-    ExitCode.INCOMPLETE: "incomplete: the run was interrupted, a cell has no result, the health or burn-in of a GPU is "
-    "UNKNOWN, or a cell or threshold could not be judged",
+    ExitCode.INCOMPLETE: "incomplete: interrupted, a launch failed or is missing, the health or burn-in of "
+    "a GPU is UNKNOWN, or a cell or threshold could not be judged",
     ExitCode.INTERNAL: "gpubench itself failed",
 }
 

@@ -192,7 +192,7 @@ def causes(results: Sequence[ThresholdResult]) -> Iterator[Cause]:
         if found:
             names = list(dict.fromkeys(f'"{result.threshold}"' for result in found))
             cells = len({result.cell for result in found} - {None})
-            of = f" (in {plural(cells, 'cell')})" if cells else ""
+            of = f" ({plural(cells, 'cell')} concerned)" if cells else ""
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             text = f"{plural(len(names), 'threshold')} {words}{of}: {', '.join(names[:3])}{more}"
             yield Cause(kind=kind, text=f"{text}{_whys(found)}")

@@ -67,7 +67,7 @@ def total_line(snapshot: Snapshot, width: int, *, ascii_only: bool) -> str:
 
 
 def progress_line(snapshot: Snapshot) -> str:
-    """Return a line for a log: launches, failures and ETA of the run, then the launch and phase of each busy device."""
+    """Return a line for a log: counts of launches, the time left, then the launch and phase of each busy device."""
     working = (
         f"{plain(line.label)} {_launch(line)} {line.phase or ''}".strip() for line in snapshot.devices if line.cell
     )
@@ -126,4 +126,4 @@ def _reading(value: float | None, unit: str, width: int) -> str:
 
 
 def _eta(snapshot: Snapshot) -> str:
-    return "ETA unknown" if snapshot.eta_s is None else f"ETA {duration(snapshot.eta_s)}"
+    return "time left unknown" if snapshot.eta_s is None else f"{duration(snapshot.eta_s)} left"

@@ -18,7 +18,7 @@ from worker.verify.seeded import Squares
 _LEFTS: Final = 5
 _RIGHTS: Final = 3
 _HIGH_BITS: Final = "high bits of the accumulators"
-_NO_FP32_OUTPUT: Final = "the sums are too small: larger ones need outputs in fp32 (a GPU, and torch 2.8 or newer)"
+_NO_FP32_OUTPUT: Final = "needs larger sums, which need outputs in fp32 (a GPU, and torch 2.8 or newer)"
 _SIGN_OF_ZERO: Final = "this check compares numbers, and 0.0 equals -0.0"
 
 

@@ -161,7 +161,7 @@ def _healthy(report: Report, slow: Collection[str]) -> Iterator[Finding]:
         who = labels([device for device in report.gpu_info if device.gpu_uuid in healthy])
         standings = [one for one in report.stragglers if one.gpu_uuid in healthy]
         alike = [one for one in standings if one.percent is not None]
-        unjudged = (one.why.partition("; ")[0] for one in standings if one.percent is None)
+        unjudged = (one.why for one in standings if one.percent is None)
         why = next((f": {reason}" for reason in unjudged), "")
         speed = f", {stragglers.rates(alike)}" if len(alike) == len(healthy) else f"; speed not judged{why}"
         yield Finding(health.badge(HealthVerdict.PASS), f"{who}: healthy{speed}")

@@ -315,7 +315,7 @@ def side_of(run: FakeRun) -> "references.Side":
     ("thresholds", "code", "reason"),
     [
         ([FAST], ExitCode.PASSED, ""),
-        ([SLOW, FAST, ABSENT], ExitCode.MISSED, "1 threshold missed (in 2"),
+        ([SLOW, FAST, ABSENT], ExitCode.MISSED, "1 threshold missed (2"),
         ([FAST, ABSENT], ExitCode.INCOMPLETE, "1"),
     ],
 )

@@ -330,7 +330,7 @@ def test_of_many_reasons_two_are_named(report: Report) -> None:
     [cause] = thresholds.causes([replace(unmeasured, note=note) for note in ("hot", "busy", "hot", "dusty", "wet")])
     assert re.search(r'"a limit"\..* hot; busy; 2 more', cause.text)
     assert list(thresholds.causes([missed])) == [
-        Cause(kind=CauseKind.MISSED, text='1 threshold missed (in 1 cell): "a limit"')
+        Cause(kind=CauseKind.MISSED, text='1 threshold missed (1 cell concerned): "a limit"')
     ]
 
 

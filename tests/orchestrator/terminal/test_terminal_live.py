@@ -39,7 +39,7 @@ def test_live_lines_fit_80_columns_and_leave_the_cursor_visible(tty: Terminal) -
     display.show(SNAPSHOT)
     drawn = tty.read()
     assert all(len(line) <= 80 for line in visible(drawn))
-    shown = ("64 °C", "691 W", "1455 MHz", "fp32 b32", "45%", "warm-up", "12/24", "1 without result", "ETA 1:40")
+    shown = ("64 °C", "691 W", "1455 MHz", "fp32 b32", "45%", "warm-up", "12/24", "1 without result", "1:40 left")
     assert [words for words in shown if words not in drawn] == []
     display.close()
     text = drawn + tty.read()
