@@ -25,7 +25,11 @@ class SteadyState(enum.StrEnum):
 
 
 class StopReason(enum.StrEnum):
-    """Reason why the measurement ended. The members refer to the rules in messages.Measurement."""
+    """Reason why the measurement ended, by the rules in messages.Measurement.
+
+    TARGET: the mean's confidence interval became narrow enough. TIME_CAP: max_s had passed. OUT_OF_REACH: the interval
+    was not expected to become narrow enough in time (give_up).
+    """
 
     TARGET = "interval target reached"
     TIME_CAP = "time cap"
@@ -38,8 +42,8 @@ class SeriesName(enum.StrEnum):
 
     ITERATION: always. FORWARD, BACKWARD, OPTIMIZER: training. FORWARD, LATENCY (end to end, with its own number of
     values): inference. INSTANTIATE, WEIGHTS, TO_DEVICE: loading. FIRST_TOKEN, once an iteration, and INTER_TOKEN,
-    new_tokens - 1 times: generation. BEST, COPY, TRIAD: probes (worker/probes/). COPIES (between devices), TO_HOST,
-    TO_DEVICE, ALL_REDUCE: links of a burn-in.
+    new_tokens - 1 times: generation. BEST (the trial run of gemm with the highest rate), COPY, TRIAD: probes. COPIES
+    (between devices), TO_HOST, TO_DEVICE, ALL_REDUCE: links of a burn-in.
     """
 
     ITERATION = "iteration"

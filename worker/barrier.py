@@ -15,7 +15,7 @@ _LOOK_S = 0.005
 
 
 class Gathering:
-    """Barrier between all processes of a launch, as seen by one of them. Never times out. steps: its StepCounter."""
+    """Barrier between all processes of a launch, seen by one of them. Never times out. steps: counts its barriers."""
 
     def __init__(self, gang: Gang, size: int) -> None:
         """Wait until all `size` processes are connected by Unix socket `gang.meeting`. Raises CommunicationError."""

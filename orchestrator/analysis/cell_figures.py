@@ -45,7 +45,7 @@ class ValidLaunches:
         return None if self.figures is None else self.figures.means_ms.get(series)
 
     def value(self, source: Source) -> float | None:
-        """Return the figure that `source` defines, over all launches; times in ms. None if no launch has it."""
+        """Return a figure, combined over the launches as `source` says; times in ms. None if missing or impossible."""
         match source:
             case OfResults(read, pool):
                 values = self.each(lambda launch: read(launch.result))
@@ -196,7 +196,7 @@ def load(base: Measured, valid: ValidLaunches) -> LoadMetrics:
 
 
 def phase(base: Measured, valid: ValidLaunches, spec: ModelSpec, plausibility: Plausibility) -> PhaseMetrics:
-    """Return the figures of an inference or training cell. base: from `measured`. spec: gives the unit of its items."""
+    """Return the figures of an inference or training cell, with `plausibility`. base: from `measured`."""
     reads_tokens = spec.sizes is not None and spec.sizes.unit is SizeUnit.TOKENS
     figures = valid.figures
     latency = figures.pooled.get(SeriesName.LATENCY) if figures else None
@@ -217,7 +217,7 @@ def _each(energy_j: float | None, tokens: int | None) -> float | None:
 
 
 def generation(base: Measured, valid: ValidLaunches, plausibility: Plausibility) -> GenerationMetrics:
-    """Return the figures of a cell that generates text. base: from `measured`."""
+    """Return the figures of a cell that generates text, with `plausibility`. base: from `measured`."""
     figures, cell = valid.figures, valid.cell
     tokens, expected = (figures.tokens, figures.tokens_expected) if figures else (None, None)
     whole_ms, first_ms = valid.mean_ms(SeriesName.ITERATION), valid.mean_ms(SeriesName.FIRST_TOKEN)

@@ -13,15 +13,16 @@ _WITHOUT: Final = frozenset({Status.FAILED, Status.MISSING})
 
 
 def root(failures: Sequence[FailureReport]) -> FailureReport | None:
-    """Return the most probable root cause; None if no failure can be one, such as an interrupted or stopped launch.
+    """Return the most probable root cause; None if no failure can be one. Interrupted and stopped launches cannot.
 
-    It is the first in `failures` that can cause others, else the first of a cell without a result, else the first.
+    Of those that can, it is the first in `failures` whose category explains others (Trait.ROOT_CAUSE), else the first
+    of a cell without a result, else the first.
     """
     return min(_causes(failures), key=_gravity, default=None)
 
 
 def explains(cause: FailureReport, failures: Sequence[FailureReport]) -> bool:
-    """Whether `cause` explains all failures: it can cause others, or all possible causes have the same `kind`."""
+    """Whether `cause` explains all failures that can be a cause: by its category, or as all have the same `kind`."""
     return has_trait(cause.category, Trait.ROOT_CAUSE) or len({kind(one) for one in _causes(failures)}) == 1
 
 

@@ -106,7 +106,7 @@ class Command(click.Command):
         return super().parse_args(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples with the program's own name: both programs share their commands."""
+        """Write the examples with the name of the running program: two programs share the commands."""
         if self.epilog:
             formatter.write_paragraph()
             with formatter.indentation():

@@ -16,9 +16,9 @@ from protocol.cell import CompileMode, Workload
 
 
 class Relative(NamedTuple):
-    """Speed of a cell in percent of a reference (above 100: faster). why_not: why the speed is unknown.
+    """Speed of a cell in percent of a reference (above 100: faster). why_not: why the speed is None, else "".
 
-    blind: whether it is unknown if the reference was throttled.
+    blind: True if it is unknown whether the reference was throttled.
     """
 
     speed: float | None
@@ -87,7 +87,7 @@ TARGETS: Final = {name: _TARGETS[name] for name in LimitName}
 
 
 def cells(report: Report, held: Held | None) -> Iterator[Cell]:
-    """Yield every cell of a model or study, and each kind of time of an operator. held: comparison with a baseline."""
+    """Yield each cell of a model or study, and each time (TimeName) of an operator. held: the baseline comparison."""
     gpus = {gpu.gpu_uuid: gpu for gpu in report.gpu_info}
     places = pairing.places(run_figures.of_report(report, "this run"))
     siblings = dict(_of_siblings(report, places))
@@ -129,7 +129,10 @@ def _of_solo(alone: FullNode | None) -> Relative:
 def _of_siblings(
     report: Report, places: Mapping[tuple[str, CellKey], Place]
 ) -> Iterator[tuple[tuple[object, ...], Relative]]:
-    """Yield (key of `_among_siblings`, speed in percent of identical devices' median; unknown if one has a fault)."""
+    """Yield (UUID and facts of a cell, as from `_among_siblings`; its speed in percent of identical devices' median).
+
+    The speed is unknown if any of the devices compared in this cell has a fault.
+    """
     named = {_among_siblings(uuid, key): place for (uuid, key), place in places.items()}
     for spread in report.cross_gpu:
         key = (

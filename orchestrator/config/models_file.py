@@ -141,7 +141,7 @@ def _model(described: Value, at: KeyPath, document: Document, search: Search) ->
 def spec(
     name: str, own: OwnModel, inputs: tuple[InputSpec, ...] = (), *, kind: str = "other", title: str | None = None
 ) -> ModelSpec:
-    """Return the catalogue entry of the user's own model. Size and cost are 0: they are unknown until its code runs."""
+    """Return the catalogue entry of the user's own model, with its unknown size and cost as 0. kind: one of TYPES."""
     return ModelSpec(
         name=name,
         title=title or name,

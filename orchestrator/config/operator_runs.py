@@ -17,7 +17,10 @@ FAST_S: Final = 0.01
 
 
 def preset(name: str, options: tuple[Option, ...], precisions: Sequence[str] = ()) -> Preset:
-    """Return a preset: one launch per cell, no time limit, `precisions` unless empty. options: those it may set."""
+    """Return the preset of the command `name`: one launch per cell, and no time limit.
+
+    options: of this command. precisions: those to measure, () for the configured ones.
+    """
     values: dict[str, object] = {"benchmark.launches": 1}
     if precisions:
         values["benchmark.precision"] = list(precisions)

@@ -34,9 +34,11 @@ class Priority(msgspec.Struct, frozen=True):
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about a workload that decide how its cells are planned, compared and reported.
 
-    device_rate: its rate is shown in operations or bytes per second. needs_references: compared with rates of probes.
-    sibling_verdict: compares GPUs of one model. end_to_end: depends on the host. forward_passes: cost of an iteration.
-    one_size: uses only the first input size. digests: verifies outputs by digest. own_rate: only the GPU decides it.
+    batch_sizes: returns the requested ones. has_items: has a rate of items. device_rate: shows its rate in operations
+    or bytes per second. needs_references: its figures are compared with rates of probes. sibling_verdict: its rates
+    decide whether a GPU is slower than identical ones. end_to_end: depends on the host, so that runs may differ more.
+    forward_passes: cost of an iteration, in forward passes. compiles: where torch.compile is requested. one_size: uses
+    only the first input size. digests: verifies outputs by digest. own_rate: its rate depends on one GPU only.
     """
 
     role: Role

@@ -46,7 +46,7 @@ class AdaptiveLaunches:
         return look(around.paths, around.stored, around.kind) if self._may_add(state) else Look()
 
     def decide(self, state: RunState, look: Look) -> More:
-        """Choose launches for the doubts about usable GPUs; none if planned ones wait, or no time or launch is left."""
+        """Choose launches for the doubts about usable GPUs; none if planned ones wait, or time or `most` is used up."""
         on_gpus = [doubt for doubt in look.doubts if not state.devices[doubt.gpu].quarantined]
         if not on_gpus or not self._may_add(state):
             return More((), ())

@@ -40,7 +40,7 @@ STOPPING: Final = "a second `gpubench-orchestrate stop {folder}` ends running ce
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt that runs on a device. for_s: seconds since its start. device: label. cell: in words."""
+    """A running attempt. attempt: number at this cell, from 1. device: label. cell: in words. for_s: seconds so far."""
 
     device: str
     cell: str
@@ -54,15 +54,16 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
     reason: why the run stopped before it was done, or "". pid, host: of the process that works on it, else None.
     planned, measured, failed, dropped, settled: numbers of launches, added ones among them. planned: None for a run
-    that adds rounds until its time is up. failed: failed and not retried, or skipped. settled: launches that need no
-    more work, for any reason. importing_s: seconds since the zygote began the import for which launches wait; None if
-    none waits. skipped: model → reason. started: seconds since the epoch. limit_s: the run's time limit, the reports
-    included. limit_left_s: seconds of it that are left; None without a limit, or if no process of this host works on
-    the run. eta_s: seconds until the last measurement ends; None until every device has ended a launch. share: part of
-    the run that is over, 0 to 1; None if unknown. stop_requested_s: seconds since the first stop request; None without
-    one. stops_now: a stop was requested twice. quarantined: label of a device → reason. last_failure: the last failed
-    attempt, in words, or "". reports, unwritten: paths of existing and missing reports. no_outcome: why a run that has
-    ended has no outcome. lost: missing result files, only checked if no process works on the run.
+    that adds rounds until its time is up. failed: failed for good, or skipped. dropped: not made for lack of time.
+    settled: launches that need no more work, for any reason. importing_s: seconds since the zygote began the import for
+    which launches wait; None if none waits. skipped: model, or part of its cells → reason. started: seconds since the
+    epoch. limit_s: the run's time limit in seconds, the reports included. limit_left_s: seconds of it that are left;
+    None without a limit, or if no process of this host works on the run. eta_s: seconds until the last measurement
+    ends; None until every device has ended a launch. share: part of the run that is over, 0 to 1; None if unknown.
+    stop_requested_s: seconds since the first stop request; None without one. stops_now: a stop was requested twice.
+    quarantined: label of a device → reason. last_failure: the last failed attempt, in words, or "". reports, unwritten:
+    paths of existing and missing reports. no_outcome: why a run that has ended has no outcome. lost: missing result
+    files, only checked if no process works on the run.
     """
 
     run_id: str

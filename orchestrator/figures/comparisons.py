@@ -76,13 +76,14 @@ SLOWED_DOWN: Final = "SLOWED DOWN"
 class Standing(Part, frozen=True, kw_only=True):
     """Comparison of one GPU with its identical siblings (docs/method.md).
 
-    identical: number of identical GPUs in the run. percent, low_percent, high_percent: rate in percent of the siblings'
-    median with its interval, from the effect that decides the verdict. p: p-value after Holm's correction over the
-    GPUs. slowest_cells: slowest first. reason, next_step: probable reason and advice, for a finding or a slowed-down
-    GPU. not_comparable: differing fact → number of cells excluded for it. launches_wanted: total launches per cell that
-    should resolve SUSPECT; null if no number would. launches_added: launches beyond the plan, because an identical GPU
-    was SUSPECT. baseline: name of the board's baseline, or empty. baseline_percent: rate in percent of the baseline's,
-    with the 90 % interval.
+    why: reason for the verdict, or why there is none. identical: number of identical GPUs in the run, with this one.
+    effects: rates over all cells of a mode with the same limit. percent, low_percent, high_percent: rate in percent of
+    the siblings' median with its interval, from the effect that decides the verdict. p: p-value after Holm's correction
+    over the GPUs. slowest_cells: slowest first; empty if the verdict is OK or SPLIT. reason, next_step: probable
+    reason and advice, for a finding or a slowed-down GPU. not_comparable: differing fact → number of cells excluded for
+    it. launches_wanted: total launches per cell that should resolve SUSPECT; null if no number would.
+    launches_added: launches beyond the plan, because an identical GPU was SUSPECT. baseline: name of the board's
+    baseline, or empty. baseline_percent: rate in percent of the baseline's, with the 90 % interval.
     """
 
     gpu_uuid: str
@@ -182,6 +183,7 @@ class Met(enum.StrEnum):
 class ThresholdResult(Part, frozen=True, kw_only=True):
     """One threshold compared with one cell; without a matching cell, fields of the cell are null. target: "< 100 ms".
 
+    actual: the figure in `unit`; null if it is unknown. note: why, or doubts about the figure, else "". cell: its id.
     implementation, shape, time: identify a time of an operator; null otherwise.
     """
 

@@ -14,9 +14,10 @@ from protocol.cell import Workload
 
 
 class CellKey(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """Identity of a measurement, apart from the device. implementation, shape, time: of operators, else "".
+    """Identity of a measurement, apart from the device. mode: "loaded" or "solo". batch_size: the requested one.
 
-    Of a study, shape has the sizes as "h=32 k=3", and time is "".
+    implementation, shape, time (a TimeName): of operators, else "". Of a study, shape has the sizes as "h=32 k=3", and
+    time is "".
     """
 
     phase: Workload

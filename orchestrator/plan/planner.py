@@ -56,10 +56,10 @@ def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
 
 
 def room(device: Device, devices: Sequence[Device]) -> Room:
-    """Return the limits of memory and time for a search for the batch size on `device`.
+    """Return the limits of a search for the batch size on `device`, one of the run's `devices`.
 
-    Memory: what was free when the run began. A GPU gets all of it except room for the CUDA context; CPU devices split
-    HOST_SHARE of the host's evenly. None if unknown.
+    Memory: what was free when the run began, None if unknown. A GPU gets all of it except room for the CUDA context;
+    CPU devices split HOST_SHARE of the host's evenly.
     """
     free = None
     if device.memory_total_bytes is not None:

@@ -43,9 +43,10 @@ _REPEATED: Final = frozenset({SlotStatus.DROPPED, SlotStatus.DOES_NOT_FIT})
 class ReplayRules(msgspec.Struct, frozen=True, kw_only=True):
     """How a kind of run reads its journal.
 
-    products: device → product name; empty if all are alike. accusable: GPUs that are quarantined if two models in a row
-    fail there. skips: whether faulty models are skipped. repeats: whether each resume plans launches again that were
-    dropped or did not fit. keeps_quarantines: whether a resume keeps quarantines, unless all devices are quarantined.
+    products: device → product name, because only failures on devices of one product are compared; empty if all are
+    alike. accusable: GPUs that are quarantined if two models in a row fail there. skips: whether faulty models are
+    skipped. repeats: whether each resume plans launches again that were dropped or did not fit. keeps_quarantines:
+    whether a resume keeps quarantines, unless all devices are quarantined.
     """
 
     products: Mapping[str, str] = {}
@@ -76,9 +77,10 @@ def rules_of(stored: StoredRun) -> ReplayRules:
 class Replay:
     """What a journal says about a run. attempts: in the order of their starts. Values of mappings are reasons.
 
-    quarantined: devices in quarantine now. quarantines: devices that ever were, with the newest reason. skipped: by
-    name (slots.scopes). added: launches beyond the plan. lost: launch numbers that the caller passed because their
-    result file is missing or damaged. finished: the end of the last session, None if it has none.
+    quarantined: devices in quarantine now. quarantines: devices that ever were, with the newest reason. skipped: names
+    of models, or of a part of their cells (slots.scopes). added: launches beyond the plan. lost: launch numbers that
+    the caller passed because their result file is missing or damaged. finished: the end of the last session, None if it
+    has none.
     """
 
     plan: Plan

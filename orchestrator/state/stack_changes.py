@@ -12,8 +12,7 @@ from orchestrator.state.archive import Archive, ResultFileError
 def warnings(run: Archive, driver: str | None) -> Iterator[str]:
     """Yield one warning if installed software has other versions than in the run's first readable result; else nothing.
 
-    Compares PyTorch, torchvision, transformers, Python and the driver. driver: its current version. Versions that are
-    unknown (None) are not compared.
+    Compares the known versions of PyTorch, torchvision, transformers, Python and driver. driver: its current version.
     """
     before, now = _first(run), _installed(driver)
     changed = {name: (was, new) for name, was in before.items() if was and (new := now[name]) and new != was}

@@ -37,7 +37,7 @@ _MOST: Final = 50.0
 
 
 def closing_s(duration_s: float) -> float:
-    """Return the last seconds of a burn-in of `duration_s` seconds that are kept to end launches and write reports."""
+    """Return how many of a burn-in's `duration_s` seconds are kept to end launches and write reports."""
     return CLOSING_S + _OF_THE_LIMIT * duration_s
 
 
@@ -133,10 +133,11 @@ class Budget:
         self._costs[device.uuid].append(_believable(lasted_s / explained_s))
 
     def decide(self, state: RunState, now: float) -> Iterator[tuple[Slot, str]]:
-        """Yield (launch, reason to drop it) for each launch that does not fit, at the head of an idle device's queue.
+        """Yield (launch, reason to drop it) for launches of idle devices that do not fit.
 
-        The reason is "" if the launch is only to be postponed. Once no time is left, all waiting launches are yielded;
-        while the run is stopping, none. Those of quarantined devices are ignored. now: monotonic seconds.
+        Each queue is searched from its head to the first launch that fits. The reason is "" if the launch is only to be
+        postponed. Once no time is left, all waiting launches are yielded; while the run is stopping, none. Queues of
+        quarantined devices are ignored. now: monotonic seconds.
         """
         if state.stopping:
             return

@@ -46,7 +46,8 @@ class Traits:
 def why(work: Work, own: Traits, others: Sequence[Traits]) -> Why:
     """Return the probable reason why `own` is slower than its siblings `others` (at least one), in one cell.
 
-    If no known trait explains it, the reason is OTHER or UNKNOWN, or MEMORY for work limited by memory.
+    If no trait explains it, the reason is MEMORY for work limited by memory, OTHER for transfers. For other work it is
+    that of slowdown_reasons.between: OTHER, UNKNOWN (a clock is not known) or NOT_SLOWER.
     """
     match work:
         case Work.TRANSFER:

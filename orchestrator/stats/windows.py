@@ -17,10 +17,9 @@ LEAST_COVERED: Final = 0.5
 
 
 class Window(msgspec.Struct, frozen=True):
-    """Rate of one GPU in one window, a period of ten seconds.
+    """Rate of one GPU in the ten seconds of window `number`. Window 0 begins at zero of the monotonic clock.
 
-    number: index of the window; window 0 begins at zero of the monotonic clock. key: kind of work, such as "soak gemm
-    bf16". rate: work per second, in any unit, of the time that blocks cover.
+    key: kind of work, such as "soak gemm bf16". rate: work per second, in any unit, of the time that blocks cover.
     """
 
     number: int

@@ -140,10 +140,7 @@ def _framed(record: Record, sequence: int) -> bytes:
 
 
 def read(path: Path) -> tuple[Record, ...]:
-    """Read the complete records of a journal, even while a run appends to it. () without any.
-
-    Raises RunFolderError if the file is missing, unreadable or damaged.
-    """
+    """Read a journal's complete records, even during a run. RunFolderError: file is missing, unreadable or damaged."""
     return _scan(_contents(path), path)[0]
 
 

@@ -1,9 +1,7 @@
 """Burn-in with load steps, which stress power supplies and clocks. Products are verified as in soak.py.
 
-    full load  ──╮  ╭──╮  ╭──╮     in phase: all devices of the host at the same time
-    idle         ╰──╯  ╰──╯  ╰──   otherwise each device starts a little after the previous one
-
-The host's monotonic clock synchronises the devices.
+full load  ──╮  ╭──╮  ╭──╮     in phase: all devices of the host at the same time
+idle         ╰──╯  ╰──╯  ╰──   otherwise each device starts a little after the previous one
 """
 
 import time

@@ -138,7 +138,7 @@ def follow(records: Iterable[HealthRecord]) -> Courses:
 
 
 class _Hearing(NamedTuple):
-    """Which sources of Xids (NVML, kernel log) a telemetry process can read. Fields as in records.Watch."""
+    """Sources of Xids that a process can read. deaf, unlogged: UUID → why not NVML, or not the kernel's log."""
 
     deaf: Mapping[str, str] = {}
     unlogged: Mapping[str, str] = {}

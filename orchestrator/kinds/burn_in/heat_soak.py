@@ -36,7 +36,7 @@ class HeatSoak:
     reached_c: float | None = None
 
     def leaves_out(self, round_: int, at_ns: int) -> bool:
-        """Whether work is in the heat soak, so that its rate does not count. at_ns: monotonic time of the work."""
+        """Whether work at `at_ns` (monotonic) is in the heat soak: its rate does not count. round_: of its launch."""
         return round_ == 0 if self.until is None else at_ns < self.until * WINDOW_NS
 
     @property

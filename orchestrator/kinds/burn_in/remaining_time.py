@@ -16,10 +16,10 @@ LONGER: Final = 2
 
 
 def ahead(archive: Archive, at_work: Mapping[str, busy_time.Work]) -> Mapping[str, Ahead]:
-    """Return UUID → ways to complete the burn-in: time for `resume`, and options of a new burn-in.
+    """Return UUID → ways to complete the burn-in: seconds for `resume`, and options of a new burn-in.
 
-    The time for `resume` is 0 if the burn-in ended normally after enough time at work. at_work: UUID → session → times
-    at work (busy_time.at_work).
+    All devices have the same seconds: what the device with the least time at work needs, or 0 if the burn-in ended
+    normally and each worked long enough. at_work: UUID → session → times at work (busy_time.at_work).
     """
     stored, finished = archive.stored, archive.finished
     burn_in = requested(stored.configuration)
@@ -35,8 +35,8 @@ def ahead(archive: Archive, at_work: Mapping[str, busy_time.Work]) -> Mapping[st
 def _least(archive: Archive, burn_in: BurnIn) -> str:
     """Return value and options of --burn-in with enough time for a whole round: "2h --level full".
 
-    The duration is the estimated least one for this level. If that is no longer than the requested duration, it is
-    LONGER times the requested one. The level is omitted if configs/burn_in.yaml no longer has it.
+    The duration is the estimated shortest one for the run's level, or LONGER times the requested duration if that
+    estimate is no longer than requested. The level is omitted if configs/burn_in.yaml no longer has it.
     """
     stored, table = archive.stored, levels.load()
     longer_s = LONGER * burn_in.duration_s
@@ -49,8 +49,8 @@ def _least(archive: Archive, burn_in: BurnIn) -> str:
 def untried(archive: Archive, lost: Iterable[Lost], done: Collection[tuple[str, int]]) -> frozenset[str]:
     """Return the ids of cells that were not measured only because time ran out.
 
-    They have no result, no finding, and no quarantined device. lost: launches without a result that are findings. done:
-    (cell id, round) of launches with a result.
+    These cells have no launch in `done` or `lost`, and no quarantined device. lost: launches without a result that the
+    verdict considers. done: (cell id, round) of launches with a result.
     """
     tried = {cell_id for cell_id, _ in done} | {launch.cell.id for launch in lost}
     return frozenset(
