@@ -1,7 +1,4 @@
-"""Combine the results of several devices of a baseline for one cell (model and configuration) into one. Pure.
-
-The compared device itself is preferred, else the median device, so that one bad device does not change the result.
-"""
+"""Combine the results of several devices of a baseline for one cell (model and configuration) into one. Pure."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence

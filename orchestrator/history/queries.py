@@ -197,10 +197,7 @@ def kinds(connection: sqlite3.Connection, model: str) -> list[tuple[str, int, st
 
 
 def offences(connection: sqlite3.Connection, uuids: Sequence[str]) -> list[Offence]:
-    """Return for each GPU, in the order of `uuids`, its runs with FAIL or WARN, oldest first.
-
-    Runs with injected faults are omitted.
-    """
+    """Return each GPU's runs with FAIL or WARN, oldest first, in the order of `uuids`; none with injected faults."""
     return [
         _made(Offence, **dict(zip(Offence.__struct_fields__, row, strict=True)))
         for uuid in uuids

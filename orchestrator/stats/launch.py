@@ -118,10 +118,7 @@ def _host_bound(result: Result, iteration_ms: float) -> bool | None:
 
 
 def _lasting_change(result: Result, times_ms: Sequence[float]) -> float | None:
-    """Return LaunchFigures.lasting_change of a launch; the caller excludes host-bound ones.
-
-    None on a CPU, where other load changes the times, and if warm-up did not wait for steady times.
-    """
+    """Return LaunchFigures.lasting_change; None on a CPU (other load changes it). The launch must not be host-bound."""
     warm_up = result.warm_up
     if not warm_up.course or result.launch_bound is None:
         return None

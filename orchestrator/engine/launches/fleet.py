@@ -99,7 +99,7 @@ class Fleet:
         return tuple(token for token, live in self.live.items() if live.pid is None)
 
     def hear(self, message: FromWorker, now: float) -> Iterator[Happening]:
-        """Handle a message of a worker. If its launch is not current, answer Hello with Dismiss, and ignore others."""
+        """Handle a worker's message. If its launch is not current, answer Hello with Dismiss, ignore other messages."""
         live = self.live.get(message.token)
         if live is None or message.launch != live.spec.launch:
             if isinstance(message, Hello):

@@ -88,10 +88,7 @@ class ForeignUse:
         return self._here.get(uuid, "")
 
     def during(self, uuid: str, since_ns: int) -> str:
-        """Return the foreign processes on a GPU now, in words; if none, the last ones that left it after `since_ns`.
-
-        "" if there are none of either. since_ns: monotonic.
-        """
+        """Return the foreign processes on a GPU now, else the last to leave since `since_ns` (monotonic), else ""."""
         left_ns, words = self._last.get(uuid, (0, ""))
         return self.here(uuid) or (words if left_ns >= since_ns else "")
 

@@ -54,10 +54,7 @@ def uncounted(archive: Archive, evidence: Evidence) -> tuple[Uncounted, ...]:
 
 
 def shares(launches: Iterable[Uncounted], device: Device, accused: Accused) -> Iterator[Share]:
-    """Yield the mismatches of each launch that count against a device. Launches without any are omitted.
-
-    accused: devices that explain wrong copies, from `links.accused`.
-    """
+    """Yield the mismatches of each launch that count against a device, if any. accused: from `links.accused`."""
     for launch in launches:
         if device.uuid in launch.cell.devices:
             attributed = links.attributed(launch.seen, launch.cell, device.uuid, accused, cut_off=launch.cut_off)

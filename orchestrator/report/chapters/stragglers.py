@@ -225,10 +225,7 @@ def _cell(effect: SiblingEffect) -> str:
 
 
 def _alike(standings: Sequence[Standing], devices: Mapping[str, GpuInfo]) -> Iterator[str]:
-    """Yield a line for all OK devices together, and one for each reason for no verdict.
-
-    Devices that heat or power slowed down (Standing.slowed) are in none. devices: by UUID.
-    """
+    """Yield a line for all OK devices, and one for each reason for no verdict. Skip those slowed by heat or power."""
     alike_by_line: dict[str, list[GpuInfo]] = {}
     for one in standings:
         if one.slowed:
