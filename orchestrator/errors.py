@@ -1,12 +1,8 @@
-"""Errors with a message for the user.
-
-UserError: the request is impossible. Exit code 2, nothing was run. Its subclasses name the cause.
-StorageError: exit code 5, the run stops.
-"""
+"""Errors with a message for the user."""
 
 
 class UserError(Exception):
-    """A request that is impossible. The message says what is wrong, where, and what to do."""
+    """A request that is impossible: exit code 2, nothing was run. The message says what is wrong, and what to do."""
 
 
 class ConfigError(UserError):

@@ -16,10 +16,7 @@ _encoder: Final = msgspec.msgpack.Encoder()
 
 
 def encode(message: object) -> bytes:
-    """Return the struct as MessagePack.
-
-    Raises ProtocolError if it cannot be encoded, takes more than MAX_MESSAGE_BYTES, or holds NaN or infinity.
-    """
+    """Return the struct as MessagePack. ProtocolError: invalid, over MAX_MESSAGE_BYTES, or with NaN or infinity."""
     try:
         data = _encoder.encode(message)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -37,10 +34,7 @@ class Decoder(Generic[T]):
         self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(kind)
 
     def decode(self, data: bytes) -> T:
-        """Return the message in `data`.
-
-        Raises ProtocolError if `data` exceeds MAX_MESSAGE_BYTES, is of another type, or holds NaN or infinity.
-        """
+        """Return the message in `data`. ProtocolError: invalid, over MAX_MESSAGE_BYTES, or with NaN or infinity."""
         if len(data) > MAX_MESSAGE_BYTES:
             raise ProtocolError(f"a message of {len(data)} bytes is longer than {MAX_MESSAGE_BYTES}")
         try:

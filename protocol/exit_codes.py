@@ -5,7 +5,11 @@ from typing import Final
 
 
 class ExitCode(enum.IntEnum):
-    """Exit status of every command. MEANING explains each."""
+    """Exit status of every command. MEANING explains each in full.
+
+    MISSED: missed threshold, regression or wrong output. USAGE: wrong usage or configuration, nothing ran. HARDWARE:
+    the verdict on hardware is FAIL. INCOMPLETE: results or verdicts are missing. INTERNAL: gpubench itself failed.
+    """
 
     PASSED = 0
     MISSED = 1

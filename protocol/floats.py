@@ -19,10 +19,7 @@ def pack(values: Iterable[float]) -> bytes:
 
 
 def unpack(data: bytes) -> list[float]:
-    """Return the values (milliseconds) in `data`, as written by `pack`.
-
-    Raises ProtocolError if the length of `data` is no multiple of 4 bytes, or a value is not finite.
-    """
+    """Return the values (milliseconds) in `data`, as written by `pack`. ProtocolError: truncated, or not all finite."""
     unpacked = array.array("f")
     if len(data) % unpacked.itemsize:
         raise ProtocolError(f"a series of times is {len(data)} bytes long, not a multiple of {unpacked.itemsize}")

@@ -38,7 +38,10 @@ def attempt_name(cell_id: str, attempt: int) -> str:
 
 @dataclass(frozen=True)
 class LaunchPaths:
-    """Files of one attempt at a cell. With several processes, `folder` is the leader's and contains the others'."""
+    """Files of one attempt at a cell. With several processes, `folder` is the leader's and contains the others'.
+
+    steps: how many transfers and barriers each of several processes has begun. mismatches: wrong results so far.
+    """
 
     folder: Path
 

@@ -166,7 +166,7 @@ def _worked(archive: Archive) -> dict[str, dict[Segment, Span]]:
 
 
 def _work(archive: Archive, worked: Mapping[str, Mapping[Segment, Span]], uuid: str = "") -> Iterator[Work]:
-    """Yield a Work per session: first start to last end on GPU `uuid`; on any GPU if it is "" or never worked."""
+    """Yield a Work per session: first start to last end on GPU `uuid`; on all GPUs if it is "" or had no launch."""
     gpus = [other.uuid for other in archive.stored.devices if other.kind is DeviceKind.CUDA]
     of = [worked[gpu] for gpu in ([uuid] if uuid in worked else gpus) if gpu in worked]
     for segment in dict.fromkeys(archive.segments):

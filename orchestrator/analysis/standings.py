@@ -159,7 +159,7 @@ def _why_not(
 def _obstacle(device: Device, cell: JudgedCell, missing: Mapping[str, Counter[str]]) -> str:
     """Return why a GPU has no comparable result in `cell`: throttled, or the GPU's most frequent reason in all cells.
 
-    missing: UUID → reason → number of cells excluded by it.
+    missing: UUID → reason → number of cells excluded by it. Without a reason there: "no result".
     """
     if device.uuid in cell.held:
         return THROTTLED

@@ -47,7 +47,7 @@ def chosen(kind: str | None, output: str | None, formats: Sequence[str]) -> str:
 
 
 def deliver(rendered: str | bytes, output: str | None) -> None:
-    """Print the text, or write it to the file `output` and print its name. Raises StorageError if that fails."""
+    """Print the text, or write it to the file `output` and print the file's name. Raises StorageError if that fails."""
     if output is None:
         say(rendered)
         return

@@ -159,10 +159,10 @@ def _render_file(
 ) -> None:
     """Render the report file `file` without its run: print the report as text, or write it to `output`.
 
-    format: value of -f; None: the suffix of `output` decides, else json. named: the formats in that value, None without
-    -f. Without `output` only txt is possible, and prints the whole report. full: print the whole report, not its brief
-    form. needs_run: given options that need a run. Raises UserError if there is one, for other formats without
-    `output`, or if `file` is no report.
+    format: value of -f; with `output`, None means the format of its suffix, else json. named: the formats in `format`.
+    Without `output`, only None (prints the brief report; with `full` the whole one) and txt (prints the whole report)
+    are possible. needs_run: given options that need a run; `file` alone cannot serve them. Raises UserError if there is
+    one, for other formats without `output`, or if `file` is no report.
     """
     from orchestrator import report as reports
     from orchestrator.cli.shown_report import places, shown

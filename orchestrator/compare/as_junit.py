@@ -1,9 +1,7 @@
 """Comparisons as JUnit XML: a suite for each pair of runs, a test case for each cell (a model in one configuration).
 
 A cell with a verdict of --fail-on is a failure. Cells that could not be judged come first, and are skipped unless
---fail-on names them. Every other cell has passed. A cell that only the first run has is NOT COMPARABLE, and so is a
-cell of a device that has no cell in the baseline. Other cells that only the second run has are skipped. A verdict on
-all cells of a workload together is a test case, too.
+--fail-on names them. Every other cell has passed. A verdict on all cells of a workload together is a test case, too.
 """
 
 from collections.abc import Collection, Iterator, Sequence

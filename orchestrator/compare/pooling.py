@@ -1,7 +1,4 @@
-"""Combine the results of several devices of a baseline for one cell (model and configuration) into one. Pure.
-
-The compared device itself is preferred, else the median device, so that one bad device does not change the result.
-"""
+"""Combine the results of several devices of a baseline for one cell (model and configuration) into one. Pure."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -22,8 +19,8 @@ def partners(candidates: Sequence[Place], place: Place, *, any_device: bool = Fa
 
     In order of preference: the device of `place`, if comparable; else the comparable device with the median rate, or
     the middle two of an even number (rate: median over launches); else, if none is comparable, any one, preferably of
-    the same GPU model. candidates: the baseline's results of the same cell, one for each device. any_device: another
-    GPU model is allowed. The device of `place` is then not preferred, because a score compares machines.
+    the same GPU model. candidates: the baseline's results of the same cell, one for each device. Comparable are those
+    without a `cell_facts.difference`. any_device: allow another GPU model, and do not prefer the device of `place`.
     """
     compare = [one for one in candidates if not cell_facts.difference(one, place, any_device=any_device)]
     if not compare:
@@ -58,10 +55,10 @@ def combined(places: Sequence[Place]) -> Place:
 
 
 def _launches(cells: Sequence[SideCell]) -> tuple[float, ...]:
-    """Return the values of all launches on several boards, without the differences between the boards.
+    """Return the values of all launches on several devices, without the differences between the devices.
 
-    The logarithms of each board are shifted to a common mean, and stretched so that their sample variance is the
-    variance within boards. With one launch per board, the values are unchanged.
+    The logarithms of each device are shifted to a common mean, and stretched so that their sample variance is the
+    variance within devices. With one launch per device, the values are unchanged. cells: one for each device.
     """
     logs = [[math.log(value) for value in cell.values] for cell in cells]
     launches = sum(map(len, logs))

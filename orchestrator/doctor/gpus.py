@@ -56,12 +56,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def names_gpus(gpu_ids: str) -> bool:
-    """Whether the ids include a GPU. Raises DeviceError for a word that cannot name a device, such as "gpu"."""
+    """Whether `gpu_ids` includes a GPU, as "all" does. Raises DeviceError for a word that names no device ("gpu")."""
     return any(not word.startswith("cpu:") for word in devices.require_words(gpu_ids, "--gpu-ids"))
 
 
 def look(gpu_ids: str = "all") -> Facts:
-    """Read the facts about the GPUs. Takes up to two minutes, if both NVML and CUDA hang. Errors are facts."""
+    """Read the facts about the GPUs. Takes up to two minutes, if both NVML and CUDA hang. Errors are kept in it."""
     shown = inventory.look()
     chosen, busy, why_none = _chosen(shown, gpu_ids)
     return Facts(

@@ -43,7 +43,9 @@ class CellReport(Part, frozen=True, kw_only=True):
     """Final state of a planned cell.
 
     degraded: measured at a smaller batch than requested. refers_to: id of the planned cell that has the figures, if
-    status is referred. reason: empty if ok. launches: number of launches; the figures are medians over them.
+    status is referred. reason: empty if ok. batch_size: that of the figures, here or in refers_to; null without
+    figures. launches: number of launches with a valid result; the figures are over them. attempts: all launches made.
+    ledger: null without a valid result.
     """
 
     cell: str
@@ -60,7 +62,11 @@ class CellReport(Part, frozen=True, kw_only=True):
 
 
 class Measured(CellReport, frozen=True, kw_only=True):
-    """Figures of any measurement: computed for each launch, then medians over the launches.
+    """Figures of any measurement: medians over the valid launches of the cell, except the following.
+
+    Sums over the launches: iterations, warm_up_iterations. Largest value of a launch: memory (MB of 2**20 bytes),
+    temperature_max_c, host_percent, power_capped_percent, slowdown_percent; the largest in size: drift_percent,
+    unsettled_percent, sm_clock_drift_percent. drifting, launch_bound, throttled: true if one launch was.
 
     steady_state: how warm-up ended. stop_reason: why measuring ended. measured_seconds: time for which a launch
     measured. relative_half_width: half of the 95 % interval of a launch's mean iteration, as a share of the mean.
@@ -80,8 +86,8 @@ class Measured(CellReport, frozen=True, kw_only=True):
     the launch used; 100 is one full core. host_memory_mb: peak resident set. sm_clock_drift_percent: change of the SM
     clock from the first half of the measured time to the second. clock_event_reasons: why NVML reports a lower clock.
     power_capped_percent, slowdown_percent: share of the measured time with clocks limited by power, or by heat or a
-    hardware brake. throttled: whether slowdown_percent exceeds 1 in any launch; null if nothing read it. contaminated:
-    whether another process computed on the GPU when the run began or during a launch (--allow-busy).
+    hardware brake. throttled: whether slowdown_percent exceeds 1; null if nothing read it. contaminated: whether
+    another process computed on the GPU when the run began or during a launch (--allow-busy).
     """
 
     steady_state: str | None
@@ -152,8 +158,8 @@ class LoadMetrics(Measured, frozen=True, kw_only=True):
 class Computed(Measured, frozen=True, kw_only=True):
     """Figures of a model at work. sample_unit: what throughput counts, such as "images".
 
-    plausibility: whether the time is possible. energy_per_token_j: energy per generated token; for inference and
-    training per input token.
+    plausibility: the time compared with the limits of the device. energy_per_token_j: energy per generated token; for
+    inference and training per input token.
     """
 
     sample_unit: str
@@ -231,6 +237,7 @@ class PhaseMetrics(Computed, frozen=True, kw_only=True):
     forward_time_ms: time on the device, with the inputs already there. inference_latency_ms: time from inputs to
     outputs in host memory, mean over inference_latency_values separate passes; percentiles over all launches, p95 null
     below 20 values, p99 below 300. throughput_samples_per_sec: items divided by the total time of the measured blocks.
+    loss: of the last training step of the first launch; null for inference.
     """
 
     forward_time_ms: float | None
@@ -303,9 +310,10 @@ class ProbeMetrics(Measured, frozen=True, kw_only=True):
 
 
 class BatchPoint(Part, frozen=True, kw_only=True):
-    """One batch size that `-b auto` tried, with figures as in Measured.
+    """One batch size that `-b auto` tried in one launch, with figures as in Measured.
 
-    works: whether the launch has a result. why_not: category of its failure, else empty.
+    launch: its number in the run. works: whether it has a result. launches: 1 if it works, else 0. why_not: category of
+    its failure, else empty.
     """
 
     batch_size: int

@@ -33,7 +33,7 @@ class BurnInOutline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReportOutline(msgspec.Struct, frozen=True, kw_only=True):
-    """The few fields of a JSON report that `status` and `watch` read, so that the rest need not be decoded."""
+    """The outline of a report. burn_in: null for other kinds of run."""
 
     metadata: MetadataOutline
     summary: SummaryOutline

@@ -1,7 +1,4 @@
-"""Export the history as JSON, or as CSV with a row per cell (model and configuration) and run.
-
-One run after the other is read and encoded, so that a long history needs little memory.
-"""
+"""Export the history as JSON, or as CSV with a row per cell (model and configuration) and run."""
 
 import csv
 import io

@@ -157,8 +157,8 @@ def points(
 ) -> list[Point]:
     """Return the results of a model (or probe), one for each cell, device and run, oldest run first.
 
-    A filter that is None matches all.
-    gpu: beginning of a UUID or part of a name, in any case. since: date of the oldest run, ISO 8601 in UTC.
+    model: its whole name. gpu: beginning of a UUID or part of a name, in any case. since: date of the oldest run, ISO
+    8601 in UTC. A filter that is None matches all.
     """
     wanted = {"model": model, "gpu": gpu, "precision": precision, "batch_size": batch_size, "since": since}
     return [
@@ -192,12 +192,12 @@ def verdicts(connection: sqlite3.Connection) -> list[str]:
 
 
 def kinds(connection: sqlite3.Connection, model: str) -> list[tuple[str, int, str, str]]:
-    """Return (precision, batch size, device UUID, ISO 8601 start of its newest run) per combination, sorted."""
+    """Return (precision, batch size, device UUID, start of the newest run with them in ISO 8601) of a model, sorted."""
     return msgspec.convert(connection.execute(_KINDS, (model,)).fetchall(), list[tuple[str, int, str, str]])
 
 
 def offences(connection: sqlite3.Connection, uuids: Sequence[str]) -> list[Offence]:
-    """Return runs with FAIL or WARN on these GPUs, one GPU after the other, oldest first; none with injected faults."""
+    """Return each GPU's runs with FAIL or WARN, oldest first, in the order of `uuids`; none with injected faults."""
     return [
         _made(Offence, **dict(zip(Offence.__struct_fields__, row, strict=True)))
         for uuid in uuids

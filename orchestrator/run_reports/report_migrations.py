@@ -1,11 +1,5 @@
 """Migrate reports of earlier schema versions, one step for each version. Pure: on decoded JSON that is not checked yet.
 
-    1 ─▶ 2   sizes, memory formats, generation, probes, plausibility; loading has all figures of a measurement
-    2 ─▶ 3   health
-    3 ─▶ 4   figures of each launch, comparisons, burn-in, settings
-    4 ─▶ 5   stragglers, full node, courses of a burn-in
-    5 ─▶ 6   other names: excluded, quarantined, suspended_seconds, requested_seconds, excluded_seconds
-
 Values that a version did not record become null or empty. A step adds only missing fields.
 """
 

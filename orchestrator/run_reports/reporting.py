@@ -164,7 +164,7 @@ def _write_each(
 
 
 def kinds(stored: StoredRun, paths: RunPaths) -> tuple[ReportFormat, ...]:
-    """Return the formats to write into the run's folder, most important first: standard, requested, already there."""
+    """Return the standard, the requested and the existing formats of the run's folder, in the order of ReportFormat."""
     there = [kind for kind in ReportFormat if paths.report(kind).exists()]
     return report.by_importance((*ALWAYS, *stored.configuration.formats, *there))
 

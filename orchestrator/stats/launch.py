@@ -118,7 +118,7 @@ def _host_bound(result: Result, iteration_ms: float) -> bool | None:
 
 
 def _lasting_change(result: Result, times_ms: Sequence[float]) -> float | None:
-    """Return LaunchFigures.lasting_change of a launch that is not host-bound. None on a CPU: other load changes it."""
+    """Return LaunchFigures.lasting_change; None on a CPU (other load changes it). The launch must not be host-bound."""
     warm_up = result.warm_up
     if not warm_up.course or result.launch_bound is None:
         return None
@@ -127,7 +127,10 @@ def _lasting_change(result: Result, times_ms: Sequence[float]) -> float | None:
 
 
 def block_medians(blocks: Sequence[Block], times_ms: Sequence[float], group: int) -> list[float]:
-    """Return the median iteration time in ms of each block that has times. group: iterations that a time covers."""
+    """Return the median iteration time in ms of each block that has times.
+
+    times_ms: times of all blocks, in order. group: number of iterations that each time is the mean of.
+    """
     values = iter(times_ms)
     parts = [list(islice(values, block.iterations // group)) for block in blocks]
     return [median(part) for part in parts if part]

@@ -141,9 +141,9 @@ def _planned_bytes(compiled: "jax.stages.Compiled") -> int:
 
 
 def _profiled(calls: _Calls, kind: DeviceKind) -> tuple[int | None, list[tuple[str, float]]]:
-    """Return the number of kernels in one call (None if none was seen), and (name, milliseconds) of each event.
+    """Call once. Return the number of kernels (None if none was seen) and (name, milliseconds) of each kernel and copy.
 
-    On a CPU device XLA's operations count as kernels. The events include copies, the number does not.
+    On a CPU device XLA's operations count as kernels.
     """
     import jax
 

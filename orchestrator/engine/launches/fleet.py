@@ -99,10 +99,7 @@ class Fleet:
         return tuple(token for token, live in self.live.items() if live.pid is None)
 
     def hear(self, message: FromWorker, now: float) -> Iterator[Happening]:
-        """Handle a message of a worker.
-
-        If its launch is not current, answer a Hello with Dismiss, and ignore any other message.
-        """
+        """Handle a worker's message. If its launch is not current, answer Hello with Dismiss, ignore other messages."""
         live = self.live.get(message.token)
         if live is None or message.launch != live.spec.launch:
             if isinstance(message, Hello):
@@ -150,7 +147,7 @@ class Fleet:
                 yield from self._apply(live, lifecycle.Stop(failure, immediately, grace_s), now)
 
     def unreachable(self, reason: str, now: float) -> Iterator[Happening]:
-        """End processes that have not connected yet, because the socket is gone. reason: message of the failure."""
+        """Kill processes that have not connected yet, because the socket is gone. reason: message of the failure."""
         for live in tuple(self.live.values()):
             if live.launch.status in (lifecycle.Status.REQUESTED, lifecycle.Status.BORN):
                 failure = Failure(category=Category.START_FAILED, message=reason, phase=Phase.START)

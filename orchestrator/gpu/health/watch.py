@@ -55,8 +55,7 @@ class HealthWatch:
         """Write new Xids (driver errors), and every ten seconds all values. Return new Xids and newly broken GPUs.
 
         now_ns: monotonic. A GPU is broken if it is lost, its InfoROM is damaged, or it had uncorrected memory errors;
-        each is returned once, by `tick` or `look_at`.
-        Raises OSError if a write fails.
+        each is returned once, by `tick` or `look_at`. Raises OSError if a write fails.
         """
         if not self._begun:
             self._begun = True

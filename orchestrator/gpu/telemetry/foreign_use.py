@@ -40,7 +40,10 @@ class Lookout:
         self._seen: dict[str, tuple[ForeignProcess, ...]] = {}
 
     def look(self, uuid: str, at_ns: int) -> ForeignSeen | None:
-        """Read the foreign processes on a GPU. None if their PIDs are unchanged, or unknown. at_ns: now, monotonic."""
+        """Read the foreign processes on a GPU. at_ns: now, monotonic.
+
+        None if they cannot be read, or have the same PIDs as in the last call for this GPU.
+        """
         try:
             processes = self._nvml.processes(uuid)
         except NvmlError:
@@ -85,7 +88,7 @@ class ForeignUse:
         return self._here.get(uuid, "")
 
     def during(self, uuid: str, since_ns: int) -> str:
-        """Return in words the newest foreign processes that were on a GPU since `since_ns` (monotonic); "" for none."""
+        """Return the foreign processes on a GPU now, else the last to leave since `since_ns` (monotonic), else ""."""
         left_ns, words = self._last.get(uuid, (0, ""))
         return self.here(uuid) or (words if left_ns >= since_ns else "")
 

@@ -25,7 +25,7 @@ def injected(
     """Yield, for each injected fault, whether it was found and how, in the order of `faults`.
 
     good: (launch, cell, evidence) of the launches with a result. uncounted: launches without a valid result; they count
-    only if they found the fault. paces: UUID → kind of rate → verdict. too_hot: UUIDs of GPUs that became too hot.
+    only if they found the fault. paces: from rate_checks.paces. too_hot: UUIDs of GPUs that became too hot.
     """
     by_uuid = {device.uuid: device for device in devices}
     for request in faults:
@@ -60,9 +60,9 @@ def _flipped(mine: Sequence[Launched], more: int, device: str) -> tuple[Fate, st
 
 
 def _shows(seen: Mapping[str, Verification], device: str) -> bool:
-    """Whether a launch shows a fault of `device`: wrong results of its own, wrong copies that it sent.
+    """Whether a launch shows wrong results of `device`, or wrong copies that `device` sent.
 
-    Its mismatches without details count, too. seen: UUID of each device of the launch → what it verified.
+    seen: UUID of each device of the launch → what it verified. Mismatches of `device` without details count, too.
     """
     if device in seen and seen[device].mismatches > len(seen[device].kept):
         return True  # mismatches without details

@@ -32,9 +32,9 @@ class Uncounted:
 
 @dataclass(frozen=True)
 class Share:
-    """Mismatches of a launch without a valid result that count against one device. mismatches: number of all.
+    """Mismatches of a launch without a valid result that count against one device. mismatches: their number.
 
-    wrong: mismatches with details. unclear: number of mismatches without details that may be this device's.
+    wrong: those with details. unclear: number of those without details that may be another device's.
     """
 
     workload: Workload
@@ -54,7 +54,7 @@ def uncounted(archive: Archive, evidence: Evidence) -> tuple[Uncounted, ...]:
 
 
 def shares(launches: Iterable[Uncounted], device: Device, accused: Accused) -> Iterator[Share]:
-    """Yield the mismatches of each launch that count against a device. Launches without any are omitted."""
+    """Yield the mismatches of each launch that count against a device, if any. accused: from `links.accused`."""
     for launch in launches:
         if device.uuid in launch.cell.devices:
             attributed = links.attributed(launch.seen, launch.cell, device.uuid, accused, cut_off=launch.cut_off)
@@ -64,9 +64,9 @@ def shares(launches: Iterable[Uncounted], device: Device, accused: Accused) -> I
 
 
 def wrong(attempt: Attempt, cell: Cell, attributed: Attributed) -> Iterator[Wrong]:
-    """Yield the mismatches of a launch that count against one device and have details, each with its doubt.
+    """Yield the mismatches of a launch that count against one device and have details (the first KEPT_MISMATCHES).
 
-    attributed: from `links.attributed`, which decides what counts. Only the first KEPT_MISMATCHES have details.
+    attributed: from `links.attributed`, which decides what counts, and why another device may be at fault instead.
     """
     kept = () if attributed.verification is None else attributed.verification.kept
     for mismatch, doubt in zip(kept, attributed.doubts, strict=True):
@@ -84,7 +84,7 @@ def unread(launches: Iterable[Uncounted], device: Device) -> Iterator[str]:
 
 
 def samples(launches: Iterable[tuple[Attempt, Cell, Verification | None]]) -> Iterator[Sample]:
-    """Yield the digests of launches with a verification. launches: (launch, cell, what its first device verified)."""
+    """Yield a Sample for each launch with a verification. launches: (launch, cell, what its first device verified)."""
     for attempt, cell, verification in launches:
         if verification is not None:
             start = attempt.start

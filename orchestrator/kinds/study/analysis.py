@@ -21,7 +21,7 @@ from protocol.result import CallProfile, ShapeResult
 
 
 def analyse(archive: Archive, evidence: Evidence, health: HealthReport) -> KindAnalysis:
-    """Return the study's part of the report, with the rows of each device, operation, sizes and precision together."""
+    """Return the study's part of the report. Rows that differ only in the implementation follow each other."""
     configuration = archive.stored.configuration
     rows = [_row(cell, archive, evidence) for cell in archive.stored.plan.cells]
     sizes = [row.sizes for row in rows]
@@ -53,7 +53,7 @@ def point(row: StudyRow) -> tuple[object, ...]:
 
 
 def _compared(rows: Sequence[StudyRow]) -> Iterator[StudyRow]:
-    """Yield the rows, point by point. Their speed is relative to the first implementation of the study."""
+    """Yield copies of the rows, sorted by `point`, with their speed relative to the first row's implementation."""
     first = rows[0].implementation
     base = {point(row): row.device_ms for row in rows if row.implementation == first}
     places = {place: number for number, place in enumerate(dict.fromkeys(map(point, rows)))}

@@ -171,7 +171,7 @@ def _rate(one: Standing) -> str:
 
 
 def without_finding(report: Report, elsewhere: Collection[str]) -> Iterator[Finding]:
-    """Yield a finding for all GPUs that are OK, and one for each reason why GPUs have no verdict.
+    """Yield a finding for all GPUs that are OK together, and one for each reason why GPUs have no verdict.
 
     Skipped are GPUs for which is_found is true, and those in `elsewhere` (UUIDs).
     """
@@ -186,7 +186,7 @@ def without_finding(report: Report, elsewhere: Collection[str]) -> Iterator[Find
 
 
 def rates(standings: Sequence[Standing]) -> str:
-    """Return the range of the known rates, of which there must be one: "99.7% to 100.2% of siblings' rate"."""
+    """Return the range of the rates. At least one must be known: "99.7% to 100.2% of siblings' rate"."""
     percents = sorted(standing.percent for standing in standings if standing.percent is not None)
     between = " to ".join(dict.fromkeys(map(share, (percents[0], percents[-1]))))
     return f"{between} of siblings' rate"
@@ -225,7 +225,7 @@ def _cell(effect: SiblingEffect) -> str:
 
 
 def _alike(standings: Sequence[Standing], devices: Mapping[str, GpuInfo]) -> Iterator[str]:
-    """Yield a line for all OK devices, and one for each reason for no verdict; none for devices that are `slowed`."""
+    """Yield a line for all OK devices, and one for each reason for no verdict. Skip those slowed by heat or power."""
     alike_by_line: dict[str, list[GpuInfo]] = {}
     for one in standings:
         if one.slowed:
@@ -285,7 +285,10 @@ def _by_cell(compared: Sequence[FullNode]) -> Mapping[tuple[str, str], list[Full
 
 
 def _mean_row(cell: str, several: Sequence[FullNode], names: Mapping[str, str]) -> tuple[float, tuple[str, ...]]:
-    """Return (mean loss of speed over the devices in percent, row of the table, which ends with the largest loss)."""
+    """Return (mean loss of speed over the devices in percent, row of the table, which ends with the largest loss).
+
+    several: the losses of this cell, one for each device. names: UUID → label of the device.
+    """
     lost = {one.gpu_uuid: one.lost_percent or 0.0 for one in several}
     most = max(lost, key=lost.__getitem__)
     alone, together = (_mean(side) for side in zip(*((one.solo, one.loaded) for one in several), strict=True))
