@@ -20,7 +20,11 @@ Examples:
 
 
 class StudyParams(RunParams):
-    """Options of a study, beside those of its run that RunParams declares."""
+    """Options of a study, beside those of its run that RunParams declares. study: its name, or path of a YAML file.
+
+    implementations: such as "eager,jax"; None for all of the study. size: such as "h=32,64", in place of the study's
+    sizes. fast: measure for a shorter time.
+    """
 
     study: str
     implementations: str | None

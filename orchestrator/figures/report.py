@@ -119,6 +119,8 @@ class ConfigurationReport(Part, frozen=True, kw_only=True):
 
     precision: `precisions` as one text. sequence_lengths, input_sizes, memory_format: empty or null if each model uses
     its default. required_signals: signals named by --require. preset, time_limit_seconds: set by `quick` and `triage`.
+    mode: such as "loaded,solo". target_relative_half_width: half of the confidence interval of the mean iteration time,
+    divided by the mean, that ends a measurement.
     """
 
     precision: str
@@ -185,7 +187,7 @@ class ExclusionReport(Part, frozen=True, kw_only=True):
 
 
 class BestThroughput(Part, frozen=True, kw_only=True):
-    """The cell with the highest throughput of the run, in samples per second."""
+    """The cell with the highest throughput of the run, in samples per second. phase: "inference" or "training"."""
 
     model: str
     batch_size: int
@@ -197,7 +199,7 @@ class BestThroughput(Part, frozen=True, kw_only=True):
 
 
 class CellCounts(Part, frozen=True, kw_only=True):
-    """Numbers of planned cells, by final state.
+    """Numbers of planned cells, by final state (Status). short_of_launches and throttled count some of them again.
 
     short_of_launches: cells with a good launch, but fewer than planned; dropped launches do not count as planned.
     throttled: cells with a good launch in which the GPU was slowed down, even after two further attempts if there was
@@ -218,10 +220,11 @@ class CellCounts(Part, frozen=True, kw_only=True):
 
 
 class Summary(Part, frozen=True, kw_only=True):
-    """Summary of the run. rank_among_tested: always null.
+    """Summary of the run. rank_among_tested: always null. peak_memory_usage_mb: the highest of all cells.
 
     overall_score: speed in percent of the baseline's, a geometric mean over the cells; null without a baseline.
-    score_note: how the score is defined, or why it is null.
+    score_note: how the score is defined, or why it is null. average_*: means over all devices from the first to the
+    last launch; null without telemetry.
     """
 
     overall_score: float | None
@@ -251,7 +254,10 @@ class Overhead(Part, frozen=True, kw_only=True):
 
 
 class FailureReport(Part, frozen=True, kw_only=True):
-    """A launch without a result. status: final state of its cell."""
+    """A launch without a valid result. at: its start, ISO 8601, UTC. status: final state of its cell.
+
+    outcome to folder: as in AttemptReport.
+    """
 
     at: str
     launch: int

@@ -24,7 +24,10 @@ class Span:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Readings of a GPU in one boot. at_s: times of the points, in s since the run began. curves: quantity → Curve."""
+    """Readings of a GPU in one boot. at_s: times of the points, in s since the run began.
+
+    curves: name of a reading, such as "power_w" → Curve.
+    """
 
     at_s: tuple[float, ...]
     curves: Mapping[str, Curve]
@@ -32,7 +35,10 @@ class Stretch:
 
 @dataclass(frozen=True)
 class DeviceTimeline:
-    """Timeline of one device. spans: launches, by start. unseen: number of failed launches after the first 100."""
+    """Timeline of one device. spans: launches, by start. unseen: number of failed launches that are not in spans.
+
+    Failed launches beyond the first 100 are not in spans.
+    """
 
     gpu_uuid: str
     spans: tuple[Span, ...]

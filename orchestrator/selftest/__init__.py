@@ -35,7 +35,10 @@ __all__ = ["Outcome", "Row", "inject"]
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome of one injected fault. wrong: texts on deviations from the expected handling; () if all is well."""
+    """Outcome of one injected fault. account: how the orchestrator handled it.
+
+    wrong: texts on deviations from the expected handling; () if all is well.
+    """
 
     injection: Injection
     account: Account

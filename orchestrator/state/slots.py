@@ -28,7 +28,8 @@ class SlotStatus(enum.StrEnum):
     """Status of a planned launch.
 
     REFERRED: its batch size does not fit, and a planned cell with a smaller one stands in for it. DOES_NOT_FIT: no
-    batch size fits. SKIPPED: its model is faulty. DROPPED: there was no time for it.
+    batch size fits. UNSUPPORTED: torch.compile lacks a compiler or Triton here. SKIPPED: its model is faulty. DROPPED:
+    there was no time for it.
     """
 
     WAITING = "waiting"
@@ -100,8 +101,8 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     row fail there. too_large: cells of one Family → smallest batch size that does not fit. launches: launch number →
     slot. attempts: cell → number of attempts in all rounds. rooms: device → limits of scans for the batch size.
     unattributed: failed slots whose cause is not known yet, because other devices try the same cell. skipped: name (see
-    `scopes`) → reason. in_vain: as from `wait_in_vain`. skips: whether faulty models are skipped. at_once: maximum of
-    concurrent launches, None for one per device. modes: in their order within a round.
+    `scopes`) → reason. in_vain: device → number of waiting slots whose cell is skipped. skips: whether faulty models
+    are skipped. at_once: maximum of concurrent launches, None for one per device. modes: in their order within a round.
     """
 
     cells: Mapping[str, Cell]

@@ -49,9 +49,9 @@ class Telemetry:
     ) -> Self:
         """Start a process that samples GPUs into `RunPaths(folder).samples(uuid)`. interval_ms: between two samples.
 
-        stop: when a GPU is too hot; None: never. hot: UUID → degrees Celsius to use instead of the real ones. Call it
-        from the main thread: the sampler is killed when that thread ends. Raises StorageError if the folder for the
-        samples cannot be made, OSError if no process can be started.
+        stop: rule by which `receive` returns a TooHot message; None: never. hot: UUID → degrees Celsius to use instead
+        of the real ones. Call it from the main thread: the sampler is killed when that thread ends. Raises StorageError
+        if the folder for the samples cannot be made, OSError if no process can be started.
         """
         paths = RunPaths(folder)
         try:

@@ -24,7 +24,10 @@ _SLICE = "a slice of a GPU has no links of its own"
 
 
 class Accused(NamedTuple):
-    """Devices that explain wrong copies. culprits: from `blame.culprits`. labels: UUID of any device → "GPU 0"."""
+    """Devices that explain wrong copies. labels: UUID of any device → "GPU 0".
+
+    culprits: UUID → number of devices with which its copies were wrong; 0 for a device proven faulty in another way.
+    """
 
     culprits: Mapping[str, int]
     labels: Mapping[str, str]
@@ -79,7 +82,7 @@ def attributed(
     """Return what one device verified in a launch, with only the mismatches that count against it.
 
     seen: device UUID → what it verified. accused: devices that explain wrong copies. cut_off: the launch ended before
-    all devices had a result.
+    all devices had a result, which makes the origin of a wrong sum doubtful.
     """
     own = seen.get(device)
     if own is None or len(cell.devices) == 1:
@@ -106,7 +109,10 @@ def count_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> 
 
 
 def not_tested(device: Device, run: StoredRun, quarantined: Collection[str]) -> dict[str, str]:
-    """Return check of links, such as "links peers fp32: later rounds" → why it was not tested. quarantined: UUIDs."""
+    """Return check of links → why it did not test `device`, or not in later rounds ("links peers fp32: later rounds").
+
+    The check is "links" if no other device could take part. quarantined: UUIDs.
+    """
     if not linked(device, run.devices):
         return {Workload.LINKS: _NONE if device.slice_of is None else _SLICE}
     labels = {other.uuid: other.label for other in run.devices}
