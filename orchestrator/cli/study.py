@@ -20,11 +20,7 @@ Examples:
 
 
 class StudyParams(RunParams):
-    """Options of a study, beside those of its run that RunParams declares. study: its name, or path of a YAML file.
-
-    implementations: such as "eager,jax"; None for all of the study. size: such as "h=32,64", in place of the study's
-    sizes. fast: measure for a shorter time.
-    """
+    """Options of a study, besides RunParams. implementations: "eager,jax", None for all. size: such as "h=32,64"."""
 
     study: str
     implementations: str | None

@@ -247,10 +247,7 @@ def _package_of(path: Path) -> tuple[str, Path]:
 
 
 def _require_imports(tree: ast.Module, searched: tuple[str, ...], origin: str) -> None:
-    """Raise ConfigError if a file imports a package that is neither installed nor in a folder in `searched`.
-
-    Imports after code that may change where Python searches are not checked.
-    """
+    """Raise ConfigError for a missing import before code that may change sys.path. searched: folders besides that."""
     for node in tree.body:
         match node:
             case ast.Import(names=aliases):

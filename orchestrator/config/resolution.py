@@ -54,8 +54,8 @@ def gather(
 ) -> LayeredSettings:
     """Return all settings. The command line overrides the file, the file a preset, a preset the defaults.
 
-    options: those that the files may set. defaults: path of configs/default.yaml. file: path in --config. Raises
-    ConfigError for a mistake in one of the files.
+    options: all that exist. defaults: path of configs/default.yaml. file: of --config. Raises ConfigError for a
+    mistake.
     """
     settings = from_defaults(defaults, options)
     if preset is not None:
@@ -108,10 +108,7 @@ def resolve(settings: LayeredSettings, catalogue: Catalogue, places: Places) -> 
 
 
 def _set_as_given(settings: LayeredSettings, owner: str) -> dict[str, Any]:
-    """Return field → value of measurement and history options that are copied as they are; without options not set.
-
-    owner: type of the fields, "measurement" for Measurement, "" for Configuration.
-    """
+    """Return field → value of set options that need no conversion. owner: "measurement", or "" for Configuration."""
     fields = {option.key: option.sets.rpartition(".") for option in (*MEASUREMENT, *HISTORY) if option.sets}
     return {
         field: settings.values[key] for key, (of, _, field) in fields.items() if of == owner and key in settings.values

@@ -47,11 +47,10 @@ class Disk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts about the machine. cores: those that this process may use. memory_available: in bytes.
+    """Facts about the machine. cores: usable by this process. memory_available: in bytes. allowed: limits by cgroups.
 
-    allowed: limits set by cgroups. shm_bytes: size of /dev/shm, None if unknown. ulimits: option of ulimit ("-n") → the
-    user's soft limit, -1 for none. sockets_wrong, rooms_wrong: why sockets, or imports of gpubench's packages, would
-    fail; "" if they work.
+    shm_bytes: size of /dev/shm, None if unknown. ulimits: option of ulimit ("-n") → the user's soft limit, -1 for none.
+    sockets_wrong, rooms_wrong: why sockets, or imports of gpubench's packages, would fail; "" if they work.
     """
 
     cores: int

@@ -47,10 +47,9 @@ class LaunchLedger(Part, frozen=True, kw_only=True):
     """Time of a launch by phase in milliseconds, medians over the launches of the cell.
 
     start: from the request to the first line of the process. context: open the device. build: make model and inputs.
-    compile: torch.compile with its first call. load: load the model, in load cells only. measure: measured blocks and
-    latency passes. count: count operations and check outputs. record: make, send, write and sync the result, and time
-    between the other entries. teardown: until the device is free again. overhead: all except compile, load, warm_up and
-    measure.
+    compile: torch.compile with its first call. load: load the model (load cells only). measure: measured blocks and
+    latency passes. count: count operations, check outputs. record: make, send, write and sync the result, and time
+    between the other entries. teardown: until the device is free. overhead: all but compile, load, warm_up, measure.
     """
 
     start_ms: float
@@ -101,8 +100,7 @@ class Plausibility(Part, frozen=True, kw_only=True):
     achieved_tflops: 1e12 operations/s as counted by torch, over the mean iteration. gemm_tflops: sustained rate of the
     probe of matrix products in the same precision. gemm_percent: achieved_tflops in percent of it. least_iteration_ms:
     least possible time of an iteration, in which the weights are read once at the memory bandwidth of the hbm probe.
-    flags: impossible or unexplained figures, as texts. note: why a figure is null, or why the rate of the gemm probe is
-    doubtful.
+    flags: impossible or unexplained figures, as texts. note: why a figure is null, or the gemm rate doubtful.
     """
 
     achieved_tflops: float | None

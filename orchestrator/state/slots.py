@@ -25,11 +25,10 @@ Family = tuple[Cell, int | None]
 
 
 class SlotStatus(enum.StrEnum):
-    """Status of a planned launch.
+    """Status of a planned launch. SKIPPED: its model is faulty. DROPPED: there was no time for it.
 
     REFERRED: its batch size does not fit, and a planned cell with a smaller one stands in for it. DOES_NOT_FIT: no
-    batch size fits. UNSUPPORTED: torch.compile lacks a compiler or Triton here. SKIPPED: its model is faulty. DROPPED:
-    there was no time for it.
+    batch size fits. UNSUPPORTED: torch.compile lacks a compiler or Triton here.
     """
 
     WAITING = "waiting"
@@ -228,10 +227,9 @@ Event = Started | Ended | Freed | Quarantined | Dropped | Postponed | Withdrawn 
 
 
 def scopes(cell: Cell) -> tuple[str, str, str]:
-    """Return the three names under which a cell may be skipped, widest first.
+    """Return the three names under which a cell may be skipped, widest first. The last two name its input size, if any.
 
-    ("resnet50", "resnet50 training fp16", "resnet50 training fp16 at batch size 8"). The last two also name the input
-    size, if the cell has one.
+    ("resnet50", "resnet50 training fp16", "resnet50 training fp16 at batch size 8")
     """
     work = f"{cell.model} {cell.workload} {cell.precision}"
     batch = f"batch size {cell.batch_size or 'auto'}"

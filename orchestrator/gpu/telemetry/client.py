@@ -104,9 +104,8 @@ class Telemetry:
     def await_free(self, uuid: str, limit_bytes: int, timeout_s: float) -> None:
         """Request a DeviceFree message, which `receive` returns later.
 
-        The sampler sends it when the GPU's used memory is at most `limit_bytes`, or with free=False at the timeout. If
-        the memory cannot be read, it sends free=False, used_bytes=None at once. Raises EOFError if the process has
-        ended or takes no requests.
+        It is sent when the GPU's used memory is at most `limit_bytes`, or with free=False at the timeout; at once with
+        free=False, used_bytes=None if the memory cannot be read. Raises EOFError if the process does not respond.
         """
         self._send(AwaitFree(uuid=uuid, limit_bytes=limit_bytes, timeout_s=timeout_s))
 

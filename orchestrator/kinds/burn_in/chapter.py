@@ -257,7 +257,7 @@ def not_decided(result: BurnInReport, report: Report) -> list[str]:
 
 
 def _untested(result: BurnInReport, report: Report, *, decided: bool) -> Iterator[tuple[bool, str, str]]:
-    """Yield (whether planned, checks and devices, reason), one for all checks with equal reason and devices.
+    """Yield (planned but unfinished, checks and devices, reason), once for all checks with equal reason and devices.
 
     decided: True for checks that were not made, False for rates that were measured but have no verdict.
     """

@@ -109,10 +109,7 @@ def count_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> 
 
 
 def not_tested(device: Device, run: StoredRun, quarantined: Collection[str]) -> dict[str, str]:
-    """Return check of links → why it did not test `device`, or not in later rounds ("links peers fp32: later rounds").
-
-    The check is "links" if no other device could take part. quarantined: UUIDs.
-    """
+    """Return check of links, such as "links peers fp32: later rounds" → why it was not tested. quarantined: UUIDs."""
     if not linked(device, run.devices):
         return {Workload.LINKS: _NONE if device.slice_of is None else _SLICE}
     labels = {other.uuid: other.label for other in run.devices}

@@ -112,7 +112,7 @@ def _of_sides(sides: Sequence[GateSide], devices: Sequence[Device]) -> Plan:
 def _noise_first(plan: Plan, gate: Gate, configuration: Configuration, device: Device) -> tuple[Slot, ...]:
     """Return the launches of a device. First come repeated launches of a few cells, which show the noise.
 
-    These are NOISE_LAUNCHES launches in the first FIRST_ROUNDS rounds: of a cell and its partner, or of two cells
+    These are up to NOISE_LAUNCHES launches in the first FIRST_ROUNDS rounds: of a cell and its partner, or of two cells
     without partners. Cells whose launches would take them beyond NOISE_S together are passed over.
     """
     queue, cells = plan.order[device.uuid], {cell.id: cell for cell in plan.cells}

@@ -85,10 +85,7 @@ def result(report: Report, layout: Layout) -> Section:
 
 
 def _counts(report: Report, layout: Layout) -> Iterator[str]:
-    """Yield the number of measured cells, the verdict on health, and the exit code (0 only if a GPU is slow or faulty).
-
-    What the verdict of the report says already is omitted.
-    """
+    """Yield the number of measured cells, the verdict on health, and the exit code, if not 0 or if a GPU is slow."""
     cells, judged = report.summary.cells, report.health.verdict
     measured = cells.ok + cells.degraded
     every = measured == cells.planned
@@ -109,10 +106,7 @@ def _counts(report: Report, layout: Layout) -> Iterator[str]:
 
 
 def _causes(report: Report, layout: Layout) -> Iterator[str]:
-    """Yield the first SHOWN_CAUSES causes of the exit code that no other section shows, then the number of the others.
-
-    A report of an earlier version has no causes, only one text on the exit code, which is then yielded.
-    """
+    """Yield the causes of the exit code that no other section shows; for an old report without causes, its reason."""
     shown = {CauseKind.BURN_IN, CauseKind.TAINTED} if layout.judges_gpus else {CauseKind.CELLS}
     causes = [cause.text for cause in report.verdict.causes if cause.kind not in shown]
     yield from causes[:SHOWN_CAUSES] if report.verdict.causes else filter(None, (report.verdict.why,))
@@ -121,7 +115,7 @@ def _causes(report: Report, layout: Layout) -> Iterator[str]:
 
 
 def limits(report: Report) -> Section | None:
-    """Return causes of the exit code besides faulty or slow GPUs, such as missed thresholds; None without such GPUs."""
+    """Return causes of the exit code besides faulty or slow GPUs; None without any, or if no GPU is faulty or slow."""
     causes = [_DETAILS.split(cause.text)[0] for cause in report.verdict.causes if cause.kind not in _OWN_SECTION]
     return Section("limits", "Also", tuple(causes)) if causes and stragglers.concerns_gpus(report) else None
 
@@ -203,9 +197,8 @@ def _of_health(name: str, judged: DeviceHealth | NodeHealth, board: str = "") ->
 def describe(against: Differences, report: Report) -> str:
     """Describe how much identical devices differ in speed. The first of these cases that applies decides the text.
 
-    No cell can compare them: "not comparable: ...". Devices lag: "in 4 GPU-bound cells: GPU 5 up to 10.0% slower in 2
-    of them". All are equal: "equal within 0.3% (5 comparable cells)". Two devices: how far the slower is from the
-    faster one. Else: how far devices are from the median.
+    No cell can compare them. Devices lag: "in 4 GPU-bound cells: GPU 5 up to 10.0% slower in 2 of them". All are equal:
+    "equal within 0.3% (5 comparable cells)". Two devices: how far the slower is from the faster. Else: from the median.
     """
     every = len(against.group.devices) == len(report.gpu_info)
     alike = "" if every else f"{labels(against.group.devices)} "
