@@ -36,8 +36,7 @@ class Gang:
     """Communication between all processes of a launch. Failed operations raise CommunicationError.
 
     devices: UUID of the device of each rank. size: number of ranks. rank: that of this process. backend: "nccl" or
-    "gloo". With one device, `align` does nothing, `largest` returns its arguments, `add_up` and `pass_on` raise
-    AssertionError.
+    "gloo". With one device: `align` does nothing, `largest` returns its arguments, add_up, pass_on: AssertionError.
     """
 
     def __init__(self, assign: Assign, device: torch.device) -> None:

@@ -74,7 +74,7 @@ class Work:
         return timing.group_for(clock, iteration_ms, self.spans, iterations) if grouped else 1
 
     def agreed(self, reason: StopReason | None) -> StopReason | None:
-        """Return the reason to stop, or None to continue: here `reason`; in several processes that of the leader."""
+        """Return the reason to stop, or None to continue: `reason` itself; in several processes that of the leader."""
         return reason
 
 

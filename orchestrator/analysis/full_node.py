@@ -30,7 +30,7 @@ class _Both(NamedTuple):
 def full_node(
     devices: Sequence[Device], results: Sequence[ModelResult], probes: Sequence[ProbeMetrics]
 ) -> tuple[FullNode, ...]:
-    """Return how much slower each cell is loaded than solo, in the order of the results.
+    """Return how much slower each device's cells are loaded than solo, in the order of the results, probes last.
 
     A cell that is not planned in both modes is omitted. If its results cannot be compared, the reason is given.
     """

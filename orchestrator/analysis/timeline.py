@@ -32,7 +32,7 @@ def timeline(archive: Archive, evidence: Evidence, without_result: Collection[in
 
 
 def _clocks(archive: Archive) -> Mapping[str, float]:
-    """Return boot of the host → seconds to add to its monotonic times to get the time since the start of the run."""
+    """Return boot of the host → seconds to add to its monotonic times to get the seconds since the start of the run."""
     clocks: dict[str, float] = {}
     for segment in archive.segments:
         clocks.setdefault(segment.boot_id, segment.wall - archive.header.created - segment.monotonic_ns / 1e9)
@@ -69,7 +69,7 @@ def _device(uuid: str, spans: Iterable[Span], evidence: DeviceEvidence, clocks: 
 
 
 def merge_spans(spans: Sequence[Span], most: int = MOST_SPANS) -> Iterator[Span]:
-    """Merge spans that start close together, so that at most `most` remain. spans: sorted by start."""
+    """Yield at most `most` spans: `spans` if not more, else those close together merged. spans: sorted by start."""
     if len(spans) <= most:
         yield from spans
         return

@@ -20,7 +20,7 @@ Examples:
 
 
 class StudyParams(RunParams):
-    """Options of a study, beside those of its run that RunParams declares."""
+    """Options of a study, besides RunParams. implementations: "eager,jax", None for all. size: such as "h=32,64"."""
 
     study: str
     implementations: str | None

@@ -137,7 +137,7 @@ def in_a_folder_of_the_users(package: str, pythonpath: tuple[str, ...]) -> bool:
 def require_buildable(own: OwnModel, origin: str) -> None:
     """Raise ConfigError if `own`, code in a .py file, makes no torch module, needs arguments or defines no inputs.
 
-    Accepts code of a package, and whatever only an import could show.
+    Mistakes that only an import would show are not found. Code of a package is not checked.
     """
     where, _, name = own.target.rpartition(":")
     if not where.endswith(".py"):
@@ -247,7 +247,7 @@ def _package_of(path: Path) -> tuple[str, Path]:
 
 
 def _require_imports(tree: ast.Module, searched: tuple[str, ...], origin: str) -> None:
-    """Raise ConfigError if a file imports a missing package. Stops at code that may change where Python searches."""
+    """Raise ConfigError for a missing import before code that may change sys.path. searched: folders besides that."""
     for node in tree.body:
         match node:
             case ast.Import(names=aliases):

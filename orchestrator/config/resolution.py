@@ -54,7 +54,8 @@ def gather(
 ) -> LayeredSettings:
     """Return all settings. The command line overrides the file, the file a preset, a preset the defaults.
 
-    defaults: path of configs/default.yaml. file: path in --config. Raises ConfigError for a mistake in one of them.
+    options: all that exist. defaults: path of configs/default.yaml. file: of --config. Raises ConfigError for a
+    mistake.
     """
     settings = from_defaults(defaults, options)
     if preset is not None:
@@ -107,7 +108,7 @@ def resolve(settings: LayeredSettings, catalogue: Catalogue, places: Places) -> 
 
 
 def _set_as_given(settings: LayeredSettings, owner: str) -> dict[str, Any]:
-    """Return field → value of options without conversion. owner: "measurement", or "" for fields of Configuration."""
+    """Return field → value of set options that need no conversion. owner: "measurement", or "" for Configuration."""
     fields = {option.key: option.sets.rpartition(".") for option in (*MEASUREMENT, *HISTORY) if option.sets}
     return {
         field: settings.values[key] for key, (of, _, field) in fields.items() if of == owner and key in settings.values

@@ -21,10 +21,10 @@ class Isolation(enum.StrEnum):
 
 
 class InjectedFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A fault that a burn-in injects into itself. device: UUID. round: from 0, None for every round.
+    """A fault that a burn-in injects into a device (UUID): one of flip_bits, slow_percent or hot_c is set.
 
-    flip_bits: number of bits to flip in results. slow_percent: how much slower the GPU gets. hot_c: temperature that
-    its readings show, in degrees Celsius.
+    flip_bits: bits to flip in results, only in `round` (from 0). slow_percent: how much slower the device gets, in
+    every round. hot_c: temperature that its readings show, in degrees Celsius, in every round.
     """
 
     device: str
@@ -50,7 +50,10 @@ class BurnIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class GateSide(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A side of a gate's comparison. models: names of its models in this run. python: its interpreter, "" for ours."""
+    """A side of a gate's comparison: the cells planned from `configuration`. models: names of its models in this run.
+
+    label: its settings that differ, else "unchanged". python: its interpreter, "" for ours.
+    """
 
     label: str
     models: tuple[str, ...]
@@ -59,9 +62,10 @@ class GateSide(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A comparison that decides when a run ends: of two sides, or with the cells of a baseline.
+    """A comparison that decides when a run ends: of two `sides`, or (sides is empty) with the cells of a baseline.
 
-    keys: keys of the baseline's cells, as JSON. percent: margin of every cell; None: those of configs/margins.yaml.
+    keys: keys of the baseline's cells to measure, as JSON; empty with two sides. percent: tolerated slow-down of every
+    cell; None: the margins in configs/margins.yaml.
     """
 
     sides: tuple[GateSide, ...] = ()
@@ -72,8 +76,11 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that decides what a run does, from defaults, a file and the command line.
 
-    models: requested models and probes. probes: all that ship; a plan adds some of them. launches: of each cell.
-    sequence_lengths (tokens), input_sizes (pixels): () for each model's own. tainted: faults are injected on purpose.
+    models: requested models and probes. probes: all that ship; a plan adds some of them. batch_sizes: of inference.
+    launches: of each cell. sequence_lengths (tokens), input_sizes (pixels): () for each model's own. shapes: input
+    sizes to call compiled models with after their measurement. required_signals: health signals that PASS needs beside
+    those of configs/health.yaml. implementations: of operators. study: its name, "" for another run. tainted: faults
+    are injected on purpose. adds_launches: whether launches are added while a GPU is SUSPECT.
     """
 
     models: tuple[ModelSpec, ...]  # requested ones, with probes
@@ -128,12 +135,12 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def adds_rounds(self) -> bool:
-        """Whether any number of rounds may be added to the plan, as in a burn-in or a gate."""
+        """Whether a run may get any number of rounds beyond the planned ones, as in a burn-in or a gate."""
         return self.until_limit or self.gate is not None
 
     @property
     def least_launches(self) -> int:
-        """Launches per device that start even if too little time is left: 0; in a gate 1 per side, at least 1."""
+        """Launches per device to start even if too little time is left: 0; in a gate 1 per side, with a baseline 1."""
         return 0 if self.gate is None else max(1, len(self.gate.sides))
 
     @property
@@ -151,7 +158,7 @@ class Exclusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Room(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits of a batch size scan: memory of the process (None: unknown), batch size, seconds of one iteration."""
+    """Limits of a batch size scan: bytes of memory per process (None: unknown), batch size, seconds per iteration."""
 
     memory_bytes: int | None  # for one process, None if unknown
     largest: int  # batch

@@ -47,9 +47,9 @@ class Disk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts about the machine. ulimits: option of ulimit ("-n") → the user's soft limit, -1 for none.
+    """Facts about the machine. cores: usable by this process. memory_available: in bytes. allowed: limits by cgroups.
 
-    memory_available: in bytes. allowed: limits set by cgroups. shm_bytes: size of /dev/shm, None if unknown.
+    shm_bytes: size of /dev/shm, None if unknown. ulimits: option of ulimit ("-n") → the user's soft limit, -1 for none.
     sockets_wrong, rooms_wrong: why sockets, or imports of gpubench's packages, would fail; "" if they work.
     """
 

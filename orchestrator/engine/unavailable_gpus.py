@@ -1,6 +1,6 @@
 """GPUs that are not usable for a while: too hot, or used by other processes.
 
-conductor ── rest, block ──▶ Waiting ── released (called regularly) ──▶ may be used again, or is given up
+conductor ── rest, block ──▶ Waiting ── released (called regularly) ──▶ may be used again, or must be quarantined
 """
 
 from collections.abc import Callable, Iterator, Mapping

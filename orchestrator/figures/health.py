@@ -8,8 +8,8 @@ from orchestrator.gpu.health.verdict import HealthVerdict
 class SignalReport(Part, frozen=True, kw_only=True):
     """One health signal, such as a count of memory errors. required: whether the verdict PASS needs the signal.
 
-    start, end, rise: first reading in the run, last reading and increase of the value that the signal is judged by, of
-    several the first. Null if it was not read.
+    start, end, rise: first reading in the run, last reading, and increase. Null if it was not read. If the signal is
+    judged by several values, they are those of the first one in its definition.
     """
 
     name: str

@@ -15,9 +15,10 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Statistics(Part, frozen=True, kw_only=True):
     """Distribution of the measured times of all launches together, for display only.
 
-    forward_time_*: of the forward pass. iteration_time_*: of a whole training step, load or generated text. values:
-    number of iteration times, each over values_cover iterations. p95 is null below 20 values, p99 below 300, p99_9
-    below 3000. outliers: values more than three interquartile ranges outside the quartiles. No value is removed.
+    forward_time_*: of the forward pass; null except for inference and training. iteration_time_*: of an iteration, such
+    as a training step, loading the model or generating a text. values: number of iteration times, each over
+    values_cover iterations. p95 is null below 20 values, p99 below 300, p99_9 below 3000. outliers: values more than
+    three interquartile ranges outside the quartiles. No value is removed.
     """
 
     pooled_launches: int
@@ -45,10 +46,10 @@ class Statistics(Part, frozen=True, kw_only=True):
 class LaunchLedger(Part, frozen=True, kw_only=True):
     """Time of a launch by phase in milliseconds, medians over the launches of the cell.
 
-    start: from the request to the first line of the process. compile: torch.compile with its first call. measure:
-    measured blocks and latency passes. count: count operations and check outputs. record: make, send, write and sync
-    the result, and time between the other entries. teardown: until the device is free again. overhead: start, import,
-    context, build, count, record and teardown.
+    start: from the request to the first line of the process. context: open the device. build: make model and inputs.
+    compile: torch.compile with its first call. load: load the model (load cells only). measure: measured blocks and
+    latency passes. count: count operations, check outputs. record: make, send, write and sync the result, and time
+    between the other entries. teardown: until the device is free. overhead: all but compile, load, warm_up, measure.
     """
 
     start_ms: float
@@ -99,8 +100,7 @@ class Plausibility(Part, frozen=True, kw_only=True):
     achieved_tflops: 1e12 operations/s as counted by torch, over the mean iteration. gemm_tflops: sustained rate of the
     probe of matrix products in the same precision. gemm_percent: achieved_tflops in percent of it. least_iteration_ms:
     least possible time of an iteration, in which the weights are read once at the memory bandwidth of the hbm probe.
-    flags: impossible or unexplained figures, as texts. note: why a figure is null, or why the rate of the gemm probe is
-    doubtful.
+    flags: impossible or unexplained figures, as texts. note: why a figure is null, or the gemm rate doubtful.
     """
 
     achieved_tflops: float | None

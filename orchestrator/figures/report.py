@@ -81,8 +81,8 @@ class GpuInfo(Part, frozen=True, kw_only=True):
     and utilisation of a slice are those of this GPU. slice_index: index of a MIG slice in its GPU: 1 in "GPU 0:1". It
     is null for a whole GPU, and for a slice with a gpu_id of its own (named in CUDA_VISIBLE_DEVICES). shared_gpu:
     another slice of that GPU is in the run. busy_with: another process that computed on the device when the run began.
-    quarantined: the reason, or null. average_gpu_utilization_percent, average_power_draw_w: means of the telemetry
-    samples from the start of the first launch to the end of the last one; null without samples.
+    quarantined: the reason, or null. average_*: means of the telemetry samples from the start of the first launch to
+    the end of the last one; null without samples.
     """
 
     gpu_id: int
@@ -119,6 +119,7 @@ class ConfigurationReport(Part, frozen=True, kw_only=True):
 
     precision: `precisions` as one text. sequence_lengths, input_sizes, memory_format: empty or null if each model uses
     its default. required_signals: signals named by --require. preset, time_limit_seconds: set by `quick` and `triage`.
+    mode: such as "loaded,solo". target_relative_half_width: as relative_half_width in protocol.messages.Measurement.
     """
 
     precision: str
@@ -185,7 +186,7 @@ class ExclusionReport(Part, frozen=True, kw_only=True):
 
 
 class BestThroughput(Part, frozen=True, kw_only=True):
-    """The cell with the highest throughput of the run, in samples per second."""
+    """The cell with the highest throughput of the run, in samples per second. phase: "inference" or "training"."""
 
     model: str
     batch_size: int
@@ -197,11 +198,10 @@ class BestThroughput(Part, frozen=True, kw_only=True):
 
 
 class CellCounts(Part, frozen=True, kw_only=True):
-    """Numbers of planned cells, by final state.
+    """Numbers of planned cells, by final state (Status). short_of_launches and throttled count some of them again.
 
     short_of_launches: cells with a good launch, but fewer than planned; dropped launches do not count as planned.
-    throttled: cells with a good launch in which the GPU was slowed down, even after two further attempts if there was
-    time for them.
+    throttled: cells with a good launch in which the GPU was slowed down.
     """
 
     planned: int
@@ -218,10 +218,10 @@ class CellCounts(Part, frozen=True, kw_only=True):
 
 
 class Summary(Part, frozen=True, kw_only=True):
-    """Summary of the run. rank_among_tested: always null.
+    """Summary of the run. rank_among_tested: always null. peak_memory_usage_mb: the highest of all cells.
 
     overall_score: speed in percent of the baseline's, a geometric mean over the cells; null without a baseline.
-    score_note: how the score is defined, or why it is null.
+    score_note: how the score is defined, or why it is null. average_*: over all devices; null without telemetry.
     """
 
     overall_score: float | None
@@ -251,7 +251,7 @@ class Overhead(Part, frozen=True, kw_only=True):
 
 
 class FailureReport(Part, frozen=True, kw_only=True):
-    """A launch without a result. status: final state of its cell."""
+    """A launch without a valid result; fields as in AttemptReport. at: its start. status: final state of its cell."""
 
     at: str
     launch: int

@@ -11,8 +11,7 @@ from orchestrator.gpu.telemetry.traces import Curve
 class Span:
     """One launch, or several successful ones that are too close together to be drawn separately.
 
-    start_s, end_s: seconds since the run began. workload: empty if the launches have several. words: name of the cell,
-    or number of launches.
+    start_s, end_s: seconds since the run began. workload: "" if there are several. words: cell, or number of launches.
     """
 
     start_s: float
@@ -24,7 +23,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Readings of a GPU in one boot. at_s: times of the points, in s since the run began. curves: quantity → Curve."""
+    """Readings of a GPU in one boot. at_s: seconds of points since the run began. curves: "power_w", ... → Curve."""
 
     at_s: tuple[float, ...]
     curves: Mapping[str, Curve]
@@ -32,7 +31,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class DeviceTimeline:
-    """Timeline of one device. spans: launches, by start. unseen: number of failed launches after the first 100."""
+    """Timeline of one device. spans: by start, at most 100 failed ones. unseen: number of further failed launches."""
 
     gpu_uuid: str
     spans: tuple[Span, ...]

@@ -1,7 +1,6 @@
 """Default number of launches of each cell: how often a fresh process measures it. Pure.
 
 It is the number that fits into FITTING_S by the plan's estimate: at most MOST, but at least the number of the profile.
-So the results of small runs can be compared, and large runs stay short.
 """
 
 import math

@@ -45,8 +45,8 @@ def to_brief(
 ) -> str:
     """Return the brief report, without a newline at its end. details: paths of the full reports, shown last.
 
-    columns: width of the terminal, used from 80 to 120. colour: add escape codes. A report that exceeds MOST_LINES is
-    shortened in steps, and may still exceed it.
+    columns: width of the terminal; less than 80 counts as 80, more than 120 as 120. colour: add escape codes. A report
+    that exceeds MOST_LINES is shortened in steps, and may still exceed it.
     """
     width = min(max(columns, LEAST_WIDTH), MOST_WIDTH)
     parts, lines = sections(report, layout), list[str]()
@@ -110,8 +110,8 @@ def _finding(finding: Finding, room: int, most: int | None, *, colour: bool) -> 
 def _table(table: Table, width: int) -> Iterator[str]:
     """Yield the lines of a table, each at most `width` characters long.
 
-    Of the columns outside blocks (Column.block), those without room are dropped, by priority. A block without room
-    beside the other columns follows below them.
+    Of the columns outside blocks (Column.block), those without room are dropped, the highest Column.priority first. A
+    block without room beside the other columns follows below them.
     """
     titles = [column.short or column.title for column in table.columns]
     rows = [titles, *([plain(str(entry)) for entry in row] for row in table.rows)]

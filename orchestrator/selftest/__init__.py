@@ -35,7 +35,7 @@ __all__ = ["Outcome", "Row", "inject"]
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome of one injected fault. wrong: texts on deviations from the expected handling; () if all is well."""
+    """Outcome of an injected fault. account: how it was handled. wrong: deviations from what is expected, as texts."""
 
     injection: Injection
     account: Account

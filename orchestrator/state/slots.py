@@ -25,10 +25,10 @@ Family = tuple[Cell, int | None]
 
 
 class SlotStatus(enum.StrEnum):
-    """Status of a planned launch.
+    """Status of a planned launch. SKIPPED: its model is faulty. DROPPED: there was no time for it.
 
     REFERRED: its batch size does not fit, and a planned cell with a smaller one stands in for it. DOES_NOT_FIT: no
-    batch size fits. SKIPPED: its model is faulty. DROPPED: there was no time for it.
+    batch size fits. UNSUPPORTED: torch.compile lacks a compiler or Triton here.
     """
 
     WAITING = "waiting"
@@ -100,8 +100,8 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     row fail there. too_large: cells of one Family → smallest batch size that does not fit. launches: launch number →
     slot. attempts: cell → number of attempts in all rounds. rooms: device → limits of scans for the batch size.
     unattributed: failed slots whose cause is not known yet, because other devices try the same cell. skipped: name (see
-    `scopes`) → reason. in_vain: as from `wait_in_vain`. skips: whether faulty models are skipped. at_once: maximum of
-    concurrent launches, None for one per device. modes: in their order within a round.
+    `scopes`) → reason. in_vain: device → number of waiting slots whose cell is skipped. skips: whether faulty models
+    are skipped. at_once: maximum of concurrent launches, None for one per device. modes: in their order within a round.
     """
 
     cells: Mapping[str, Cell]
@@ -227,10 +227,9 @@ Event = Started | Ended | Freed | Quarantined | Dropped | Postponed | Withdrawn 
 
 
 def scopes(cell: Cell) -> tuple[str, str, str]:
-    """Return the three names under which a cell may be skipped, widest first.
+    """Return the three names under which a cell may be skipped, widest first. The last two name its input size, if any.
 
-    ("resnet50", "resnet50 training fp16", "resnet50 training fp16 at batch size 8"). The last two also name the input
-    size, if the cell has one.
+    ("resnet50", "resnet50 training fp16", "resnet50 training fp16 at batch size 8")
     """
     work = f"{cell.model} {cell.workload} {cell.precision}"
     batch = f"batch size {cell.batch_size or 'auto'}"

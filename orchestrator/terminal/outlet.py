@@ -73,7 +73,7 @@ class Outlet:
             del self._pending[:sent]
 
     def close(self) -> None:
-        """Write the queued text, waiting at most a second, and set `gone`. The inherited stream stays open."""
+        """Write queued text for at most a second, drop the rest, and set `gone`. The inherited stream stays open."""
         deadline = time.monotonic() + CLOSE_TIMEOUT_S
         while self.congested and not self.gone and (left := deadline - time.monotonic()) > 0:
             select.select([], [-1 if self._fd is None else self._fd], [], left)

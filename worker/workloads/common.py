@@ -86,10 +86,7 @@ def open_device(assign: Assign, stage: Stage) -> torch.device:
 
 
 def build(family: Family, assign: Assign, device: torch.device, *, training: bool) -> torch.nn.Module:
-    """Build the cell's model on `device`, in the cell's precision and memory format.
-
-    training: True for a model in training mode, whose weights are in fp32 in every precision.
-    """
+    """Build the cell's model on `device`, in the cell's memory format and precision (training: weights in fp32)."""
     cell = assign.cell
     dtype = devices.weights_type(cell.precision, training=training)
     make = family.build if training else serving(family)

@@ -31,9 +31,9 @@ _EXITS: Final = {
 def ended(exit_: Exit | None, phase: Phase, *, host_oom_kills: bool, memory_limited: bool, stderr_tail: str) -> Failure:
     """Return the failure of a process that ended by itself in `phase` and reported no outcome.
 
-    exit_: None if it was never made. host_oom_kills: whether the kernel's count of out-of-memory kills rose since its
-    start. memory_limited: whether RLIMIT_DATA or RLIMIT_AS applies, so that a thread may lack memory. stderr_tail: the
-    end of its stderr, kept as evidence, or "".
+    exit_: None if the process was never created. host_oom_kills: whether the kernel's count of out-of-memory kills rose
+    since the process started. memory_limited: whether RLIMIT_DATA or RLIMIT_AS applies, so that a thread may lack
+    memory. stderr_tail: the end of its stderr, kept as evidence, or "".
     """
     evidence = {"stderr": stderr_tail} if stderr_tail else {}
     if exit_ is None:

@@ -13,7 +13,7 @@ from protocol.paths import LaunchPaths
 
 
 def place(folder: Path, paths: LaunchPaths, following: NextLaunch, rank: int) -> Gang:
-    """Return where process `rank` of a launch finds the other processes. For rank 0, make the file of transfers.
+    """Return where process `rank` of a launch finds the others, and its counter. For rank 0, make the file of counters.
 
     folder: private folder of the link. paths: files of rank 0; their folder must exist. Raises OSError.
     """

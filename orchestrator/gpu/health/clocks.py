@@ -16,9 +16,8 @@ WINDOW_NS: Final = 600_000_000_000
 class ClockUse:
     """Shares, 0 to 1, of samples with a lowered clock, among the samples whose clock-event reasons could be read.
 
-    readings: number of those samples; all shares are 0 without any. slowed: share slowed down by heat or a hardware
-    brake. slowed_worst: highest such share in any ten minutes, None for a shorter run. capped: share at the power
-    limit.
+    readings: number of those samples; all shares are 0 without any. slowed: slowed down by heat or a hardware brake.
+    slowed_worst: highest such share in any ten minutes, None for a shorter run. capped: at the power limit.
     """
 
     readings: int = 0

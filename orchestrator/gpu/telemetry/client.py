@@ -49,9 +49,9 @@ class Telemetry:
     ) -> Self:
         """Start a process that samples GPUs into `RunPaths(folder).samples(uuid)`. interval_ms: between two samples.
 
-        stop: when a GPU is too hot; None: never. hot: UUID → degrees Celsius to use instead of the real ones. Call it
-        from the main thread: the sampler is killed when that thread ends. Raises StorageError if the folder for the
-        samples cannot be made, OSError if no process can be started.
+        stop: rule by which `receive` returns a TooHot message; None: never. hot: UUID → degrees Celsius to use instead
+        of the real ones. Call it from the main thread: the sampler is killed when that thread ends. Raises StorageError
+        if the folder for the samples cannot be made, OSError if no process can be started.
         """
         paths = RunPaths(folder)
         try:
@@ -104,9 +104,8 @@ class Telemetry:
     def await_free(self, uuid: str, limit_bytes: int, timeout_s: float) -> None:
         """Request a DeviceFree message, which `receive` returns later.
 
-        The sampler sends it when the GPU's used memory is at most `limit_bytes`, or with free=False at the timeout. If
-        the memory cannot be read, it sends free=False, used_bytes=None at once. Raises EOFError if the process has
-        ended or takes no requests.
+        It is sent when the GPU's used memory is at most `limit_bytes`, or with free=False at the timeout; at once with
+        free=False, used_bytes=None if the memory cannot be read. Raises EOFError if the process does not respond.
         """
         self._send(AwaitFree(uuid=uuid, limit_bytes=limit_bytes, timeout_s=timeout_s))
 

@@ -229,9 +229,9 @@ def evidence(result: BurnInReport, memory: str = "free memory") -> Iterator[str]
 
 
 def _bound(reports: Sequence[CheckReport]) -> str:
-    """Describe the highest upper bound of the error rate after checks without an error; "" if there is none.
+    """Describe the highest upper bound of the error rate of any GPU's checks without an error; "" if there is none.
 
-    reports: one per GPU. The rate per hour is shown only after three hours of checks.
+    reports: one per GPU. The rate per hour is omitted if it exceeds 1.
     """
     each = [check.error_bound for check in reports if check.error_bound is not None]
     hourly = [check.error_bound_per_hour for check in reports if check.error_bound_per_hour is not None]
@@ -257,7 +257,7 @@ def not_decided(result: BurnInReport, report: Report) -> list[str]:
 
 
 def _untested(result: BurnInReport, report: Report, *, decided: bool) -> Iterator[tuple[bool, str, str]]:
-    """Yield (planned but unfinished, checks and devices, reason) for checks with equal reason and devices.
+    """Yield (planned but unfinished, checks and devices, reason), once for all checks with equal reason and devices.
 
     decided: True for checks that were not made, False for rates that were measured but have no verdict.
     """

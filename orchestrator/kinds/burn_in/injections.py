@@ -78,7 +78,7 @@ def describe(fault: InjectedFault, device: Device) -> str:
 
 
 def for_launch(faults: Sequence[InjectedFault], device: str, round_: int, workload: Workload) -> Injection | None:
-    """Return the fault to inject into a launch, None if there is none. device: UUID. round_: from 0.
+    """Return the flips and slow-down to inject into a launch, None if there are none. device: UUID. round_: from 0.
 
     A slow fault is not injected into checks of links, because it would slow all GPUs. For hot faults see `hot`.
     """

@@ -24,7 +24,10 @@ _SLICE = "a slice of a GPU has no links of its own"
 
 
 class Accused(NamedTuple):
-    """Devices that explain wrong copies. culprits: from `blame.culprits`. labels: UUID of any device → "GPU 0"."""
+    """Devices that explain wrong copies. labels: UUID of any device → "GPU 0".
+
+    culprits: UUID → number of devices with which its copies were wrong; 0 for a device proven faulty in another way.
+    """
 
     culprits: Mapping[str, int]
     labels: Mapping[str, str]
@@ -79,7 +82,7 @@ def attributed(
     """Return what one device verified in a launch, with only the mismatches that count against it.
 
     seen: device UUID → what it verified. accused: devices that explain wrong copies. cut_off: the launch ended before
-    all devices had a result.
+    all devices had a result, which makes the origin of a wrong sum doubtful.
     """
     own = seen.get(device)
     if own is None or len(cell.devices) == 1:

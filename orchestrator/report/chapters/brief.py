@@ -73,10 +73,9 @@ def conditions(report: Report, layout: Layout) -> str:
 
 
 def result(report: Report, layout: Layout) -> Section:
-    """Return the verdict, the number of measured cells, and the speed relative to the baseline.
+    """Return the verdict, number of measured cells, speed relative to the baseline, and causes of the exit code.
 
-    Causes of the exit code follow, except those that another section shows. If a GPU is faulty or slow, the section has
-    only the verdict and the speed.
+    If a GPU is faulty or slow, the section has only the verdict and the speed.
     """
     badge = overview.verdict(report, layout)
     if stragglers.concerns_gpus(report):
@@ -86,7 +85,7 @@ def result(report: Report, layout: Layout) -> Section:
 
 
 def _counts(report: Report, layout: Layout) -> Iterator[str]:
-    """Yield the number of measured cells, the verdict on health, and the exit code unless all GPUs passed."""
+    """Yield the number of measured cells, the verdict on health, and the exit code, if not 0 or if a GPU is slow."""
     cells, judged = report.summary.cells, report.health.verdict
     measured = cells.ok + cells.degraded
     every = measured == cells.planned
@@ -107,7 +106,7 @@ def _counts(report: Report, layout: Layout) -> Iterator[str]:
 
 
 def _causes(report: Report, layout: Layout) -> Iterator[str]:
-    """Yield the causes of the exit code that no other section shows, or the reason if an old report has no causes."""
+    """Yield the causes of the exit code that no other section shows; for an old report without causes, its reason."""
     shown = {CauseKind.BURN_IN, CauseKind.TAINTED} if layout.judges_gpus else {CauseKind.CELLS}
     causes = [cause.text for cause in report.verdict.causes if cause.kind not in shown]
     yield from causes[:SHOWN_CAUSES] if report.verdict.causes else filter(None, (report.verdict.why,))
@@ -116,7 +115,7 @@ def _causes(report: Report, layout: Layout) -> Iterator[str]:
 
 
 def limits(report: Report) -> Section | None:
-    """Return what else counts against a run with a faulty or slow GPU, such as missed thresholds; None without any."""
+    """Return causes of the exit code besides faulty or slow GPUs; None without any, or if no GPU is faulty or slow."""
     causes = [_DETAILS.split(cause.text)[0] for cause in report.verdict.causes if cause.kind not in _OWN_SECTION]
     return Section("limits", "Also", tuple(causes)) if causes and stragglers.concerns_gpus(report) else None
 
@@ -175,7 +174,7 @@ def each_gpu(report: Report) -> Section | None:
 
 
 def _found(report: Report) -> Iterator[Finding]:
-    """Yield findings on the health of GPUs (FAIL, or WARN if not slow) and machine (FAIL, WARN), then on slow GPUs."""
+    """Yield findings on GPUs with health FAIL (or WARN if not slow), on the machine (FAIL, WARN), then on slow GPUs."""
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     slow = {standing.gpu_uuid for standing in report.stragglers if stragglers.is_found(standing)}
     for one in report.health.gpus:
@@ -196,11 +195,10 @@ def _of_health(name: str, judged: DeviceHealth | NodeHealth, board: str = "") ->
 
 
 def describe(against: Differences, report: Report) -> str:
-    """Describe how much identical devices differ in speed, by the first of these that applies.
+    """Describe how much identical devices differ in speed. The first of these cases that applies decides the text.
 
-    No cell can compare the devices. Devices lag: "in 4 GPU-bound cells: GPU 5 up to 10.0% slower in 2 of them". All
-    are equal: "equal within 0.3% (5 comparable cells)". Else: how far devices are from the median, of two devices how
-    far the slower is from the faster one.
+    No cell can compare them. Devices lag: "in 4 GPU-bound cells: GPU 5 up to 10.0% slower in 2 of them". All are equal:
+    "equal within 0.3% (5 comparable cells)". Two devices: how far the slower is from the faster. Else: from the median.
     """
     every = len(against.group.devices) == len(report.gpu_info)
     alike = "" if every else f"{labels(against.group.devices)} "
