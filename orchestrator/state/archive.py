@@ -46,11 +46,12 @@ class ResultFileError(Exception):
 class Archive:
     """One run, read from its folder. A session is the work of one process on it; its record is a Segment.
 
-    segments, durations_s, suspended: one element for each session, in order. durations_s: seconds from the start of the
-    session to its last launch or its end. suspended: suspensions of the session. too_hot: GPU → (reason, seconds since
-    the epoch) when it first became too hot. dropped_ns: session → (cell id, round) → monotonic time at which the launch
-    was dropped. foreign: session → records of other processes that came to a GPU or left it. telemetry_ended: session →
-    monotonic time (ns) at which telemetry ended early; other sessions are absent.
+    replay: the state of the run, from its journal. segments, durations_s, suspended: one element for each session, in
+    order. durations_s: seconds from its start to its end, or to the last start or end of a launch. zygotes: processes
+    from which launches were forked. too_hot: GPU → (reason, seconds since the epoch) when it first became too hot.
+    dropped_ns: session → (cell id, round) → monotonic time (ns) at which the launch was dropped. foreign: session →
+    records of other processes that came to a GPU or left it. telemetry_ended: session → monotonic time (ns) at which
+    telemetry ended early; other sessions are absent.
     """
 
     paths: RunPaths
@@ -74,7 +75,7 @@ class Archive:
 
     @property
     def skipped(self) -> Mapping[str, str]:
-        """Skipped models and skipped parts of models: name (as in `slots.scopes`) → reason."""
+        """Skipped models and parts of models: name, such as "resnet50 training fp16" (`slots.scopes`), → reason."""
         return self.replay.skipped
 
     @property
