@@ -159,7 +159,7 @@ def _under_load(inside: Sequence[Sample], work_ns: int) -> _Averages:
     """Return averages over a load window. inside: its samples. work_ns: duration for which to compute the energy.
 
     Power is the slope of the energy counter, because the board's mean over a second includes the time before the load.
-    If its readings span less than MIN_COUNTED_NS, power is the mean of the samples, and energy is None.
+    Without a counter, or if its readings span less than MIN_COUNTED_NS, power is the samples' mean, and energy None.
     """
     counted = [sample for sample in inside if sample.energy_mj is not None]
     energy_mj = _without_none([sample.energy_mj for sample in inside])
@@ -232,7 +232,10 @@ class _Counters(NamedTuple):
     windows: Sequence[Window]
 
     def increase(self, values: Sequence[int | None]) -> float | None:
-        """Return the rise of a counter in the windows; None if it fell or samples are missing. values: by sample."""
+        """Return the rise of a counter within the windows; None if samples are missing or the counter fell.
+
+        values: the counter in each sample, None where it could not be read.
+        """
         readable, moments = _without_none(values), self.moments
         if len(readable) < len(values):
             kept = [at_ns for at_ns, value in zip(self.times_ns, values, strict=True) if value is not None]
@@ -248,7 +251,7 @@ class _Counters(NamedTuple):
         return total
 
     def held(self, values: Sequence[int | None], measured_ns: int) -> float | None:
-        """Return the rise of a counter of nanoseconds as a fraction (0 to 1) of `measured_ns`; None: as `increase`."""
+        """Return the rise of a counter of nanoseconds as a fraction (0 to 1) of `measured_ns`; None if unknown."""
         held_ns = self.increase(values)
         return None if held_ns is None or not measured_ns else min(1.0, held_ns / measured_ns)
 
