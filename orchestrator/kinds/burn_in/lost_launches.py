@@ -42,7 +42,7 @@ class Lost(NamedTuple):
 
 
 def pauses(archive: Archive) -> Mapping[Segment, tuple[Span, ...]]:
-    """Return session → times (monotonic ns) in which the orchestrator was suspended. Deadlines exclude them."""
+    """Return session → (start, end) in monotonic ns of each suspension of the orchestrator. Deadlines exclude these."""
     return {
         segment: tuple((one.at_ns - round(one.seconds * 1e9), one.at_ns) for one in suspended)
         for segment, suspended in zip(archive.segments, archive.suspended, strict=True)
@@ -97,7 +97,7 @@ def failures(launches: Sequence[Lost], done: Collection[tuple[str, int]], device
 
 
 def lost_results(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
-    """Yield "<cell>, round 1, <time>: <failure>" of each launch with a lost result file that was not repeated.
+    """Yield "<cell>, round 1, <time>: <failure>" of a device's launches whose lost result was not measured again.
 
     done: (cell id, round) of the launches with a result.
     """
