@@ -146,7 +146,7 @@ def _best(report: Report, best: BestThroughput) -> str:
 
 
 def _without(cells: CellCounts, *, rounds: bool = False) -> Iterator[str]:
-    """Yield "2 failed" for each status but ok that cells have. rounds: also count cells with fewer rounds than planned."""
+    """Yield "2 failed" for each status but ok that cells have. rounds: also count cells with too few rounds."""
     found = {
         "degraded (measured at a smaller batch size)": cells.degraded,
         "referred (see the cell of a smaller batch size)": cells.referred,
