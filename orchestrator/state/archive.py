@@ -124,10 +124,7 @@ class Archive:
         return self.paths.launch(attempt.start.cell, attempt.start.attempt)
 
     def result(self, attempt: Attempt) -> Result:
-        """Read the result of an attempt.
-
-        Raises ResultFileError if its file is missing or damaged, ValueError if the attempt has no result.
-        """
+        """Read an attempt's result. Raises ResultFileError if its file is lost or damaged, ValueError without one."""
         return self._read(attempt, attempt.promised)
 
     def withdrawn_result(self, attempt: Attempt) -> Result:
@@ -183,10 +180,7 @@ def load(paths: RunPaths, stored: StoredRun | None = None, *, alive: bool = Fals
 
 
 def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...], *, alive: bool = False) -> Archive:
-    """Build the archive from the stored run and the records of its journal. alive: as in `load`.
-
-    Raises RunFolderError as `require_coherent` does.
-    """
+    """Build the archive from a stored run and the records of its journal. Arguments and errors: as in `load`."""
     header = require_coherent(stored, paths, records)
     replayed = replay(stored.plan, rules_of(stored), records, alive=alive)
     segments: list[Segment] = []
