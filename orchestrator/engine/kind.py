@@ -72,10 +72,7 @@ class Remaining(NamedTuple):
 
 
 def configured_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return the configured settings of a launch. slot: (cell id, round). cell: with its actual batch size.
-
-    measurement.load_s, the length of the load window for power, is 0 for a launch without one.
-    """
+    """Return the configured settings of a launch. measurement.load_s is 0 if it has no load window (for power)."""
     load_s = load_windows.window_s(cell, configuration, device, slot[1])
     return LaunchTerms(replace(configuration.measurement, load_s=load_s), configuration.deadlines)
 

@@ -180,7 +180,7 @@ def load(paths: RunPaths, stored: StoredRun | None = None, *, alive: bool = Fals
 
 
 def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...], *, alive: bool = False) -> Archive:
-    """Build the archive from a stored run and the records of its journal. Arguments and errors: as in `load`."""
+    """Build the archive from a stored run and its journal. alive: as in `load`. Raises as `require_coherent` does."""
     header = require_coherent(stored, paths, records)
     replayed = replay(stored.plan, rules_of(stored), records, alive=alive)
     segments: list[Segment] = []

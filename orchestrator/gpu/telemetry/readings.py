@@ -232,10 +232,7 @@ class _Counters(NamedTuple):
     windows: Sequence[Window]
 
     def increase(self, values: Sequence[int | None]) -> float | None:
-        """Return the rise of a counter within the windows; None if samples are missing or the counter fell.
-
-        values: the counter in each sample, None where it could not be read.
-        """
+        """Return a counter's rise in the windows, from its value at each sample; None if it fell or one is missing."""
         readable, moments = _without_none(values), self.moments
         if len(readable) < len(values):
             kept = [at_ns for at_ns, value in zip(self.times_ns, values, strict=True) if value is not None]

@@ -74,10 +74,7 @@ def lost(archive: Archive, burn_in: BurnIn, damaged: Mapping[int, str] = Mapping
 
 
 def cut_off(archive: Archive, launches: Sequence[Lost], device: Device) -> Iterator[Attempt]:
-    """Yield a device's launches that were warming up, measuring or finishing when the run or its time ended.
-
-    launches: the findings of `lost`, which are not yielded.
-    """
+    """Yield a device's launches that worked on it when the run or its time ended, without the findings `launches`."""
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     findings = {one.attempt.start.launch for one in launches}
     for attempt in archive.attempts:

@@ -102,7 +102,7 @@ def _to_do(rows: Sequence[OperatorRow]) -> Iterator[str]:
 
 
 def _categories(rows: Sequence[OperatorRow], *, together: bool = False) -> Table:
-    """Tabulate right results, speed relative to eager, and grades by category and (if not `together`) implementation."""
+    """Tabulate right results, speed relative to eager and grades by category and, if not `together`, implementation."""
     found: dict[tuple[str, ...], list[OperatorRow]] = {}
     for row in rows:
         found.setdefault((row.category,) if together else (row.category, _name(row)), []).append(row)

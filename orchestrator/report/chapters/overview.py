@@ -1,7 +1,4 @@
-"""The first and last chapters of a report: verdict with reasons, key figures, software versions, command.
-
-answer: the verdict on devices in a special kind of run, such as a burn-in; it replaces the run's own verdict.
-"""
+"""The first and last chapters of a report: verdict with reasons, key figures, software versions, command."""
 
 import datetime
 from collections.abc import Iterator
