@@ -2,8 +2,8 @@
 
 It is precise enough if half of its 95 % confidence interval, divided by the mean (protocol/intervals.py), is at most
 the target, `Measurement.relative_half_width`. This is tested each time the number of values has grown by 30 %
-(docs/method-reference.md, "When to stop"). A profile with `give_up` also stops early if the interval would still be far
-above the target at the end of the time. This forecast assumes that it shrinks with the square root of the time.
+(docs/method-reference.md, "When to stop"). A profile with `give_up` also stops early if it expects to miss the target
+by far, assuming that the interval shrinks with the square root of the time.
 """
 
 import math

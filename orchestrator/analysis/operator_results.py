@@ -48,7 +48,7 @@ def call_time(name: str, found: Sequence[ShapeResult]) -> OperatorTime | None:
     """Return the time of one call, in ms: the median over the calls, then over the launches, with a 95 % interval.
 
     found: results of one shape, one for each launch. name: of a series of times, such as "pure" (device time). Launches
-    without times above zero are skipped; None if none is left.
+    whose median is not above zero are skipped; None if none is left. The interval is that over calls with few launches.
     """
     unpacked = (floats.unpack(one.series[name]) for one in found if name in one.series)
     launches = [times for times in unpacked if times and median(times) > 0]

@@ -163,7 +163,11 @@ def doubt(before: Place, after: Place) -> str:
 
 
 def measures_host(before: Place, after: Place) -> bool:
-    """Whether two cells are judged by the spread of host-bound cells: one is host-bound, or that is unknown."""
+    """Whether two cells are judged by the prior standard deviation of host-bound cells.
+
+    True if one of them is host-bound or ran on a CPU device, if it is unknown for both whether they are host-bound, or
+    if one was not steady and one has too few launches to show its own spread.
+    """
     launches = min(len(before.cell.values), len(after.cell.values))
     # An unsteady cell of several launches shows its own scatter; the prior of the host would hide a GPU's change.
     unknown = launches < LEAST_LAUNCHES and doubt(before, after)
@@ -207,7 +211,7 @@ class Change(NamedTuple):
 
 
 def shown(name: str, value: str | None) -> str:
-    """Return a version or setting as text; a missing one as "unknown", "adaptive" or "not set", depending on `name`."""
+    """Return a version or setting as text. If missing: "not set" (variables), "adaptive" (iterations), or "unknown"."""
     if name in EFFECTS:
         return value or "not set"
     return value.replace(", ", " and ") if value else _ABSENT.get(name, "unknown")  # a run may have several drivers

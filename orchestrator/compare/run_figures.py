@@ -77,9 +77,10 @@ class SideDevice(Part, frozen=True, kw_only=True):
 
 
 class Side(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """A run or a baseline. baseline_version: None for a run. ended: why the run did not end well, or "".
+    """A run or a baseline. baseline_version: None for a run. name: given by the user, such as "@last".
 
-    stack: versions and settings of the software and the host, {"driver": "580.95.05"}.
+    run_id: of a baseline, ids of all its runs. stack: versions and settings of the software and the host, such as
+    {"driver": "580.95.05"}. ended: why the run did not end well, or "".
     """
 
     baseline_version: int | None

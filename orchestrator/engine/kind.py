@@ -72,7 +72,7 @@ class Remaining(NamedTuple):
 
 
 def configured_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return the configured settings of a launch; measurement.load_s is 0 unless it has a load window (for power)."""
+    """Return the configured settings of a launch. measurement.load_s is 0 if it has no load window (for power)."""
     load_s = load_windows.window_s(cell, configuration, device, slot[1])
     return LaunchTerms(replace(configuration.measurement, load_s=load_s), configuration.deadlines)
 
@@ -96,9 +96,10 @@ class Kind:
     worker_environment: variables of processes that import torch, unless the user sets them. next_rounds: takes the
     state, the seed and a function that says whether there is time for a cell; returns launches to add when a device is
     idle, may be (). None: no rounds are added. adds_launches: whether launches may be added for doubts about GPUs.
-    look: returns these doubts. advise: returns advice to the user, or "". remaining: None: the run ends with its plan.
-    works_around_pauses: whether figures exclude pauses of a worker (stats/stalls.py), so that results during pauses
-    count. outcome: returns the printed answer; None: the report is printed.
+    look: returns these doubts. advise: returns advice after a launch, or "". remaining: returns the remaining time of a
+    run with a duration; None: the run ends with its plan. works_around_pauses: whether figures exclude pauses of a
+    worker (stats/stalls.py), so that results during pauses count. outcome: returns the printed answer; None: the report
+    is printed.
     """
 
     name: str

@@ -48,8 +48,8 @@ def cpu_devices(numbers: Sequence[int], cores: Sequence[int]) -> tuple[Device, .
 def share_near_cores(devices: Sequence[Device], cores: Sequence[int]) -> tuple[Device, ...]:
     """Return the devices with new `cpus` of GPUs: the cores to which workers of the GPU are bound.
 
-    The old `cpus` are the cores near the GPU. GPUs near the same cores share out those of them that are in `cores`. If
-    none is, `cpus` becomes (), and workers are not bound. CPU devices stay as they are.
+    cores: usable cores. The old `cpus` are the cores near the GPU. The usable ones of them are divided among the GPUs
+    near the same cores. Without any, `cpus` becomes (), and workers are not bound. CPU devices stay as they are.
     """
     siblings: dict[tuple[int, ...], list[str]] = {}
     for device in devices:

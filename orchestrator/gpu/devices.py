@@ -84,7 +84,7 @@ def _meant(word: str) -> str:
 
 
 class _Gpus:
-    """GPUs and slices that --gpu-ids can name: by UUID, or by index in `_list` (None there: it cannot be opened)."""
+    """GPUs and slices that --gpu-ids can name: by UUID, or by index in `_list`, where None is an unreadable GPU."""
 
     def __init__(self, machine: Inventory, visible: str | None, order: str | None, origin: str) -> None:
         if machine.nvml is NvmlStatus.BROKEN:

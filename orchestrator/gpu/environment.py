@@ -17,9 +17,10 @@ _EFFECTIVE_AT_ZERO: Final = frozenset({"NVIDIA_TF32_OVERRIDE"})
 
 
 def set_in(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return (name, value) of each variable in EFFECTS that is set. "" counts as unset, "0" too if it has no effect.
+    """Return (name, value) of each variable in EFFECTS that is set to a value with an effect.
 
-    Values are cut to 200 characters. Bytes that are not UTF-8 become "?".
+    "" has no effect, and "0" has one only in NVIDIA_TF32_OVERRIDE. Values are cut to 200 characters. Bytes that are not
+    UTF-8 become "?".
     """
     return tuple(
         (name, value[:_LONGEST].encode("utf-8", "replace").decode("utf-8"))

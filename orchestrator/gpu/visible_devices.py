@@ -44,7 +44,7 @@ def visible_gpus(
 def _place(
     gpus: Sequence[Device | None], everything: Sequence[Device | None], entry: str, visible: str, order: str | None
 ) -> int | None:
-    """Return the index in `everything` (GPUs, then slices) that `entry` names; None if it names none or several."""
+    """Return the index in `everything` (GPUs, then slices) that an entry of `visible` names; None: none, or several."""
     number = _INDEX.match(entry)
     if number is None:
         places = [place for place, gpu in enumerate(everything) if gpu and entry and gpu.uuid.startswith(entry)]

@@ -93,7 +93,8 @@ def reading(place: Place) -> Iterator[sqlite3.Connection | None]:
 def refusal(place: Place) -> str:
     """Return why runs cannot be recorded here; "" if they can, or if the file is missing. Writes nothing.
 
-    Reasons: a file of another program or newer version, or an unreadable one. Writers replace a damaged history.
+    Reasons: a file of another program or newer version, or an unreadable one. Damage is no reason if writers may move
+    the file aside and create another: at the default path, or if its header is that of a history.
     """
     path = _real(place.path)
     try:
@@ -218,7 +219,7 @@ def _require_whole(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def is_local(path: Path) -> bool:
-    """Whether `path` is on a local disk; False if its file system is unknown. path: absolute and without links."""
+    """Whether `path` is on a local disk; False if its file system is unknown. path: absolute, without symlinks."""
     mounts = psutil.disk_partitions(all=True)
     types = [mount.fstype for mount in mounts if path.is_relative_to(mount.mountpoint)]
     return bool(types) and types[-1] in _LOCAL_DISKS  # in the order of mounting: the last one hides the others

@@ -73,7 +73,7 @@ def largest(tried: Iterable[Tried]) -> Tried | None:
 
 
 def best(tried: Iterable[Tried]) -> Tried | None:
-    """Return the launch with the highest throughput below the smallest size that failed; None if no size worked."""
+    """Return the launch of highest throughput among sizes below the smallest that failed; None if no size worked."""
     working, _ = _apart(tried)
     return max(working, key=lambda one: one.figures.items_per_second if one.figures else 0.0, default=None)
 

@@ -31,7 +31,7 @@ _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EM
 class Given(TypedDict, total=False):
     """Inputs that some formats need besides the report (ReportFormat.needs).
 
-    Missing ones are replaced by an empty timeline, samples that raise RunFolderError, the layout of a benchmark.
+    Defaults: an empty timeline, samples that raise RunFolderError when read, and the layout of a benchmark.
     """
 
     timeline: Timeline

@@ -46,10 +46,7 @@ def _shares(paragraphs: Sequence[Paragraph], room: int) -> list[int]:
 
 
 def _turn(rank: Rank, place: int, depth: int) -> tuple[int, int]:
-    """Return the sort key of a line: lines with smaller keys get room first.
-
-    place: index of its paragraph in the section. depth: index of the line in the paragraph.
-    """
+    """Return the sort key (small: gets room first) of line `depth` of paragraph `place` of a section, both from 0."""
     if rank is Rank.MUST or (rank is Rank.GRAVEST and depth == 0):
         return 0, 0
     if rank is Rank.GRAVEST:

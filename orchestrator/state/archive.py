@@ -46,11 +46,12 @@ class ResultFileError(Exception):
 class Archive:
     """One run, read from its folder. A session is the work of one process on it; its record is a Segment.
 
-    segments, durations_s, suspended: one element for each session, in order. durations_s: seconds from the start of the
-    session to its last launch or its end. suspended: suspensions of the session. too_hot: GPU → (reason, seconds since
-    the epoch) when it first became too hot. dropped_ns: session → (cell id, round) → monotonic time at which the launch
-    was dropped. foreign: session → records of other processes that came to a GPU or left it. telemetry_ended: session →
-    monotonic time (ns) at which telemetry ended early; other sessions are absent.
+    replay: the state of the run, from its journal. segments, durations_s, suspended: one element for each session, in
+    order. durations_s: seconds from its start to its end, or to the last start or end of a launch. zygotes: processes
+    from which launches were forked. too_hot: GPU → (reason, seconds since the epoch) when it first became too hot.
+    dropped_ns: session → (cell id, round) → monotonic time (ns) at which the launch was dropped. foreign: session →
+    records of other processes that came to a GPU or left it. telemetry_ended: session → monotonic time (ns) at which
+    telemetry ended early; other sessions are absent.
     """
 
     paths: RunPaths
@@ -74,7 +75,7 @@ class Archive:
 
     @property
     def skipped(self) -> Mapping[str, str]:
-        """Skipped models and skipped parts of models: name (as in `slots.scopes`) → reason."""
+        """Skipped models and parts of models: name, such as "resnet50 training fp16" (`slots.scopes`), → reason."""
         return self.replay.skipped
 
     @property
@@ -123,10 +124,7 @@ class Archive:
         return self.paths.launch(attempt.start.cell, attempt.start.attempt)
 
     def result(self, attempt: Attempt) -> Result:
-        """Read the result of an attempt.
-
-        Raises ResultFileError if its file is missing or damaged, ValueError if the attempt has no result.
-        """
+        """Read an attempt's result. Raises ResultFileError if its file is lost or damaged, ValueError without one."""
         return self._read(attempt, attempt.promised)
 
     def withdrawn_result(self, attempt: Attempt) -> Result:
@@ -182,10 +180,7 @@ def load(paths: RunPaths, stored: StoredRun | None = None, *, alive: bool = Fals
 
 
 def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...], *, alive: bool = False) -> Archive:
-    """Build the archive from the stored run and the records of its journal. alive: as in `load`.
-
-    Raises RunFolderError as `require_coherent` does.
-    """
+    """Build the archive from a stored run and its journal. alive: as in `load`. Raises as `require_coherent` does."""
     header = require_coherent(stored, paths, records)
     replayed = replay(stored.plan, rules_of(stored), records, alive=alive)
     segments: list[Segment] = []

@@ -59,7 +59,7 @@ class Sign(enum.IntEnum):
     """How surely a process's failure shows why its launch on several devices failed, surest first.
 
     LOST: the GPU is gone. DEVICE: its hardware or its temperature. CUDA: an error of CUDA. EXCEPTION: a Python
-    exception. OTHER: among others, a signal. CONSEQUENCE: the failure may follow from that of another process.
+    exception. OTHER: anything else, such as a signal. CONSEQUENCE: the failure may follow from another process's.
     """
 
     LOST = enum.auto()
@@ -75,8 +75,8 @@ class Trait(enum.Flag):
 
     HELD_BACK: the launch waits 1 s for the driver to name the cause. CUDA_START: a healthy GPU may fail like this after
     the hardware of another GPU has failed. FROM_OUTSIDE: it happens on healthy devices too. WITH_RUN: the process ended
-    because the run did. REPEATED: the cell is measured again, unless the run ends before. ROOT_CAUSE: it explains other
-    failures of the run. NO_ROOT_CAUSE: it explains no other failure.
+    because the run did. REPEATED: the run or a resume measures the cell again; until then, it is missing, not failed.
+    ROOT_CAUSE: it explains other failures of the run. NO_ROOT_CAUSE: it explains no other failure.
     """
 
     NONE = 0

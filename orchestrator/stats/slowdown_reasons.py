@@ -25,7 +25,12 @@ _MOST_OF_IT: Final = 0.5
 
 
 class Reason(enum.StrEnum):
-    """Probable reason of a slowdown."""
+    """Probable reason of a slowdown.
+
+    CLOCK: a lower clock, explained by neither heat nor power. MEMORY: a lower memory clock, or slower memory at the
+    same clock. HOST: the GPU waits for the host, or is attached to other cores than its siblings. Only comparisons of
+    siblings find LINK, MEMORY and HOST. OTHER: none of these. UNKNOWN: a clock is unknown.
+    """
 
     HEAT = "heat"
     POWER = "power limit"

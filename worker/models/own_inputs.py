@@ -56,7 +56,7 @@ class Inputs:
 
 
 def by_name(example: object) -> object:
-    """Return the example (see Inputs) with its mapping of keyword arguments, alone or after a tuple, as a dict."""
+    """Return the example (see Inputs), with a mapping of arguments by name changed to a dict, as `call` needs it."""
     if isinstance(example, Mapping) and not isinstance(example, dict):
         return dict(example)
     if type(example) is tuple and len(example) == 2 and isinstance(example[0], tuple):

@@ -46,7 +46,7 @@ class Outcome:
         return [number for number, (found, right) in enumerate(pairs) if found != right]
 
     def element(self, number: int, expected: "Outcome") -> Element:
-        """Return the differing gradient of parameter `number` as an Element: offset `number`, digests as values."""
+        """Return how the gradient of parameter `number` differs: with `number` as offset, and both digests as bits."""
         right, found = (outcome.gradients[number] % _WORD for outcome in (expected, self))
         return Element(offset=number, expected=f"{right:016x}", found=f"{found:016x}")
 

@@ -1,4 +1,4 @@
-"""Mismatches of one launch. All are counted; the first are kept in memory and at once on the disk.
+"""Mismatches (wrong outputs) of one launch. All are counted; the first are kept in memory and at once on the disk.
 
 wrong ──▶ seen: on the disk ──▶ read again, made again, computed anew ──▶ examined: on the disk
                                 └ on a faulty GPU, this may end the process

@@ -31,7 +31,7 @@ PROBES: Final[dict[str, Callable[[Bench], Probe]]] = {
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell, whose `model` is a key of PROBES."""
+    """Measure the cell, whose `model` is a key of PROBES. isolation: "fork" or "exec", noted in the result."""
     stage.enter(Phase.BUILD)
     device = common.open_device(assign, stage)
     bench = Bench(

@@ -55,9 +55,10 @@ def judged(members: Sequence[MemberEnd]) -> tuple[int, Result | Failure]:
 
 
 def halted(members: Sequence[MemberEnd], failure: Failure, rank: int | None) -> Failure:
-    """Return `failure`, of a paused launch, with the ends of its other processes as evidence. members: by rank.
+    """Return `failure` with the ends of the launch's other processes as evidence. members: all processes by rank.
 
-    rank: of the process that a signal stopped, whose device the failure then names; None if none was stopped.
+    failure: a pause of the orchestrator, or a signal that stopped a process, spoiled the measurement. rank: of the
+    stopped process, whose device the failure then names; None if none was stopped.
     """
     if len(members) == 1:
         return failure

@@ -18,7 +18,10 @@ from protocol.failure import Category, Failure
 
 
 class State(enum.StrEnum):
-    """The state of one health signal."""
+    """The state of one health signal.
+
+    UNREADABLE: the signal applies to this GPU, but a value is missing. NOT_APPLICABLE: such GPUs do not have it.
+    """
 
     PASS = "pass"  # noqa: S105 - a verdict, no password
     WARN = "warn"
@@ -28,7 +31,10 @@ class State(enum.StrEnum):
 
 
 class Action(enum.StrEnum):
-    """What to do about a GPU, mildest advice first."""
+    """What to do about a GPU, mildest advice first.
+
+    RESUME: to measure what is missing. PAIRS: run checks of links with one other GPU, to find out which one is faulty.
+    """
 
     NOTHING = ""
     RESUME = "go on with `resume`"
@@ -77,9 +83,9 @@ class Judgement:
 class Case:
     """The facts about one GPU that its health signals are judged by.
 
-    course: changes of its health values over the run. siblings: changes on identical GPUs. xids: the driver's error
-    numbers, ordered by time. failures: failed launches with a hardware fault. accused: other failed launches that
-    are attributed to this GPU.
+    board: facts that decide which signals apply. course: changes of its health values over the run. use: shares of time
+    with lowered clocks. siblings: changes on identical GPUs. xids: the driver's error numbers, ordered by time.
+    failures: failed launches with a hardware fault. accused: other failed launches that are attributed to this GPU.
     """
 
     board: Board
@@ -262,7 +268,10 @@ def _pcie_width(case: Case) -> Judgement:
 
 
 def _nvlinks(case: Case) -> Judgement:
-    """Judge the lowest number by the largest of: health.yaml's, this run's highest, the siblings' most common one."""
+    """FAIL if fewer NVLinks than expected were up at any time, WARN if the GPU and its siblings never had one.
+
+    Expected is the largest of: the number in health.yaml, the GPU's highest, the most common highest of its siblings.
+    """
     lowest, highest = case.course.lowest["nvlinks_up"], case.course.highest["nvlinks_up"]
     others = Counter(up for sibling in case.siblings if (up := sibling.highest.get("nvlinks_up", 0)))
     usual = max(others, key=lambda up: (others[up], up), default=0)

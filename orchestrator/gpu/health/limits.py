@@ -13,8 +13,10 @@ from orchestrator.errors import ConfigError
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits of health values, explained in configs/health.yaml. Shares are 0 to 1.
+    """Limits from which health values are warnings or failures (configs/health.yaml). Shares are 0 to 1.
 
+    ecc_corrected: memory errors in a run. retired_pages: of the memory, in total. Shares: of the run; for
+    slowdown_fail_share, of any ten minutes. temperature_near_c: °C below the board's own limit.
     pcie_replays_per_lane_minute: one limit for each PCIe generation, from 1.
     """
 
@@ -34,7 +36,7 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HealthRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Content of configs/health.yaml. nvlinks: NVML's name of a board → its links. levels: kind of run → Level."""
+    """Content of configs/health.yaml. nvlinks: board (NVML's name) → number of links. levels: kind of run → Level."""
 
     limits: Limits
     nvlinks: dict[str, int]

@@ -2,7 +2,7 @@
 
 Boards average power and utilisation over a second, so these need a load window (time of steady work) or a measurement
 of 5 s (docs/method-reference.md, "Power, temperature, clocks"). Counters are interpolated. Other values are those of
-the samples inside the windows of time, else of the nearest one.
+the samples inside the measured windows. If none is inside, the nearest sample counts, at most 1 s away.
 """
 
 from bisect import bisect_left, bisect_right
@@ -31,8 +31,8 @@ MIN_FOR_CLOCK_DRIFT: Final = 4
 class Readings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Telemetry of one measurement. A value is None if it is unknown, and `note` says why.
 
-    Values are means, with exceptions: temperature_max_c and memory_used_bytes are maxima. energy_j is a total. reasons
-    has NVML's clock-event bits of all samples. sm_clock_drift_percent: change from the first half of the samples to the
+    Values are means, with exceptions: temperature_max_c and memory_used_bytes are maxima. energy_j is a total. reasons:
+    NVML's clock-event bits of any sample. sm_clock_drift_percent: change from the first half of the samples to the
     second. thermal_violation, power_violation: fraction of the measured time with clocks lowered by heat or power, by
     NVML's counters. slowdown_samples: fraction of samples with clocks lowered by heat or a hardware brake.
     """
@@ -71,8 +71,8 @@ class Track:
         """Return the readings over the measured windows, ordered by time. Without windows or samples: only a note.
 
         load: load window, over which power and utilisation are averaged. Energy is then that power multiplied by the
-        time from the start of the first window to the end of the last. None: power, utilisation and energy are those
-        within the windows, and None below MIN_MEASURED_S seconds.
+        time from the start of the first window to the end of the last. None: they are those within the windows, and
+        unknown if the windows together are shorter than MIN_MEASURED_S.
         """
         if not windows:
             return Readings(note="nothing was measured")
@@ -159,7 +159,7 @@ def _under_load(inside: Sequence[Sample], work_ns: int) -> _Averages:
     """Return averages over a load window. inside: its samples. work_ns: duration for which to compute the energy.
 
     Power is the slope of the energy counter, because the board's mean over a second includes the time before the load.
-    Without a counter, or below MIN_COUNTED_NS, power is the mean of the samples, and energy is None.
+    Without a counter, or if its readings span less than MIN_COUNTED_NS, power is the samples' mean, and energy None.
     """
     counted = [sample for sample in inside if sample.energy_mj is not None]
     energy_mj = _without_none([sample.energy_mj for sample in inside])
@@ -232,7 +232,7 @@ class _Counters(NamedTuple):
     windows: Sequence[Window]
 
     def increase(self, values: Sequence[int | None]) -> float | None:
-        """Return the rise of a counter within the windows; None if samples are missing or the counter fell."""
+        """Return a counter's rise in the windows, from its value at each sample; None if it fell or one is missing."""
         readable, moments = _without_none(values), self.moments
         if len(readable) < len(values):
             kept = [at_ns for at_ns, value in zip(self.times_ns, values, strict=True) if value is not None]
@@ -248,7 +248,7 @@ class _Counters(NamedTuple):
         return total
 
     def held(self, values: Sequence[int | None], measured_ns: int) -> float | None:
-        """Return the fraction of the measured time by which a counter of nanoseconds rose; None if unknown."""
+        """Return the rise of a counter of nanoseconds as a fraction (0 to 1) of `measured_ns`; None if unknown."""
         held_ns = self.increase(values)
         return None if held_ns is None or not measured_ns else min(1.0, held_ns / measured_ns)
 

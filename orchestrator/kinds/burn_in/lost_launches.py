@@ -42,7 +42,7 @@ class Lost(NamedTuple):
 
 
 def pauses(archive: Archive) -> Mapping[Segment, tuple[Span, ...]]:
-    """Return session → times (monotonic ns) in which the orchestrator was suspended. Deadlines exclude them."""
+    """Return session → (start, end) in monotonic ns of each suspension of the orchestrator. Deadlines exclude these."""
     return {
         segment: tuple((one.at_ns - round(one.seconds * 1e9), one.at_ns) for one in suspended)
         for segment, suspended in zip(archive.segments, archive.suspended, strict=True)
@@ -74,10 +74,7 @@ def lost(archive: Archive, burn_in: BurnIn, damaged: Mapping[int, str] = Mapping
 
 
 def cut_off(archive: Archive, launches: Sequence[Lost], device: Device) -> Iterator[Attempt]:
-    """Yield a device's launches that were warming up, measuring or finishing when the run or its time ended.
-
-    launches: the findings of `lost`, which are not yielded.
-    """
+    """Yield a device's launches that worked on it when the run or its time ended, without the findings `launches`."""
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     findings = {one.attempt.start.launch for one in launches}
     for attempt in archive.attempts:
@@ -97,7 +94,7 @@ def failures(launches: Sequence[Lost], done: Collection[tuple[str, int]], device
 
 
 def lost_results(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
-    """Yield "<cell>, round 1, <time>: <failure>" of each launch with a lost result file that was not repeated.
+    """Yield "<cell>, round 1, <time>: <failure>" of a device's launches whose lost result was not measured again.
 
     done: (cell id, round) of the launches with a result.
     """

@@ -14,10 +14,7 @@ _NAMED: Final = 3
 
 
 def causes(comparison: Comparison) -> Iterator[Cause]:
-    """Yield causes of the exit code: slower cells, and cells or devices without a verdict or without measurement.
-
-    Causes of cells come first, gravest first.
-    """
+    """Yield causes of the exit code: cells slower or without a verdict, gravest first, then what was not measured."""
     name = wording.naming(comparison)
     for verdict in _COUNTING:
         if named := [name(cell) for cell in comparison.cells if cell.verdict is verdict]:

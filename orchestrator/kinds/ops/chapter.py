@@ -67,7 +67,7 @@ def briefly(report: Report) -> Section | None:
 
 
 def answer(report: Report) -> Answer | None:
-    """Return the verdict "WRONG: softmax, compiled, bf16 and 2 more", naming one; None if no result is wrong."""
+    """Return a verdict with the first wrong row, "WRONG: softmax, compiled, bf16 and 2 more"; None if none is wrong."""
     rows = _rows(report)
     wrong = dict.fromkeys(place(row, report) for row in rows if row.status is OperatorStatus.WRONG)
     return Answer(Badge(f"WRONG: {' '.join(_first(wrong, 1))}", Tone.BAD), _success(rows)) if wrong else None
@@ -102,7 +102,7 @@ def _to_do(rows: Sequence[OperatorRow]) -> Iterator[str]:
 
 
 def _categories(rows: Sequence[OperatorRow], *, together: bool = False) -> Table:
-    """Return a table of right results, speeds and grades by category. together: all implementations in one row."""
+    """Tabulate right results, speed relative to eager and grades by category and, if not `together`, implementation."""
     found: dict[tuple[str, ...], list[OperatorRow]] = {}
     for row in rows:
         found.setdefault((row.category,) if together else (row.category, _name(row)), []).append(row)

@@ -153,10 +153,7 @@ def _entry(
 
 
 def _located(implementation: str, grid: Grid, search: Search) -> OwnModel | None:
-    """Return the user's function for an implementation such as "conv.py:mine"; None if gpubench ships it.
-
-    Raises ConfigError for an unknown implementation.
-    """
+    """Return the user's function for "conv.py:mine", None if gpubench ships it. Raises ConfigError if it is unknown."""
     base = base_of(implementation)
     if is_own(base):
         return search.locate(base, grid.origin)

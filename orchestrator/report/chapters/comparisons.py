@@ -81,7 +81,7 @@ def slowest(found: BaselineComparison) -> str:
 
 
 def baseline(report: Report) -> Section | None:
-    """Return the throughput of each model in percent of the baseline's, and the score; None without a baseline."""
+    """Return each model's throughput relative to the baseline's, and the overall score; None without a baseline."""
     found = report.baseline_comparison
     says = "Throughput of each model, where the baseline is 100. More is faster."
     if found is None:

@@ -1,7 +1,4 @@
-"""The first and last chapters of a report: verdict with reasons, key figures, software versions, command.
-
-answer: the verdict on devices in a special kind of run, such as a burn-in; it replaces the run's own verdict.
-"""
+"""The first and last chapters of a report: verdict with reasons, key figures, software versions, command."""
 
 import datetime
 from collections.abc import Iterator
@@ -125,7 +122,7 @@ def _mixed_stack(data: Metadata) -> str:
 
 
 def summary(report: Report) -> Section:
-    """Return the known key figures of the run as lines, as in the requirements document."""
+    """Return the known key figures of the run, one a line: "Peak Memory Usage: 1024.0 MB"."""
     one = report.summary
     figures = {
         "Overall Performance Score": None if one.overall_score is None else number(one.overall_score),
@@ -146,7 +143,7 @@ def _best(report: Report, best: BestThroughput) -> str:
 
 
 def _without(cells: CellCounts, *, rounds: bool = False) -> Iterator[str]:
-    """Yield counts above 0 of cells by status, without ok: "2 failed". rounds: also of cells short of launches."""
+    """Yield "2 failed" for each status but ok that cells have. rounds: also count cells with too few rounds."""
     found = {
         "degraded (measured at a smaller batch size)": cells.degraded,
         "referred (see the cell of a smaller batch size)": cells.referred,
@@ -204,14 +201,14 @@ def heading(report: Report, layout: Layout) -> str:
 
 
 def preset(report: Report, layout: Layout) -> str:
-    """Return the preset that the user gave, else the profile ("profile quick") or how the layout describes it."""
+    """Return the user's preset, else the profile as the layout names it: "profile quick", "burn-in, level full"."""
     profile = layout.profile(report)
     named = f"profile {profile}" if profile == report.test_configuration.profile else profile
     return report.test_configuration.preset or named
 
 
 def meaning(report: Report, layout: Layout) -> str:
-    """Return the meaning of the exit code, preceded by the `reach` of layout.answer if that gives a verdict."""
+    """Return the meaning of the exit code, after a sentence on how much of the run supports layout.answer, if any."""
     answer = layout.answer(report)
     ended = _exit_code(report, answer)
     return ended if answer is None else f"{answer.reach.removesuffix('.')}. {ended}"
