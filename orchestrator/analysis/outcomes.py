@@ -32,7 +32,12 @@ NOT_YET: Final = "not measured yet: the run is still running"
 
 
 class CellOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How the measurement of a cell ended. batch_size: at which it, or the cell that it refers to, is measured."""
+    """How the measurement of a cell ended.
+
+    batch_size: that of its figures or, if it is referred, of the cell `refers_to`; else None. valid_launches: numbers
+    of the launches that make up its figures. refers_to: id of the smaller planned cell that stands for it, or None.
+    reason: why the cell is not ok, for people.
+    """
 
     status: Status
     batch_size: int | None = None
@@ -49,7 +54,7 @@ _SKIPPED: Final = (  # by policy.Reach
 
 
 def derive(replay: Replay, *, goes_on: bool = False) -> dict[str, CellOutcome]:
-    """Return the outcome of every planned cell by its id. goes_on: whether the run is still running."""
+    """Return cell id → outcome of every planned cell. goes_on: the run is still running, so cells may be missing for now."""
     view = _View(replay, goes_on=goes_on)
     outcomes: dict[str, CellOutcome] = {}
     for cell in sorted(replay.plan.cells, key=lambda cell: cell.batch_size):  # what a larger size refers to comes first
@@ -66,10 +71,10 @@ def slots_by_cell(state: RunState) -> Mapping[str, Sequence[Slot]]:
 
 
 def launches_counted(state: RunState, slots: Sequence[Slot], planned: Collection[Slot]) -> tuple[int, ...]:
-    """Return the numbers of the launches that count for a cell's figures, ascending, at most one for each round.
+    """Return the numbers of the launches that count for a cell's figures, ascending; () if none has a result.
 
-    All have the smallest batch size that was measured; () if none has a result. slots: all slots of the cell.
-    planned: slots of the plan, without added launches.
+    Of a scan, the best launch counts. Else those count that have the smallest batch size measured in the slots
+    `planned` (of the plan, without added launches) or, if none was, in any slot. slots: all slots of the cell.
     """
     if not slots:
         return ()

@@ -32,10 +32,10 @@ class NvmlStatus(enum.StrEnum):
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All GPUs of the machine in NVML's order, and their MIG slices.
+    """The GPUs of the machine in NVML's order, and their MIG slices.
 
-    unreadable: index of a GPU that cannot be opened → why. reason: why NVML or some GPUs are unusable, or "". hangs:
-    True if NVML did not answer in time.
+    gpus, slices: only those that can be used. unreadable: index of each other GPU → why it cannot. reason: why NVML or
+    some GPUs are unusable, or "". hangs: True if NVML did not answer in time.
     """
 
     gpus: tuple[Device, ...]
