@@ -35,10 +35,7 @@ class Change(NamedTuple):
 
 
 class _Series(NamedTuple):
-    """Logarithms of a figure, one for each run.
-
-    bound: the margin as a logarithm, above zero. tests: number of possible comparisons, for Bonferroni's correction.
-    """
+    """Logarithms of a figure in each run. bound: the margin as a logarithm, above zero. tests: possible comparisons."""
 
     logs: Sequence[float]
     bound: float
@@ -79,10 +76,7 @@ def _first(series: _Series, start: int) -> Change | None:
 
 
 def _sharpest(series: _Series, start: int, at: int, length: int) -> Change:
-    """Return the change with the least p among those that begin at one of the `length` runs from index `at` on.
-
-    start: index of the first run since the last change.
-    """
+    """Return the change with the least p at one of the `length` runs from `at` on. start: first run since the last change."""
     runs = len(series.logs)
     held = {
         (place, shorter): _held(series, start, place, shorter)

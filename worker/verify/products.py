@@ -18,7 +18,8 @@ class Products(Protocol):
 
     A verdict is a digest of the output, or a number of errors in it. pairs: number of pairs of operands; `pair` is an
     index from 0. side: number of rows of a matrix. what, method: names of the products and of their verification.
-    digests, not_tested: as in Verification. odd: (pair, verdict, output) of outputs that were wrong before any block.
+    digests, not_tested: as in Verification. odd: (pair, its wrong verdict, output) of each output that was wrong in
+    preparation.
     """
 
     pairs: int
