@@ -235,7 +235,7 @@ def _launch(device: Device, result: Result, track: Track, beside: str, interner:
 
 
 def _rates(result: Result, suspended: Sequence[Span]) -> tuple[Window, ...]:
-    """Return a burn-in launch's operations (if unknown: iterations) per second, in windows of ten s without suspensions."""
+    """Return a burn-in launch's operations (else iterations) per second, in windows of ten s without suspensions."""
     blocks = [
         (block.start_ns, block.end_ns, block.iterations)
         for block in result.blocks

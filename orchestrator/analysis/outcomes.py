@@ -54,7 +54,7 @@ _SKIPPED: Final = (  # by policy.Reach
 
 
 def derive(replay: Replay, *, goes_on: bool = False) -> dict[str, CellOutcome]:
-    """Return cell id → outcome of every planned cell. goes_on: the run is still running; cells may be missing for now."""
+    """Return cell id → outcome of every planned cell. goes_on: the run is not over, so cells may be missing for now."""
     view = _View(replay, goes_on=goes_on)
     outcomes: dict[str, CellOutcome] = {}
     for cell in sorted(replay.plan.cells, key=lambda cell: cell.batch_size):  # what a larger size refers to comes first

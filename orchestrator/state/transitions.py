@@ -302,7 +302,7 @@ def _dropped(state: RunState, slot: Slot) -> RunState:
 def _shrink(state: RunState, slot: Slot, phase: Phase) -> RunState:
     """Record that a batch size does not fit, and put the slot back for half of it.
 
-    phase: where memory ran out. Before the first forward pass, no batch size fits.
+    phase: where memory ran out. Before the first forward pass, no batch size fits, and the slot is settled.
     """
     family = _family(state, slot)
     limit = state.too_large.get(family)
