@@ -37,7 +37,10 @@ from protocol.result import Environment
 
 
 def merge(archive: Archive, evidence: Evidence, terms: ReportTerms) -> Report:
-    """Return the report of a run, finished or not, with all planned cells. Baselines and thresholds are not applied."""
+    """Return the report of a run, finished or not, with all planned cells. terms: as its kind of run is reported.
+
+    Baselines and thresholds are not applied.
+    """
     measured_probes = probes(archive, evidence)
     merged = results(archive, evidence, measured_probes)
     faults = attribute_failures(archive, evidence)
