@@ -244,11 +244,10 @@ def _is_unfit(slot: SlotState) -> bool:
 
 
 def _memory(replay: Replay) -> tuple[dict[Cell, int], dict[Cell, int], set[str]]:
-    """Return what ran out of memory, as three collections.
+    """Return what ran out of memory: three collections.
 
-    A family is all cells that differ only in batch size; its key is a cell with batch size 0. First: family → smallest
-    batch size that ran out. Second: family → smallest batch size that ran out before the first forward pass. Third: ids
-    of the cells that ran out before the first forward pass.
+    A family is all cells that differ only in batch size (its key has 0). First: family → smallest batch size that ran
+    out. Second: the same, but before the first forward pass. Third: ids of the cells that ran out before it.
     """
     smallest: dict[Cell, int] = {}
     early: dict[Cell, int] = {}

@@ -37,7 +37,7 @@ from protocol.result import Environment
 
 
 def merge(archive: Archive, evidence: Evidence, terms: ReportTerms) -> Report:
-    """Return the report of a run, finished or not, with all planned cells. terms: as its kind of run is reported.
+    """Return the report of a run, finished or not, with all planned cells. terms: how its kind of run is reported.
 
     Baselines and thresholds are not applied.
     """

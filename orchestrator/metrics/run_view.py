@@ -20,7 +20,10 @@ class RunState(enum.StrEnum):
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """The last good measurement of a cell. label, uuid: of its device. iteration_s: mean. None: unknown."""
+    """The last good measurement of a cell. None: unknown.
+
+    label, uuid: of its device. batch_size: as measured, maybe below the planned one. iteration_s: mean.
+    """
 
     label: str  # of its device
     uuid: str

@@ -40,7 +40,7 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     up_to_s: float | None = None
 
     def cells(self, kind: DeviceKind, *, steps: bool) -> int:
-        """Return the number of cells in a round on one device, gangs included. steps: --steps adds a cell."""
+        """Return the number of cells of one device in a round, also those it shares. steps: --steps adds a cell."""
         return len(self.soak) + len(self.truth) + steps + len(self.replay[kind]) + len(self.links) + 1
 
 
