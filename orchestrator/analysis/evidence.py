@@ -46,10 +46,9 @@ _NO_SERIES: Final[dict[str, bytes]] = {}
 class LaunchEvidence:
     """Figures and telemetry of a launch with a result.
 
-    result: without blocks and series, to save memory. measured_s: seconds in measured blocks, without stalls.
-    worked_ns: start of the first block and end of the last, monotonic; None without blocks. stalls: suspensions of the
-    worker. rates: work per second in windows of ten seconds. Both are empty but in a burn-in. beside: the other process
-    on its GPU, or "".
+    result: without blocks and series. measured_s: seconds in measured blocks, without stalls. worked_ns: start of the
+    first block and end of the last, monotonic; None without blocks. stalls: suspensions of the worker; rates: work per
+    second in windows of ten seconds; both are empty except in a burn-in. beside: the other process on its GPU, or "".
     """
 
     result: Result  # without blocks, series and course of the warm-up, to save memory
@@ -235,7 +234,10 @@ def _launch(device: Device, result: Result, track: Track, beside: str, interner:
 
 
 def _rates(result: Result, suspended: Sequence[Span]) -> tuple[Window, ...]:
-    """Return a burn-in launch's operations (else iterations) per second, in windows of ten s without suspensions."""
+    """Return a burn-in launch's operations (else iterations) per second in windows of ten seconds.
+
+    Measured blocks in which the worker was suspended are excluded.
+    """
     blocks = [
         (block.start_ns, block.end_ns, block.iterations)
         for block in result.blocks

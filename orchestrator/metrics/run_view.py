@@ -40,9 +40,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """State of one run at the time `at`.
 
     began, at: seconds since the epoch. boot: what to add to monotonic seconds for such a time. exit_code: None until
-    the run ends. snapshot: the newest, None before the first. figures: by id of the planned cell. failures, retries:
-    counted by this process. health, burn_in: verdicts by device UUID. node: verdict on the machine. The report sets all
-    three.
+    the run ends. snapshot: None before the first. figures: by id of the planned cell. failures, retries: counted by
+    this process. health, burn_in: verdicts by device UUID. node: verdict on the machine. The report sets all three.
     """
 
     run_id: str

@@ -76,7 +76,10 @@ def _first(series: _Series, start: int) -> Change | None:
 
 
 def _sharpest(series: _Series, start: int, at: int, length: int) -> Change:
-    """Return the change with the least p in the `length` runs from `at` on. start: first run since the last change."""
+    """Return the change with the least p among those that begin at one of the `length` runs from index `at` on.
+
+    start: index of the first run since the last change.
+    """
     runs = len(series.logs)
     held = {
         (place, shorter): _held(series, start, place, shorter)
