@@ -73,8 +73,9 @@ def slots_by_cell(state: RunState) -> Mapping[str, Sequence[Slot]]:
 def launches_counted(state: RunState, slots: Sequence[Slot], planned: Collection[Slot]) -> tuple[int, ...]:
     """Return the numbers of the launches that count for a cell's figures, ascending; () if none has a result.
 
-    Of a scan, the best launch counts. Else those count that have the smallest batch size measured in the slots
-    `planned` (of the plan, without added launches) or, if none was, in any slot. slots: all slots of the cell.
+    Of a scan, the best launch counts. Else one of each round counts, if its batch size is the smallest that was
+    measured in the slots `planned` (of the plan, without added launches) or, if none was, in any slot. slots: all slots
+    of the cell.
     """
     if not slots:
         return ()

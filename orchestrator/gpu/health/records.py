@@ -53,10 +53,10 @@ class Deafened(_Record, frozen=True, kw_only=True):
 
 
 class Vitals(_Record, frozen=True, kw_only=True):
-    """Values of one GPU at one time: name in QUESTIONS of reader.py (with its unit, "power_limit_mw") → value.
+    """Values of one GPU at one time: name in QUESTIONS of reader.py (with its unit, if any: "power_limit_mw") → value.
 
-    refusals: name → why its value is missing. broken: why the GPU is gone or must be reset; names after it have
-    neither. damaged: why its InfoROM counts as damaged. Both are NVML's reason as text, "" if all is well.
+    refusals: name → why its value is missing. broken: why the GPU is gone or must be reset; values may then be missing
+    without a refusal. damaged: why its InfoROM counts as damaged. Both are NVML's reason as text, "" if all is well.
     """
 
     uuid: str
