@@ -46,7 +46,9 @@ _NO_SERIES: Final[dict[str, bytes]] = {}
 class LaunchEvidence:
     """Figures and telemetry of a launch with a result.
 
-    worked_ns: (start, end). stalls: suspensions of the worker. rates: work per second. beside: another process, or "".
+    result: without blocks and series. measured_s: seconds in measured blocks, without stalls. worked_ns: start of the
+    first block and end of the last, monotonic; None without blocks. stalls: suspensions of the worker; rates: work per
+    second in windows of ten seconds; both are empty except in a burn-in. beside: the other process on its GPU, or "".
     """
 
     result: Result  # without blocks, series and course of the warm-up, to save memory
@@ -61,7 +63,10 @@ class LaunchEvidence:
 
 @dataclass(frozen=True)
 class DeviceEvidence:
-    """Telemetry of a device. climates, traces: by boot id. Others: means from the first launch to the last."""
+    """Telemetry of a device. utilization_percent, power_w: means from the first launch to the last; None if not read.
+
+    climates: boot id → temperature and clock in windows of ten seconds, in a burn-in only. traces: boot id → curves.
+    """
 
     utilization_percent: float | None = None
     power_w: float | None = None
@@ -229,7 +234,7 @@ def _launch(device: Device, result: Result, track: Track, beside: str, interner:
 
 
 def _rates(result: Result, suspended: Sequence[Span]) -> tuple[Window, ...]:
-    """Return a burn-in launch's rates in windows of ten seconds, in operations (if unknown: iterations) per second.
+    """Return a burn-in launch's operations (else iterations) per second in windows of ten seconds.
 
     Measured blocks in which the worker was suspended are excluded.
     """

@@ -27,11 +27,7 @@ _Usual = Mapping[str, tuple[float, float]]  # Series → the range without outli
 
 
 class _Kept(msgspec.Struct, frozen=True, gc=False):
-    """What stays in memory of a launch with a result file. promised: SHA-256 of the file, from the journal.
-
-    excluded: why the launch does not count for its cell's figures, or "". value: main figure of the launch, such as
-    throughput. iterations: number of measured iterations behind `value`. Both None: no valid result.
-    """
+    """What is kept of a launch with a result file. promised: SHA-256 of the file. Others: as in LaunchSamples."""
 
     launch: int
     round: int
@@ -50,7 +46,7 @@ class _OfCell(NamedTuple):
 
 
 def of_run(archive: Archive, evidence: Evidence) -> Samples:
-    """Return a function that takes a cell id and yields values of each launch with a result; none for unknown ids."""
+    """Return a function that takes a cell id and yields its launches that had a result; none for an unknown id."""
     cells = {name: _of_cell(tries, archive.cells[name], evidence) for name, tries in archive.tries.items()}
     paths, devices = archive.paths, frozenset(archive.devices)
 

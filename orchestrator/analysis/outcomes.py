@@ -32,7 +32,12 @@ NOT_YET: Final = "not measured yet: the run is still running"
 
 
 class CellOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How the measurement of a cell ended. batch_size: at which it, or the cell that it refers to, is measured."""
+    """How the measurement of a cell ended.
+
+    batch_size: that of its figures or, if it is referred, of the cell `refers_to`; else None. valid_launches: numbers
+    of the launches that make up its figures. refers_to: id of the smaller planned cell that stands for it, or None.
+    reason: why the cell is not ok, for people.
+    """
 
     status: Status
     batch_size: int | None = None
@@ -49,7 +54,7 @@ _SKIPPED: Final = (  # by policy.Reach
 
 
 def derive(replay: Replay, *, goes_on: bool = False) -> dict[str, CellOutcome]:
-    """Return the outcome of every planned cell by its id. goes_on: whether the run is still running."""
+    """Return cell id → outcome of every planned cell. goes_on: the run is not over, so cells may be missing for now."""
     view = _View(replay, goes_on=goes_on)
     outcomes: dict[str, CellOutcome] = {}
     for cell in sorted(replay.plan.cells, key=lambda cell: cell.batch_size):  # what a larger size refers to comes first
@@ -66,10 +71,11 @@ def slots_by_cell(state: RunState) -> Mapping[str, Sequence[Slot]]:
 
 
 def launches_counted(state: RunState, slots: Sequence[Slot], planned: Collection[Slot]) -> tuple[int, ...]:
-    """Return the numbers of the launches that count for a cell's figures, ascending, at most one for each round.
+    """Return the numbers of the launches that count for a cell's figures, ascending; () if none has a result.
 
-    All have the smallest batch size that was measured; () if none has a result. slots: all slots of the cell.
-    planned: slots of the plan, without added launches.
+    Of a scan, the best launch counts. Else one of each round counts, if its batch size is the smallest that was
+    measured in the slots `planned` (of the plan, without added launches) or, if none was, in any slot. slots: all slots
+    of the cell.
     """
     if not slots:
         return ()
@@ -239,11 +245,10 @@ def _is_unfit(slot: SlotState) -> bool:
 
 
 def _memory(replay: Replay) -> tuple[dict[Cell, int], dict[Cell, int], set[str]]:
-    """Return what ran out of memory, as three collections.
+    """Return what ran out of memory: three collections.
 
-    A family is all cells that differ only in batch size; its key is a cell with batch size 0. First: family → smallest
-    batch size that ran out. Second: family → smallest batch size that ran out before the first forward pass. Third: ids
-    of the cells that ran out before the first forward pass.
+    A family is all cells that differ only in batch size (its key has 0). First: family → smallest batch size that ran
+    out. Second: the same, but before the first forward pass. Third: ids of the cells that ran out before it.
     """
     smallest: dict[Cell, int] = {}
     early: dict[Cell, int] = {}

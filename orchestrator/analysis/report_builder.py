@@ -37,7 +37,7 @@ from protocol.result import Environment
 
 
 def merge(archive: Archive, evidence: Evidence, terms: ReportTerms) -> Report:
-    """Return the report of a run, finished or not, with all planned cells. Baselines and thresholds are not applied."""
+    """Return the report of a run, ended or not, without baselines and thresholds. terms: how its kind is reported."""
     measured_probes = probes(archive, evidence)
     merged = results(archive, evidence, measured_probes)
     faults = attribute_failures(archive, evidence)

@@ -88,7 +88,7 @@ class RunParams(SessionParams):
 def sections(names: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield (title, names of parameters) of each section of --help that is not empty. names: those of the command.
 
-    Each name is in one section: "Options" if no section of SECTIONS has it, else "Most used", else in that of SECTIONS.
+    A name is in "Most used" if _MOST_USED has it, else in its section of SECTIONS, or in "Options" if it has none.
     """
     left = list(names)
     tables = {title: [option.name for option in options] for title, options in SECTIONS.items()}

@@ -38,7 +38,11 @@ RUN_OPTIONS: Final = (
 
 
 class OpsParams(RunParams):
-    """Options for operators, and the options of their run that are read by name."""
+    """Options of `ops`, and the options of its run that are read by name. None: not given.
+
+    category, op, implementations: names, separated by commas. against: FILE:FUNCTION=OPERATOR of each user's function.
+    pythonpath: folders, separated by colons.
+    """
 
     category: str | None
     op: str | None

@@ -63,7 +63,8 @@ class Requested(NamedTuple):
 def measure(command: tuple[str, ...], params: RunParams, preset: str | None, ending: Ending) -> ExitCode:
     """Configure, plan and execute a run, or only print its plan (--dry-run). Return the exit code.
 
-    command: words of the command line. preset: its name or None. Raises UserError before anything is run or written.
+    command: words of the command line. preset: its name or None. ending: as for execution.work. Raises UserError before
+    anything is run or written.
     """
     loaded = None if preset is None else presets.load(preset, OPTIONS)
     settings, configuration, models = configure(params, loaded)

@@ -13,9 +13,9 @@ from orchestrator.report.layout import Layout
 
 
 def shown(report: Report, layout: Layout, details: Sequence[str], *, full: bool, answer: str = "") -> str | bytes:
-    """Return the text of a report, to be printed by `streams.say`; coloured text as bytes.
+    """Return the text of a report, then the lines `details`, to be printed by `streams.say`.
 
-    full: all of it, else its brief form. details: lines that follow. answer: text in place of the report, unless "".
+    full: the whole text, else the brief form: bytes if it is coloured. answer: text in place of the report, unless "".
     """
     if full or answer:
         return "\n".join((answer or to_text(report, layout), *details))

@@ -23,7 +23,7 @@ THIS_RUN: Final = "this run"
 def other_mode(key: CellKey, cells: Container[CellKey], own: str, side: str, *, wanted: str | None = None) -> str:
     """Return "solo in A, loaded in B (advice)" if run B has A's cell `key` in the other mode, else "".
 
-    own, side: names of A and B. cells: keys of B. wanted: mode in which the advice is to measure; None: that of B.
+    own, side: names of A and B. cells: keys of B. wanted: mode in which the advice tells to measure; None: that of B.
     """
     for mode in Mode:
         if mode != key.mode and replace(key, mode=mode.value) in cells:
@@ -33,7 +33,10 @@ def other_mode(key: CellKey, cells: Container[CellKey], own: str, side: str, *, 
 
 
 class Other:
-    """Explains why cells of the run `own` have no partner in `side`. is_first: whether `side` is the first run."""
+    """Explains why cells of the run `own` have no partner in the run `side`.
+
+    is_first: whether `side` is the first run. Its mode, not that of `own`, is then the one in which to measure.
+    """
 
     def __init__(self, side: Side, own: Side, *, is_first: bool) -> None:
         self._side, self._own = (BASELINE if one.is_baseline else one.name for one in (side, own))

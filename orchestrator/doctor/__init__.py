@@ -7,7 +7,7 @@ import msgspec
 
 
 class Level(enum.StrEnum):
-    """Severity of a finding. BROKEN: a run on these GPUs would not start, or fail. WARNING: it may be disturbed."""
+    """Severity of a finding. WARNING: a run may be disturbed. BROKEN: a run would fail, or would not even start."""
 
     OK = "ok"
     WARNING = "warning"
@@ -30,9 +30,10 @@ def finding_of(level: Level, subject: str, message: str) -> Finding:
 
 
 def examine(runs_folder: str, gpu_ids: str = "all") -> Iterator[Finding]:
-    """Yield findings, good ones too, on all that a run on these devices needs. A device that is missing is a finding.
+    """Yield findings, good ones too, on all that a run on the devices `gpu_ids` needs. A missing device is a finding.
 
-    runs_folder: where runs would be written. Raises DeviceError for a word in `gpu_ids` that cannot name a device.
+    runs_folder: where runs would be written. gpu_ids: as for --gpu-ids ("0,1", "cpu:0", "all"). Raises DeviceError for
+    a word in it that cannot name a device.
     """
     from orchestrator.config import catalogue, libraries
     from orchestrator.doctor import gpus, machine, software

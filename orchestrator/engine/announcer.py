@@ -71,14 +71,17 @@ class Announcer:
             self._advise(self._kind.advise, live, outcome)
 
     def warned(self, warning: str, advice: str) -> None:
-        """Show one notice with both texts (either may be ""). A run shows only its first warning and first advice."""
+        """Show both texts as one notice. A text is dropped if it is "", or if one of its kind was shown before."""
         news = ("" if self._warned else warning, "" if self._advised else advice)
         self._warned, self._advised = self._warned or bool(warning), self._advised or bool(advice)
         if any(news):
             self.tell("warning", ": ".join(filter(None, news)))
 
     def added(self, slots: Collection[Slot], suspects: Collection[str], look: Look) -> None:
-        """Show that the launches `slots` were added because of doubts about the GPUs `suspects` (UUIDs)."""
+        """Show that the launches `slots` were added because of doubts about the GPUs `suspects` (UUIDs).
+
+        look: has the verdict of these GPUs and the maximum number of launches of a cell, which are shown.
+        """
         labels = ", ".join(self._devices[uuid].label for uuid in suspects)
         number, cells = len(slots), len({cell for cell, _ in slots})
         more = f"{plural(number, 'launch', 'launches')} of {plural(cells, 'cell')}"
@@ -118,10 +121,10 @@ class Announcer:
         stops_s: float | None,
         note: str,
     ) -> None:
-        """Show a snapshot of the run. limited: seconds spent and left, None without a time limit.
+        """Show a snapshot of the run. live: launch token → process. samples: UUID → newest reading.
 
-        stops_s: seconds until a stop or the limit has ended all launches; None without either. note: what idle devices
-        wait for, or "".
+        limited: seconds spent and left, None without a time limit. stops_s: seconds until a stop or the limit has ended
+        all launches; None without either. note: what idle devices wait for, or "".
         """
         now = time.monotonic()
         if now >= self._counted + COUNT_EVERY_S or not live:

@@ -84,9 +84,9 @@ class Gates:
         return self._pass(gone, f"its memory was not freed within {TIMEOUT_S:.0f} s ({used} in use)")
 
     def overdue(self, now: float) -> list[Passed]:
-        """Return a Passed without obstacle for each device that waited too long for the sampler's answer.
+        """Give up waiting for overdue answers of the sampler: return a Passed without obstacle for each such device.
 
-        After such a device, `admit` lets no other device wait. now: seconds of the loop's clock.
+        After that, `admit` lets no other device wait. now: seconds of the loop's clock.
         """
         silent = [uuid for uuid in self._waiting if now > self._since[uuid] + TIMEOUT_S + _PATIENCE_S]
         self._deaf = self._deaf or bool(silent)  # do not ask again: every cell would wait as long

@@ -29,7 +29,7 @@ class LaunchSamples(NamedTuple):
 
     devices: UUIDs, that of rank 0 first. excluded: why the launch does not count for its cell's figures; empty if it
     counts. series: empty if the result file is lost. value: figure by which cells are compared, such as samples/s.
-    iterations: number of measured iterations behind `value`.
+    iterations: number of measured iterations behind `value`. Both are None without a valid result.
     """
 
     launch: int

@@ -32,10 +32,10 @@ class NvmlStatus(enum.StrEnum):
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All GPUs of the machine in NVML's order, and their MIG slices.
+    """The GPUs of the machine in NVML's order, and their MIG slices.
 
-    unreadable: index of a GPU that cannot be opened → why. reason: why NVML or some GPUs are unusable, or "". hangs:
-    True if NVML did not answer in time.
+    gpus, slices: only those that can be used. unreadable: index of each other GPU → why it cannot. reason: why NVML or
+    some GPUs are unusable, or "". hangs: True if NVML did not answer in time.
     """
 
     gpus: tuple[Device, ...]
@@ -74,8 +74,7 @@ def once(waiting: Callable[[str], None] | None = None) -> Look:
 def look(waiting: Callable[[str], None] | None = None, timeout_s: float | None = None) -> Seen:
     """Read GPUs, processes and compute modes with NVML. CUDA_VISIBLE_DEVICES has no effect.
 
-    Errors of NVML are part of the result. waiting: called with a message if the answer takes longer than REMARK_S.
-    timeout_s: None for TIMEOUT_S.
+    Errors of NVML are part of the result. waiting: called with a message after REMARK_S. timeout_s: None for TIMEOUT_S.
     """
     if (missing := nvml.missing()) is not None:
         return _without(missing)

@@ -12,7 +12,7 @@ from protocol.failure import Category
 
 
 class RunState(enum.StrEnum):
-    """State of the run. BROKEN_OFF: the run ended without a report."""
+    """State of the run. OVER: the run ended with a report. BROKEN_OFF: it ended without one."""
 
     RUNNING = "running"
     OVER = "over"
@@ -20,7 +20,10 @@ class RunState(enum.StrEnum):
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """The last good measurement of a cell. label, uuid: of its device. batch_size: as measured. None: unknown."""
+    """The last good measurement of a cell. None: unknown.
+
+    label, uuid: of its device. batch_size: as measured, maybe below the planned one. iteration_s: mean.
+    """
 
     label: str  # of its device
     uuid: str
@@ -36,9 +39,9 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """State of one run at the time `at`.
 
-    began, at: seconds since the epoch. boot: what to add to monotonic seconds for such a time. figures: by id of the
-    planned cell. failures, retries: counted by this process. health, burn_in: verdicts by device UUID, empty until the
-    report is made. node: verdict on the machine.
+    began, at: seconds since the epoch. boot: what to add to monotonic seconds for such a time. exit_code: None until
+    the run ends. snapshot: None before the first. figures: by id of the planned cell. failures, retries: counted by
+    this process. health, burn_in: verdicts by device UUID. node: verdict on the machine. The report sets all three.
     """
 
     run_id: str

@@ -48,9 +48,10 @@ from protocol.failure import Category, Failure, Phase
 def begin(
     plan: Plan, kinds: Mapping[str, str] | None = None, gpus: Collection[str] = (), *, skips: bool = True
 ) -> RunState:
-    """Return the state before the first launch. kinds: device → product name, None if all are alike.
+    """Return the state before the first launch. kinds: device → product name; None if all are the same product.
 
-    gpus: devices that are quarantined if two models in a row fail there. skips: whether faulty models are skipped.
+    Cells that fail finally are tried on another device of the same product. gpus: devices that are quarantined if two
+    models in a row fail there. skips: whether faulty models are skipped.
     """
     cells = {cell.id: cell for cell in plan.cells}
     uuids = dict.fromkeys([*plan.order, *(uuid for cell in plan.cells for uuid in cell.devices)])
@@ -301,7 +302,7 @@ def _dropped(state: RunState, slot: Slot) -> RunState:
 def _shrink(state: RunState, slot: Slot, phase: Phase) -> RunState:
     """Record that a batch size does not fit, and put the slot back for half of it.
 
-    phase: where memory ran out. Before the first forward pass, no batch size fits.
+    phase: where memory ran out. Before the first forward pass, no batch size fits, and the slot is settled.
     """
     family = _family(state, slot)
     limit = state.too_large.get(family)

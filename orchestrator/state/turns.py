@@ -38,8 +38,9 @@ def of_device(state: RunState, uuid: str) -> Turn | None:
 def ends(state: RunState, slot: Slot) -> Mapping[str, int]:
     """Return where to insert a slot as the last one of its turn: device of the slot → index in the device's queue.
 
-    The slot is in no queue. The index is behind every gang (launch on several devices) of this turn or an earlier one,
-    so gangs have the same order on all devices. A gang goes to the end of each queue if any has gangs out of turn.
+    The slot must be in no queue. The index is behind every gang (launch on several devices) of this turn or an earlier
+    one, so gangs have the same order on all devices. If the gangs in any device's queue are not in the order of their
+    turns, a gang goes to the end of each queue.
     """
     devices = state.cells[slot[0]].devices
     if len(devices) > 1 and not all(_in_order(state, uuid) for uuid in state.devices):

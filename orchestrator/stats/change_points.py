@@ -35,10 +35,7 @@ class Change(NamedTuple):
 
 
 class _Series(NamedTuple):
-    """Logarithms of a figure, one for each run.
-
-    bound: the margin as a logarithm, above zero. tests: number of possible comparisons, for Bonferroni's correction.
-    """
+    """Logarithms of a figure in each run. bound: the margin as a logarithm, above zero. tests: possible comparisons."""
 
     logs: Sequence[float]
     bound: float

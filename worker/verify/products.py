@@ -17,8 +17,8 @@ class Products(Protocol):
     """Products of square matrices, each verified by one number, its verdict.
 
     A verdict is a digest of the output, or a number of errors in it. pairs: number of pairs of operands; `pair` is an
-    index from 0. side: number of rows of a matrix. what, method: names of the products and of their verification.
-    digests, not_tested: as in Verification. odd: (pair, verdict, output) of outputs that were wrong before any block.
+    index from 0. side: rows of a matrix. what, method: names of the products and of their verification. digests,
+    not_tested: as in Verification. odd: (pair, wrong verdict, output) of outputs that were wrong in preparation.
     """
 
     pairs: int

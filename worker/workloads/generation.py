@@ -99,7 +99,7 @@ class _Author:
         return tokens
 
     def measured(self, measurements: common.Measurements) -> tuple[list[list[int]], int]:
-        """Return the times of each measured text in ns (start, then each token), and the total number of tokens."""
+        """Return the times of each measured text in ns (start, then each token), and the number of tokens of all."""
         end = len(self.tokens) - (measurements.load.iterations if measurements.load else 0)
         begin = end - sum(block.iterations for block in measurements.measured.blocks)
         return self._texts_ns[begin:end], sum(self.tokens[begin:end])

@@ -42,7 +42,10 @@ class Watch(_Record, frozen=True, kw_only=True):
 
 
 class Deafened(_Record, frozen=True, kw_only=True):
-    """From now on, Xids of some GPUs may be missed. Fields as in Watch."""
+    """The telemetry process can no longer read the Xids of some GPUs, or may have missed some. Fields as in Watch.
+
+    They hold from now on, besides what earlier records of this process say: a GPU once named stays deaf or unlogged.
+    """
 
     deaf: dict[str, str]
     kernel_log: bool = True
@@ -50,10 +53,10 @@ class Deafened(_Record, frozen=True, kw_only=True):
 
 
 class Vitals(_Record, frozen=True, kw_only=True):
-    """Values of one GPU at one time, by the names of QUESTIONS in reader.py. refusals: name → why it is missing.
+    """Values of one GPU at one time: name in QUESTIONS of reader.py (with its unit, if any: "power_limit_mw") → value.
 
-    broken: why the GPU is gone or must be reset. damaged: why its InfoROM counts as damaged. Both are NVML's reason as
-    text, "" if all is well.
+    refusals: name → why its value is missing. broken: why the GPU is gone or must be reset; values may then be missing
+    without a refusal. damaged: why its InfoROM counts as damaged. Both are NVML's reason as text, "" if all is well.
     """
 
     uuid: str
@@ -64,7 +67,7 @@ class Vitals(_Record, frozen=True, kw_only=True):
 
 
 class NodeVitals(_Record, frozen=True, kw_only=True):
-    """Error counters of the machine at one time, by the names of node.py. refusals: name → why it is missing."""
+    """Error counters of the machine at one time: name in node.py → count. refusals: name → why it is missing or low."""
 
     values: dict[str, int]
     refusals: dict[str, str] = {}

@@ -90,10 +90,7 @@ def not_tested(verdicts: Mapping[str, RateVerdict]) -> dict[str, str]:
 
 
 def _shifts(mine: Sequence[Launched]) -> Mapping[str, int]:
-    """Return boot id → offset of its window numbers, so that later boots have later windows.
-
-    mine: launches on GPUs of one model, in the order of the journal.
-    """
+    """Return boot id → offset of its window numbers, so that later boots have later windows. mine: in journal order."""
     # The monotonic clock restarts with the host: the calendar places a later boot, behind the earlier windows.
     segments: dict[str, Segment] = {}
     numbers: dict[str, list[int]] = defaultdict(list)

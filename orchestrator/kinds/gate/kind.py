@@ -15,7 +15,10 @@ from protocol.cell import Cell, Device
 
 
 def launch_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return the usual terms of a launch, with the Python interpreter of the cell's side; "" for the running one."""
+    """Return the run's measurement settings and deadlines, with the Python interpreter of the side of the cell's model.
+
+    "" stands for the interpreter of gpubench.
+    """
     both = planning.requested(configuration).sides
     python = next((side.python for side in both if cell.model in side.models), "")
     return LaunchTerms(configuration.measurement, configuration.deadlines, python=python)

@@ -14,10 +14,10 @@ SHOWN: Final = 3
 
 
 def findings(report: Report, layout: Layout) -> Sequence[Finding]:
-    """Return up to three findings on faulty, slow and doubtful GPUs, then one on healthy GPUs, one on the baseline.
+    """Return up to three findings on faulty, slow and doubtful GPUs, those on healthy GPUs, and one on the baseline.
 
     If the run did not pass and no GPU is faulty or slow, one of the three is the first reason for the exit code, before
-    doubtful GPUs (unless layout.judges_gpus). The finding on healthy GPUs is omitted if it would be the first.
+    doubtful GPUs (unless layout.judges_gpus). If there is none of the three, healthy GPUs are omitted.
     """
     of_gpus = [finding for chapter in layout.brief if (section := chapter(report)) for finding in section.findings]
     faulty = [one for one in of_gpus if one.badge and one.badge.tone is Tone.BAD]
