@@ -157,7 +157,8 @@ def timed_work_s(cell: Cell, model: ModelSpec, device: Device, cell_s: float, sc
 def scale(configuration: Configuration, device: Device, devices: Sequence[Device]) -> float:
     """Return the factor on the time of an iteration, for `launch_s` on `device`: 1 unless the run is a burn-in.
 
-    In a burn-in: BUSY of the kind of device, times the number of `devices` that share a CPU device's busiest core.
+    In a burn-in, other work slows a CPU device: the factor is BUSY for its kind (1 for a GPU) times the number of
+    `devices` that share its busiest core (see `sharing`).
     """
     return 1.0 if configuration.cell_s is None else BUSY[device.kind] * sharing(device, devices)
 
