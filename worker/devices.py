@@ -1,4 +1,4 @@
-"""The device of a launch: open it, check that it is the requested one, and set torch's switches."""
+"""The device of a launch: open it, check that it is the requested one, and set TF32 and threads of torch."""
 
 import gc
 import os

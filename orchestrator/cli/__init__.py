@@ -1,1 +1,1 @@
-"""The two programs: one file for each command."""
+"""The programs gpubench-orchestrate and torch-gpu-benchmark: one file for each command."""

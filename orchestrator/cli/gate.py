@@ -44,7 +44,10 @@ DEFAULTS: Final = {
 
 
 class GateParams(RunParams):
-    """Options of a gate, beside those of its run that RunParams declares."""
+    """Options of a gate, beside those of its run that RunParams declares. None or (): the option was not given.
+
+    kind: --format. compared: -o. The other fields are named after their option or argument.
+    """
 
     baseline: str | None
     ab: tuple[str, str] | None

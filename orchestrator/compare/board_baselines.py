@@ -29,7 +29,7 @@ _ALIKE: Final = "all GPUs of this node are: look at what they share first: cooli
 
 
 def judge(standings: Sequence[Standing], run: Side, sides: Iterable[Side]) -> tuple[Standing, ...]:
-    """Return `standings`, the comparisons with siblings, each changed by the first baseline of the GPU's board.
+    """Return `standings`, the comparisons with siblings, each changed by the first baseline of the GPU's board, if any.
 
     sides: baselines, the user's first. Those of other software, or made of this run, are ignored.
     """

@@ -52,7 +52,7 @@ class ComparedCell(Part, frozen=True, kw_only=True):
     low, high: 95 % interval of the ratio; low_90, high_90: 90 % interval. before, after: the figure `metric` of each
     run, a median over the launches. p: p-value, Holm-corrected over the cells. reason: why the cells are not
     comparable, or a remark on the verdict. launches_needed: launches that each run needs for a verdict; null if there
-    is a verdict or more launches do not help. needed_beyond: 100 launches would not suffice. excluded_percent: a larger
+    is a verdict, more launches do not help, or 100 would not suffice (needed_beyond). excluded_percent: a larger
     slow-down is excluded with 95 % confidence; null unless SAME or NO CHANGE SEEN. implementation, shape: of operators
     and studies, else "". time: which time of an operator, such as "pure" (without the host), else "". figures: figures
     without a verdict, such as "p95, ms" → values in both runs.
@@ -207,10 +207,7 @@ def compare(
 
 
 def exit_code(comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict]) -> ExitCode:
-    """Return the exit code of comparisons. fail_on: verdicts that fail them.
-
-    MISSED if a verdict fails, else INCOMPLETE if a cell of a first run was not judged, else PASSED.
-    """
+    """Return MISSED if a verdict is in `fail_on`, else INCOMPLETE if a cell of a first run lacks one, else PASSED."""
     if failing(comparisons, fail_on):
         return ExitCode.MISSED
     return ExitCode.PASSED if all(map(_all_judged, comparisons)) else ExitCode.INCOMPLETE

@@ -34,7 +34,7 @@ Source = SeriesName | Percentile | OfResults
 
 
 def largest_mb(read: Callable[[Result], int | None]) -> OfResults:
-    """Return the source of a memory figure in MB: the largest of the launches. read: bytes of a result."""
+    """Return the source of a memory figure in MiB: the largest of the launches. read: bytes of a result, or None."""
     return OfResults(lambda result: mb(read(result)), max)
 
 

@@ -150,7 +150,7 @@ class Nvml:
         return None if memory is None else int(memory.total)
 
     def processes(self, uuid: str) -> tuple[GpuProcess, ...] | None:
-        """Return the processes with a context on the GPU or slice, by PID. None if NVML cannot list compute ones."""
+        """Return the processes with a context on the GPU or slice, by PID. None if NVML cannot list computing ones."""
         lib, handle = self._lib, self._handle(uuid)
         found: dict[int, GpuProcess] = {}
         for compute, ask in (

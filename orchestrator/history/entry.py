@@ -70,7 +70,7 @@ def _why_of_health(judged: DeviceHealth) -> str:
 
 
 def _why_of_burn_in(burn_in: GpuBurnIn) -> str:
-    """Return the reasons for a burn-in's verdict on a GPU; unless FAIL or WARN, also the comparisons by each check."""
+    """Return the reasons for a burn-in's verdict on a GPU. Unless it is FAIL or WARN, numbers of comparisons follow."""
     reasons = dict.fromkeys(one.text for one in burn_in.reasons if one.verdict is burn_in.verdict)
     if burn_in.verdict in OFFENCES or not burn_in.checks:
         return "; ".join(reasons)

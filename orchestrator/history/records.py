@@ -15,9 +15,10 @@ LONGEST_S: Final = 1e11
 class RunLine(Part, frozen=True, kw_only=True):
     """Summary of a run.
 
-    test_date: its start, ISO 8601, UTC. folder: absolute path. profile: kind of run. seconds: its duration. planned,
-    ok: numbers of cells. tainted: faults were injected. health: worst health verdict of all devices. burn_in: their
-    worst verdict of a burn-in, "" in other runs. stack: name → version or setting. devices: ("8 x NVIDIA H200",).
+    test_date: its start, ISO 8601, UTC. folder: absolute path. profile: kind of run. seconds: its duration. verdict: in
+    a word, such as "complete" (figures/exit_code.py). planned, ok: numbers of cells. tainted: faults were injected.
+    health: worst health verdict of all devices. burn_in: their worst verdict of a burn-in, "" in other runs. stack:
+    name → version or setting. devices: ("8 x NVIDIA H200",).
     """
 
     run_id: str

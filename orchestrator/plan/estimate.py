@@ -157,7 +157,8 @@ def timed_work_s(cell: Cell, model: ModelSpec, device: Device, cell_s: float, sc
 def scale(configuration: Configuration, device: Device, devices: Sequence[Device]) -> float:
     """Return the factor on the time of an iteration, for `launch_s` on `device`: 1 unless the run is a burn-in.
 
-    In a burn-in: BUSY of the kind of device, times the number of `devices` that share a CPU device's busiest core.
+    In a burn-in, other work slows a CPU device: the factor is BUSY for its kind (1 for a GPU) times the number of
+    `devices` that share its busiest core (see `sharing`).
     """
     return 1.0 if configuration.cell_s is None else BUSY[device.kind] * sharing(device, devices)
 
@@ -208,12 +209,7 @@ def _warm_up_s(measurement: Measurement, iteration: float) -> float:
 
 
 def _measured_s(measurement: Measurement, iteration: float, device: Device, least: int = MEASURED_ITERATIONS) -> float:
-    """Return the estimated seconds of a measurement. iteration: seconds of one iteration.
-
-    A confidence interval takes ENOUGH iterations. If they fit into max_s, the measurement lasts until they are done,
-    and at least until SHARE of the way from min_s to max_s. Otherwise it lasts for max_s, or for min_s if it gives up
-    (give_up), and at least for `least` iterations.
-    """
+    """Return the estimated seconds of a measurement of `least` iterations or more. iteration: seconds of one."""
     interval_s = ENOUGH * iteration
     if interval_s > measurement.max_s:
         return max(measurement.min_s if measurement.give_up else measurement.max_s, least * iteration)

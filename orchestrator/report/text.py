@@ -88,7 +88,7 @@ def lines(section: Section | None) -> Iterator[str]:
 
 
 def paragraphs(section: Section, *, heading: bool = True, limited: bool = True) -> Iterator[Paragraph]:
-    """Yield a section as ranked paragraphs, none if it is empty. heading: with title. limited: cut to Finding.most."""
+    """Yield a section's paragraphs, none if empty. heading: with title. limited: findings cut to Finding.most lines."""
     content = list(_content(section, limited=limited))
     while content and content[-1].lines == ("",):
         content.pop()
@@ -190,7 +190,7 @@ def _framed(columns: Sequence[Column], rows: Sequence[Sequence[str]], indent: st
 
 
 def _entries(rows: Sequence[Sequence[str]], place: int) -> Iterator[str]:
-    """Yield each entry of column `place` once, after its rows unless these are all: "bert and 2 more: no result"."""
+    """Yield each entry of a column, with the names of its rows unless all have it: "bert and 2 more: no result"."""
     names_by_entry: dict[str, list[str]] = {}
     for row in rows:
         names_by_entry.setdefault(row[place], []).append(row[0])

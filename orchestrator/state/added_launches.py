@@ -47,10 +47,7 @@ class Look:
 
 
 def applies(configuration: Configuration, devices: Iterable[Device]) -> bool:
-    """Whether this run may add launches to settle doubts.
-
-    True if some GPU can become SUSPECT, the run is no burn-in, and the configuration allows it.
-    """
+    """Whether launches may be added: if allowed, in no burn-in, and only if some GPU can become SUSPECT (`judged`)."""
     return configuration.cell_s is None and configuration.adds_launches and bool(judged(devices))
 
 
@@ -67,7 +64,7 @@ def judged(devices: Iterable[Device]) -> tuple[Device, ...]:
 def at_most(cells: Iterable[Cell], launches: int, devices: Sequence[Device]) -> int:
     """Return how many launches a run may add at most, as the sum over `cells`. devices: all devices of the run.
 
-    launches: number of planned launches of each cell. 0 for cells whose GPUs cannot become SUSPECT.
+    launches: planned launches of each cell. Cells of batch size AUTO, or whose GPUs cannot become SUSPECT, add none.
     """
     among = {device.uuid for device in judged(devices)}
     several = [cell for cell in cells if cell.devices[0] in among and WORKLOADS[cell.workload].sibling_verdict]

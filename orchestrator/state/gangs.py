@@ -16,7 +16,7 @@ from orchestrator.state.slots import RunState, SlotStatus, with_device
 
 
 def first(state: RunState, uuid: str) -> Slot | None:
-    """Return the first slot in a device's queue that has no quarantined device besides this one; None without one."""
+    """Return the first slot in a device's queue whose other devices are not quarantined; None without such a slot."""
     return next((slot for slot in state.devices[uuid].queue if not _is_short(state, slot, uuid)), None)
 
 
@@ -34,10 +34,7 @@ def assembled(state: RunState, slot: Slot, taken: Collection[str]) -> bool:
 
 
 def left(state: RunState, uuid: str) -> RunState:
-    """Return the state after the process on device `uuid` is gone.
-
-    The device is free now, except if its launch still runs on other devices.
-    """
+    """Return the state after the process on device `uuid` ended: it is free unless its launch still runs on others."""
     launch = state.devices[uuid].running
     if launch is not None and state.slots[state.launches[launch]].status is SlotStatus.RUNNING:
         return with_device(state, uuid, clean=True)

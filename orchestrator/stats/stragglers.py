@@ -31,7 +31,11 @@ _Key = TypeVar("_Key")
 
 
 class Bound(enum.StrEnum):
-    """The resource that limits the speed of a cell."""
+    """The resource that limits the speed of a cell. Each has its own margin (configs/margins.yaml).
+
+    POWER: the power limit, which lowered the clock in most measurements. CLOCK: the clock, in other computing cells.
+    BANDWIDTH: that of memory, or of transfers to and from the host, for probes that measure it.
+    """
 
     POWER = "power"
     CLOCK = "clock"
@@ -109,8 +113,8 @@ class Sibling:
     ratio, low, high: relative rate over all cells of the GPU, with its 90 % interval. p: p-value of its slow-down,
     after Holm over the GPUs. All four are None without a comparison. effects: bound → effect over the cells of this
     bound. alone: cell → effect in this cell alone. slow_cells: those of `alone` that are slow. wanted: number of
-    further launches of each cell that should give a verdict; 0 if none would help. in_question: cells whose launches
-    would help to decide about a SUSPECT. faster: the faster GPUs, if the verdict is SPLIT.
+    further launches of each cell that should give a verdict; 0 if none is needed or none would help. in_question: cells
+    whose launches would help to decide about a SUSPECT. faster: the faster GPUs, if the verdict is SPLIT.
     """
 
     gpu: str

@@ -102,7 +102,7 @@ class Judged:
 
     low, high: its 95 % interval. low_90, high_90: its 90 % interval. p: p-value of a change beyond the margin, after
     Holm over the cells. All are None, and the verdict INCONCLUSIVE, if the variance is unknown. wanted: launches per
-    run that should give a verdict; 0 if there is one already or none helps, None if more than MOST_LAUNCHES.
+    run that should give a verdict; 0 if there is a verdict or no number helps, None if more than MOST_LAUNCHES.
     """
 
     verdict: ChangeVerdict
@@ -184,7 +184,7 @@ def without_verdict(pair: Pair, wanted: int) -> Judged:
 def group_means(groups: Sequence[Sequence[Pair]]) -> list[GroupMean]:
     """Return the geometric mean of the ratios (after / before) in each group of cells. All cells weigh the same.
 
-    No group is empty. The verdicts are those after Holm's correction over the groups.
+    Every group needs at least one pair. The verdicts are those after Holm's correction over the groups.
     """
     variances = [_of_mean(pairs) for pairs in groups]
     bounds = [fmean([_bound(pair.margin) for pair in pairs]) for pairs in groups]

@@ -94,7 +94,10 @@ class Code:
         return made.to(device)
 
     def hook(self, module: torch.nn.Module | None, name: str) -> Callable[..., object] | None:
-        """Return the method `name` of the model `module`, else (with --allow-code) the user's function, else None."""
+        """Return the method `name` of the model `module`, else the user's function `name`, else None.
+
+        The function of the user's Python module counts only with --allow-code. module: None if no model is made yet.
+        """
         method = getattr(module, name, None)
         if callable(method) and not isinstance(method, torch.nn.Module):
             return typing.cast(Callable[..., object], method)
@@ -117,7 +120,7 @@ class Code:
         return kind(f"{message.rstrip('.')}. {hint}" if hint else message)
 
     def _called(self, arguments: list[object], config: dict[str, object]) -> object:
-        """Make the model. Models of transformers get their configuration as an object, others as keyword arguments."""
+        """Make the model. `config` becomes an object for models of transformers, else keywords after `arguments`."""
         configured = getattr(self.made_by, "config_class", None) if isinstance(self.made_by, type) else None
         if configured is None:
             return self.made_by(*arguments, **config)

@@ -31,7 +31,7 @@ def width(tensor: torch.Tensor) -> int:
 
 
 def signed(value: int, size: int) -> int:
-    """Return the signed integer whose `size` bits are those of `value`, which is not negative."""
+    """Interpret `value`, 0 to 2^size - 1, as a signed integer of `size` bits (two's complement)."""
     return value - (1 << size) if value >> (size - 1) else value
 
 

@@ -22,7 +22,10 @@ def places(seed: int, count: int, elements: int, size: int) -> dict[int, int]:
 
 
 class Flips:
-    """Fault to inject in one launch: chooses bits of an output shaped as `like`, and flips them on request."""
+    """Fault of one launch: the bits of an output to flip, chosen at random by the seed of the cell.
+
+    assign: has the requested fault, if any. like: a tensor with shape, type and device of the outputs to flip.
+    """
 
     def __init__(self, assign: Assign, like: torch.Tensor) -> None:
         self._injection = assign.injection or NO_FAULT

@@ -113,7 +113,7 @@ def deterministic() -> Iterator[None]:
 
 
 def _refused(step: SplitStep) -> str | None:
-    """Run `step`. If an operator is nondeterministic, allow such ones from now on and return torch's message."""
+    """Run `step`. Return None, or torch's message on a nondeterministic operator. Then allow such ones from now on."""
     try:
         step.gradients()
     except RuntimeError as error:
@@ -279,7 +279,7 @@ class Replays:
 
 @dataclass(frozen=True, kw_only=True)
 class _ReplayedWork(Work):
-    """Work whose blocks are replays. begin, end: called before and after each block, untimed."""
+    """Work whose blocks are replays. begin, end: called before and after each block, untimed. grouped: as in Work."""
 
     begin: Callable[[], None]
     end: Callable[[], None]

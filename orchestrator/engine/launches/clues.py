@@ -47,7 +47,7 @@ def with_clues(failure: Failure, live: Live, sample: Sample | None, xids: str) -
 
 
 def _end_of_stderr(path: Path, failure: Failure) -> str:
-    """Return the end of stderr, cut after the failure's traceback, and before that of our exception that wraps it."""
+    """Return the end of stderr, cut after the failure's traceback (its cause's, if a gpubench exception wraps it)."""
     text = log_files.tail(path, _LOOKED_AT_BYTES)
     last = (failure.traceback or "").strip().rpartition("\n")[2]
     if last and last in text:

@@ -93,7 +93,7 @@ class Live:
     def measuring(self) -> tuple[int, int]:
         """(begin, end) of the measurement, warm-up included, in monotonic nanoseconds.
 
-        Before the warm-up, begin is the request of the process. Before the measurement has ended, end is now.
+        Until warm-up starts, begin is the time of the request. Until the measurement has ended, end is now.
         """
         begin_ns = self.entered.get(Phase.WARM_UP, self.spec.requested_ns)
         return begin_ns, self.entered.get(Phase.FINISH, time.monotonic_ns())

@@ -162,7 +162,7 @@ def worst(verdicts: Iterable[HealthVerdict], default: HealthVerdict = HealthVerd
 
 @dataclass(frozen=True)
 class Work:
-    """Time in which a GPU worked, monotonic within one boot. unwatched_ns: end of telemetry; None if it did not end."""
+    """Time in which a GPU worked, in monotonic ns of one boot. unwatched_ns: when telemetry ended early, else None."""
 
     boot_id: str
     begin_ns: int
@@ -173,7 +173,7 @@ class Work:
 def broke_off(looks: Iterable[Look], parts: Iterable[Work]) -> str:
     """Return why a part of a GPU's work lacks health readings, such as "no readings for 40 s"; "" if none does.
 
-    The first such part in `parts` counts: with a gap above GAP_NS, without any reading, or longer than telemetry.
+    The first such part in `parts` counts: without any reading, with a gap above GAP_NS, or beyond the end of telemetry.
     """
     made = tuple(looks)
     return next(filter(None, (_uncovered(made, part) for part in parts)), "")

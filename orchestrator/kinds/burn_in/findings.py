@@ -24,9 +24,10 @@ def cell_name(cell: Cell) -> str:
 class RateVerdict:
     """Verdict on one kind of rate of a GPU: its speed over time, or compared with siblings.
 
-    text: the evidence. why: probable reason why the GPU is slower; None if it is not, or if unknown. aside: which work
-    was not judged, and why. undecided: what is inconclusive. Both are "" if there is nothing. courses: what the rates
-    were compared with (rate_courses.py) → their change over time; empty for a comparison with siblings.
+    pace: the verdict. text: the evidence. why: probable reason why the GPU is slower; None if it is not, or if unknown.
+    aside: which work was not judged, and why. undecided: what is inconclusive. Both are "" if there is nothing.
+    courses: ITSELF or SIBLINGS (rate_courses.py) → change of the rates over time, by themselves or relative to those of
+    its siblings; empty if the verdict only compares the GPU with its siblings.
     """
 
     pace: Pace
@@ -39,10 +40,11 @@ class RateVerdict:
 
 @dataclass(frozen=True)
 class Tally:
-    """Sums over the launches of one check on one GPU. mismatches: also those of launches without a valid result.
+    """Sums over the launches of one check (a Workload) on one GPU.
 
-    operations, verified_bytes: floating-point operations and bytes whose results were compared. measured_s: seconds of
-    measurement. method: how outputs were compared. covered: tested share of the memory; None without a memory test.
+    checks: number of comparisons. operations, verified_bytes: floating-point operations and bytes whose results were
+    compared. measured_s: seconds of measurement. mismatches: also those of launches without a valid result. method: how
+    outputs were compared. covered: tested share of the memory; None without a memory test.
     """
 
     launches: int = 0
@@ -98,8 +100,8 @@ class Idle:
 class Ahead:
     """Ways to complete an incomplete burn-in: `resume`, or a new burn-in.
 
-    left_s: seconds that `resume` may use. launch_s: expected seconds of one launch. least: value and options of
-    --burn-in for a new one with enough time for a whole round: "2h --level full".
+    left_s: seconds that `resume` may still use, 0 if none. launch_s: expected seconds of another launch. least: value
+    and options of --burn-in for a new one with enough time for a whole round: "2h --level full".
     """
 
     left_s: float
@@ -111,12 +113,16 @@ class Ahead:
 class Work:
     """All facts of one GPU after a burn-in, for its verdict. Texts are "" if there is nothing to report.
 
-    served_s: seconds at work that count. cell_s: expected seconds of work of its longest cell. idle: gaps without a
-    known reason. beside: other processes on the GPU, one text for each launch that they contaminated. unclear: number
-    of mismatches without details that may be its own. unread: launches whose mismatches cannot be read. failures:
-    failed launches that were not repeated with a result; repeated: those that were. lost_results: launches whose result
-    file was lost. paces: kind of rate → verdict. not_tested: check → reason. lost_time: longest time without work, and
-    why. goes_on: the run still runs. interrupted: why it ended early. reboots: number of reboots between its sessions.
+    served_s: seconds at work that count. cell_s: expected seconds of work of its longest cell. planned: its cells.
+    idle: gaps without a known reason. beside: other processes on the GPU, one text for each launch that they
+    contaminated. wrong: mismatches with details. unclear: number of mismatches without details that may be its own.
+    unread: launches whose mismatches cannot be read. deviations: its launches with unexpected bits. undecided: cells
+    whose right bits are unknown, because rounds or GPUs differ without a majority. failures: failed launches that were
+    not repeated with a result; repeated: those that were. lost_results: launches whose result file was lost. health:
+    verdict of its health signals. paces: kind of rate → verdict. not_tested: check → reason. lost_time: longest time
+    without work, and why. goes_on: the run still runs. interrupted: why it ended early. too_hot: why the GPU was too
+    hot to continue, and when. reboots: number of reboots between the run's sessions. tainted: faults were injected on
+    purpose.
     """
 
     requested_s: float

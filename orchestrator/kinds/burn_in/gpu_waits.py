@@ -27,7 +27,7 @@ _LONGEST_NS: Final = round((PATIENCE_S + TIMEOUT_S) * 1e9)
 def waits_by_segment(archive: Archive, lost: Iterable[Lost]) -> Mapping[Segment, Sequence[Span]]:
     """Return session → times (monotonic ns) in which any device may have waited for another. They may overlap.
 
-    lost: failed launches. The times of all launches of the same cell and round, repetitions included, are among them.
+    lost: failed launches. The time of every launch of the same cell and round counts, because it may be a repetition.
     """
     waits: dict[Segment, list[Span]] = defaultdict(list)
     again = {(attempt.start.cell, attempt.start.round) for attempt, _, _ in lost}
@@ -80,7 +80,7 @@ def _foreign(records: Iterable[Foreign]) -> Iterator[Span]:
 
 
 def _memory(archive: Archive) -> Iterator[tuple[Segment, Span]]:
-    """Yield (session, time) of each wait, at most _LONGEST_NS long, for memory that a launch did not free."""
+    """Yield (session, time) of each wait for memory that a launch did not free. Each is cut to _LONGEST_NS."""
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     launched: dict[tuple[Segment, str], list[Attempt]] = defaultdict(list)
     for attempt in archive.attempts:

@@ -104,7 +104,7 @@ def without(work: Iterable[Span], stalls: Iterable[Span]) -> Iterator[Span]:
 def idle(work: Iterable[Span], explained: Iterable[Span]) -> Iterator[tuple[int, float]]:
     """Yield (begin in ns, unexplained seconds) of each gap in `work` with more than LONG_S unexplained seconds.
 
-    explained: times in which a gap has a reason. `work` and `explained` may overlap and have any order.
+    explained: times in which a gap has a reason. The spans of each argument may overlap and have any order.
     """
     explained_spans = joined(explained)
     for begin, end in between(joined(work)):

@@ -42,7 +42,7 @@ FILES: Final = {"stderr": ("End of stderr", True), "stacks": ("Stacks", False)}
 
 
 def failures(report: Report) -> Section | None:
-    """Return a finding for each kind of failure, at most MOST_FAILURES: the gravest, others by time; None if none."""
+    """Return the chapter, None without failures: the gravest kind first, others by time, MOST_FAILURES at most."""
     if not report.failures:
         return None
     first = root(report.failures)
@@ -70,7 +70,7 @@ def failures(report: Report) -> Section | None:
 def _finding(alike: Sequence[FailureReport], report: Report, *, gravest: bool) -> Finding:
     """Describe launches that failed in the same way: the first launch in full, the others by name.
 
-    gravest: whether this is the gravest failure of the run. Text then shows its details and logs.
+    gravest: whether this is the gravest failure of the run. Then the text report, too, shows its details and logs.
     """
     one, *others = alike
     named = list(dict.fromkeys(f"{what(other, report)}, attempt {other.attempt}" for other in others))

@@ -36,7 +36,7 @@ _FORMATS: Final[Mapping[str, Callable[[float | None], str]]] = {
 
 
 def models(report: Report) -> Section | None:
-    """Return probes, overview and results of each model, on one device of each kind; None without models and probes."""
+    """Return the chapter, with one device of each kind; None if the report has neither results of models nor probes."""
     if not report.results and not report.probes:
         return None
     parts = [part for group in groups(report) for part in _group(report, group)]
