@@ -82,7 +82,7 @@ class Compiler:
         self._stage.enter(Phase.WARM_UP)
 
     def compilation(self) -> Compilation | None:
-        """Return the facts of all compilations so far; in an eager cell those by the model's code, None without any."""
+        """Return facts of all compilations so far; in an eager cell, of those that the model's code made. None: no such."""
         made = graphs()
         if not self._compiles and not made:
             return None
@@ -271,5 +271,5 @@ def _loggers() -> Iterator[logging.Logger]:
 
 
 def _reason(lines: list[str]) -> str:
-    """Return the reason in a log message, at most 300 characters. lines: those after the message's first line."""
+    """Return why TorchDynamo broke the graph or recompiled; "unknown" without lines. lines: its message from line 2."""
     return (lines[1:] or lines or ["unknown"])[0].removeprefix("- ")[:300]

@@ -60,7 +60,7 @@ class Roofs(NamedTuple):
 
 
 def analyse(archive: Archive, evidence: Evidence, health: HealthReport) -> KindAnalysis:
-    """Return the operators' part of the report, and a reason for the exit code if a cell failed at some of its shapes."""
+    """Return the operators' part of the report, and a reason for the exit code if a cell failed at some shapes."""
     found = tuple(graded(_rows(archive, evidence)))
     failed = [row for row in found if row.status is OperatorStatus.FAILED and _has_result(row, found)]
     return KindAnalysis(operators=OperatorsReport(rows=found), incomplete=tuple(_incomplete(failed)))
