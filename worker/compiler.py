@@ -82,7 +82,7 @@ class Compiler:
         self._stage.enter(Phase.WARM_UP)
 
     def compilation(self) -> Compilation | None:
-        """Return facts of all compilations so far; in an eager cell, of those that the model's code made. None: no such."""
+        """Return facts of all compilations so far. In an eager cell: of those by the model's code, None without any."""
         made = graphs()
         if not self._compiles and not made:
             return None

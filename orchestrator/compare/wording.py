@@ -214,7 +214,7 @@ def _remark(cell: ComparedCell) -> str:
 
 
 def remarks(comparison: Comparison, verdict: ChangeVerdict) -> Iterator[str]:
-    """Yield "VERDICT: remark: A, B, C and 2 more" for each remark on cells with this verdict, then `excluded`."""
+    """Yield "VERDICT: remark: A, B, C and 2 more" for each remark on cells with this verdict, and `excluded` last."""
     for words, names in grouped(comparison, verdict).items():
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         yield f"{verdict}: {words}: {', '.join(names[:3])}{more}"
@@ -232,7 +232,7 @@ def grouped(comparison: Comparison, verdict: ChangeVerdict) -> dict[str, list[st
 
 
 def new(comparison: Comparison, most: int = _MOST_LONE) -> Iterator[str]:
-    """Yield a text on cells that only the second run has, for each reason of theirs. most: cells to name in a text."""
+    """Yield a text on cells that only the second run has, for each reason why. most: cells to name in a text."""
     yield from _alone(comparison, comparison.only_after, comparison.after, most)
 
 

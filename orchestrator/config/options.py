@@ -29,9 +29,9 @@ MOST_LAUNCHES: Final = 1000  # of each cell: the plan lists every launch
 class Kind(enum.Enum):
     """Type of a value, on the command line and in a configuration file.
 
-    SWITCH: on or off. REPEATED: a switch that is counted (-vv). FILE: a path. WORDS: texts. NUMBER, NUMBERS: whole
-    numbers, one or several. BATCH_SIZES: NUMBERS or "auto". DEVICES: indices or names. AMOUNT: any decimal number.
-    SECONDS: a decimal number above 0 (Option.least = 0: at least 0).
+    SWITCH: on or off. REPEATED: a switch that is counted (-vv). FILE: a path. WORDS: one or several texts. NUMBER: a
+    whole number. NUMBERS: one or several. BATCH_SIZES: NUMBERS or "auto". DEVICES: indices, UUIDs, "cpu:0". AMOUNT: any
+    decimal number. SECONDS: a decimal number above 0; 0 is allowed if Option.least is 0.
     """
 
     SWITCH = enum.auto()

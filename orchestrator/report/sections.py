@@ -219,7 +219,7 @@ Chapter = Callable[[Report], Section | None]
 
 
 def shown(chapter: Chapter, *, tables: Sequence[str] | None = None, findings: bool = True) -> Chapter:
-    """Return `chapter` without its other tables (None: all stay) and, if `findings` is False, without its findings."""
+    """Return `chapter` with only the given tables (names; None: all) and, if `findings` is False, without findings."""
 
     def chosen(report: Report) -> Section | None:
         section = chapter(report)

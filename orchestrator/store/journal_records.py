@@ -78,7 +78,7 @@ class ZygoteStarted(_Record, frozen=True, kw_only=True):
 
 
 class Start(_Record, frozen=True, kw_only=True):
-    """An attempt begins. launch: its number in the run. attempt: its number among those at this cell (all rounds).
+    """An attempt begins. launch: its number in the run. attempt: its number, from 1, at this cell in all rounds.
 
     cell: id of the planned cell. batch_size: of this attempt. device: UUID of its first device. at_ns: monotonic.
     """

@@ -68,7 +68,7 @@ def _verdict(products: Products, number: int, pair: int, output: torch.Tensor) -
 def _beyond_rounding(
     products: Products, pair: int, output: torch.Tensor, expected: torch.Tensor, found: Differences
 ) -> bool | None:
-    """Whether any of the first or most different elements differs by more than rounding; None if none differs."""
+    """Whether any of the first or farthest differing elements is off by more than rounding; None if none differs."""
     if not found.elements:
         return None
     left, right = products.operands(pair)

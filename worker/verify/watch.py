@@ -3,9 +3,8 @@
     block:    make product 0 → verify it → make product 1 → verify it → …     each has an output tensor of its own
     between:  read the verdict of each product (one number, products.py), and examine wrong outputs
 
-The next block writes to the same outputs. Before that, a wrong output is read again where it was written: a copy would
-cost bandwidth, or hide an error of the memory. An output never gets the same product twice in a row, because a write
-that did not happen would look right.
+The next block writes to the same outputs. Before that, a wrong output is read again where it was written. An output
+never gets the same product twice in a row, because a write that did not happen would look right.
 """
 
 import time

@@ -23,7 +23,7 @@ _DIGEST_BITS: Final = 64
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Multiply random matrices of side `input_size` repeatedly, and verify all products. isolation: "fork", "exec"."""
+    """Multiply random matrices of side `input_size`, and verify each product. isolation: "fork" or "exec"."""
     return burning.run(assign, stage, isolation, RandomProducts)
 
 

@@ -19,7 +19,7 @@ Span = tuple[int, int]
 def describe(pauses: Iterable[Pause], measuring: Span, blocks: Sequence[Block]) -> str:
     """Return the first of `pauses` that affected a launch, in words: "the machine was suspended". "" if none did.
 
-    pauses: of the orchestrator, oldest first. measuring: warm-up and measurement. blocks: those of the measurement.
+    pauses: of the orchestrator, oldest first. measuring: span of warm-up and measurement. blocks: of the measurement.
     """
     for pause in pauses:
         if pause.end_ns <= measuring[0] or measuring[1] <= pause.begin_ns:
