@@ -204,9 +204,8 @@ def output_errors(expected: torch.Tensor, found: torch.Tensor) -> dict[str, floa
     """Compare the vector `found` with `expected`. Returns fields of Compilation by name; {} for empty vectors.
 
     absolute_error: largest difference. relative_error: this, divided by the largest finite absolute value in `expected`
-    unless that is 0. cosine_distance: 1 - cosine similarity. Equal infinities are no error, because a model may mask
-    with them. Any other infinity or NaN makes absolute_error the largest float. Raises UnsuitableModelError if the
-    lengths differ.
+    unless that is 0. cosine_distance: 1 - cosine similarity. Equal infinities are no error; any other infinity or NaN
+    makes absolute_error the largest float. Raises UnsuitableModelError if the lengths differ.
     """
     if expected.shape != found.shape:
         raise UnsuitableModelError(

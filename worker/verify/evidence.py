@@ -26,8 +26,7 @@ def examine(
     """Examine the wrong output of one product, repeat the product ten times, and return a Mismatch.
 
     number, iteration: indices of the product in the launch and in its phase. pair: index of its operands. verdict: the
-    digest or number of errors that Products.judge gave for `output`. strike: called with each repeated output, to
-    inject the launch's fault in it again if the fault is stuck.
+    digest or number of errors that Products.judge gave for `output`. strike: called with each repeated output.
     """
     at_ns = time.monotonic_ns()
     again = _verdict(products, number, pair, output)
