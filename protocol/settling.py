@@ -3,8 +3,7 @@
     warm-up: block │ block │ block │ … settled_blocks, or the cap     ends it
     report:  the blocks that had settled │ all measured blocks        lasting_change: the result is unsettled
 
-A GPU's clock falls for seconds to minutes while it heats up. A comparison of two halves of a short window misses this
-because of noise. The slope over all blocks shows it.
+A GPU's clock falls for seconds to minutes while it heats up. The slope over all blocks shows this despite noise.
 """
 
 import functools

@@ -82,7 +82,7 @@ class Compiler:
         self._stage.enter(Phase.WARM_UP)
 
     def compilation(self) -> Compilation | None:
-        """Return the facts of all compilations so far; in an eager cell those by the model's code, None without any."""
+        """Return facts of all compilations so far. In an eager cell: of those by the model's code, None without any."""
         made = graphs()
         if not self._compiles and not made:
             return None
@@ -204,9 +204,8 @@ def output_errors(expected: torch.Tensor, found: torch.Tensor) -> dict[str, floa
     """Compare the vector `found` with `expected`. Returns fields of Compilation by name; {} for empty vectors.
 
     absolute_error: largest difference. relative_error: this, divided by the largest finite absolute value in `expected`
-    unless that is 0. cosine_distance: 1 - cosine similarity. Equal infinities are no error, because a model may mask
-    with them. Any other infinity or NaN makes absolute_error the largest float. Raises UnsuitableModelError if the
-    lengths differ.
+    unless that is 0. cosine_distance: 1 - cosine similarity. Equal infinities are no error; any other infinity or NaN
+    makes absolute_error the largest float. Raises UnsuitableModelError if the lengths differ.
     """
     if expected.shape != found.shape:
         raise UnsuitableModelError(
@@ -271,5 +270,5 @@ def _loggers() -> Iterator[logging.Logger]:
 
 
 def _reason(lines: list[str]) -> str:
-    """Return the reason in a log message, at most 300 characters. lines: those after the message's first line."""
+    """Return why TorchDynamo broke the graph or recompiled; "unknown" without lines. lines: its message from line 2."""
     return (lines[1:] or lines or ["unknown"])[0].removeprefix("- ")[:300]

@@ -49,9 +49,9 @@ def work(
 ) -> ExitCode:
     """Start or resume the run in the folder `paths`, print its outcome, and return its exit code.
 
-    ending: gets the report and the exit code. notes: shown at the start. look: NVML's view when the run was planned, if
-    CUDA was tested then; None: read NVML and test CUDA now. history: options that override the stored ones. present:
-    returns the text to print, or "" to print the report. Raises StorageError if the run or a report cannot be written.
+    ending: filled in with report and exit code. notes: shown at the start. look: NVML's view when the run was planned,
+    if CUDA was tested then; None: read NVML and test CUDA now. history: overrides the stored options. present: returns
+    the text to print, or "" to print the report. Raises StorageError if the run or a report cannot be written.
     """
     ending.paths = paths
     display = terminal.make(

@@ -58,7 +58,7 @@ def headline(comparisons: Sequence[Comparison]) -> str:
 
 
 def verdicts(comparisons: Sequence[Comparison]) -> str:
-    """Return the numbers of verdicts: "1 SLOWER, 3 SAME"; NOTHING without cells.
+    """Return the numbers of verdicts: "1 SLOWER, 3 SAME"; "no cell was measured in both runs" without cells.
 
     If no cell is SLOWER by itself, the text begins with the workloads that are SLOWER as a whole.
     """
@@ -121,7 +121,7 @@ def percent(ratio: float) -> float:
 
 
 def margin(cell: ComparedCell) -> str:
-    """Return the margin of a cell, "margin 1%"; "" if it has none."""
+    """Return the largest change of a cell that counts as none, "margin 1%"; "" if it has no margin."""
     return "" if cell.margin_percent is None else f"margin {cell.margin_percent:.3g}%"
 
 
@@ -132,7 +132,7 @@ def judged(cell: ComparedCell) -> str:
 
 
 def excluded(cells: Sequence[ComparedCell]) -> str:
-    """Return "a slow-down of more than 1.2 % is ruled out" in all cells with NO CHANGE SEEN; "" without such cells."""
+    """Return "a slow-down of more than 1.2 % is ruled out": the largest limit of NO CHANGE SEEN cells; "" if none."""
     found = [cell.excluded_percent for cell in cells if cell.verdict is ChangeVerdict.NO_CHANGE]
     known = [one for one in found if one is not None]
     return f"a slow-down of more than {max(known):.2g} % is ruled out" if known else ""
@@ -214,7 +214,7 @@ def _remark(cell: ComparedCell) -> str:
 
 
 def remarks(comparison: Comparison, verdict: ChangeVerdict) -> Iterator[str]:
-    """Yield each remark on cells with this verdict once, with the names of the first three cells that have it."""
+    """Yield "VERDICT: remark: A, B, C and 2 more" for each remark on cells with this verdict, and `excluded` last."""
     for words, names in grouped(comparison, verdict).items():
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         yield f"{verdict}: {words}: {', '.join(names[:3])}{more}"
@@ -232,7 +232,7 @@ def grouped(comparison: Comparison, verdict: ChangeVerdict) -> dict[str, list[st
 
 
 def new(comparison: Comparison, most: int = _MOST_LONE) -> Iterator[str]:
-    """Yield a text on the cells that only the second run has, one per reason. most: as in `unjudged`."""
+    """Yield a text on cells that only the second run has, for each reason why. most: cells to name in a text."""
     yield from _alone(comparison, comparison.only_after, comparison.after, most)
 
 

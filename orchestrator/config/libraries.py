@@ -67,7 +67,7 @@ def describe_missing(lacking: dict[str, tuple[str, ...]]) -> Iterator[str]:
 
 
 def require(cells: Sequence[Cell], models: Iterable[ModelSpec]) -> None:
-    """Raise ConfigError if `cells` of a burn-in run a model whose library is missing. models: all they may name."""
+    """Raise ConfigError if any of a burn-in's `cells` needs a missing library. models: at least those of `cells`."""
     lacking = missing(measured_models(cells, models))
     if lacking:
         names = listed([name for names in lacking.values() for name in names], "and")

@@ -27,7 +27,12 @@ MOST_LAUNCHES: Final = 1000  # of each cell: the plan lists every launch
 
 
 class Kind(enum.Enum):
-    """Type of a value, on the command line and in a configuration file."""
+    """Type of a value, on the command line and in a configuration file.
+
+    SWITCH: on or off. REPEATED: a switch that is counted (-vv). FILE: a path. WORDS: one or several texts. NUMBER: a
+    whole number. NUMBERS: one or several. BATCH_SIZES: NUMBERS or "auto". DEVICES: indices, UUIDs, "cpu:0". AMOUNT: any
+    decimal number. SECONDS: a decimal number above 0; 0 is allowed if Option.least is 0.
+    """
 
     SWITCH = enum.auto()
     REPEATED = enum.auto()  # a switch that counts
@@ -77,12 +82,13 @@ class Need(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Option:
-    """One option of the command line, one key of a configuration file, or both.
+    """One option of the command line (spec), one key of a configuration file, or both.
 
-    sets: field of Configuration that gets the value unchanged, or "". default: text for --help; also the value if there
-    are `choices` but no key. follows: key whose option sets this key, too. constant: value that a flag stands for.
-    needs: the option has no effect without it. choices: for completion. least, most: limits of a NUMBER. separator: of
-    a list; "" if the option is repeated instead.
+    spec: flags and placeholder, "-m, --models NAMES". key: with its section, "gpu.ids". Each may be "". sets: field of
+    Configuration that gets the value unchanged, or "". default: text for --help; also the value if there are `choices`
+    but no key. follows: key whose option sets this key, too. constant: value that a flag stands for. needs: the option
+    has no effect without it. choices: for completion. least, most: limits of a NUMBER. separator: of a list; "" if the
+    option is repeated instead.
     """
 
     spec: str  # flags and metavar, "-m, --models NAMES" or "--history/--no-history"; empty for a key alone

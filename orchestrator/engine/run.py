@@ -210,9 +210,9 @@ def _state(stored: StoredRun, records: tuple[Record, ...]) -> RunState:
 
 
 def _budget(stored: StoredRun, kind: Kind, records: tuple[Record, ...]) -> Budget | None:
-    """Return the time limit; None without one. It counts from the start of this process.
+    """Return the run's time limit; None if it has none. It counts from the start of this process.
 
-    In a gate or a resumed burn-in it counts from now, without the zygote's imports but with time served earlier.
+    In a gate or a resumed burn-in it counts from now, without the zygote's imports; seconds served earlier are spent.
     """
     configuration = stored.configuration
     if configuration.time_limit_s is None:

@@ -62,8 +62,8 @@ class HeatSoakReport(Part, frozen=True, kw_only=True):
     """The heat soak of a GPU, in which it warms up. Rates during it are not judged, but errors during it count.
 
     excluded_seconds: time at the start of each session whose rates are not judged, summed over the sessions. It is null
-    if the whole first round was excluded instead. reached_c: median temperature of the hottest ten-second window of the
-    heat soaks; null without readings.
+    if the whole first round was excluded instead. ended_because: what ended the heat soaks of the sessions, each once.
+    reached_c: median temperature of the hottest ten-second window of the heat soaks; null without readings.
     """
 
     excluded_seconds: float | None
@@ -93,7 +93,8 @@ class PaceReport(Part, frozen=True, kw_only=True):
     """Verdict on one kind of rates of a GPU, such as its rates in training. text: the evidence.
 
     courses: changes over the burn-in, those "against its siblings" first. reason: probable reason why the GPU is
-    slower; null if unknown. rate_per_clock_percent: change of the work per SM clock cycle over the burn-in.
+    slower. rate_per_clock_percent: change of the work per SM clock cycle, over the burn-in or from the siblings to this
+    GPU, as the kind of rates is compared. Both are null if the GPU is not slower, or if they are unknown.
     """
 
     kind: str
@@ -136,7 +137,7 @@ class GpuBurnIn(Part, frozen=True, kw_only=True):
 
 
 class LinksReport(Part, frozen=True, kw_only=True):
-    """Rates of the links between devices of one kind: medians over the launches, in 1e9 bytes/s.
+    """Rates of the links between devices of one kind: medians over the launches, in 1e9 bytes/s; null if unmeasured.
 
     precision: of the values that all-reduce adds up. connection: type of the links, whether NCCL may use NVLink
     multicast, and how transfers were verified. copies: from each device to all others at once. all_reduce: bytes of one
@@ -156,7 +157,10 @@ class LinksReport(Part, frozen=True, kw_only=True):
 
 
 class Fate(enum.StrEnum):
-    """Outcome of a fault that the user asked to inject, the gravest first."""
+    """Outcome of a fault that the user asked to inject, the gravest first.
+
+    IN_PART: found in some of the launches with the fault. UNDONE: no launch that would have the fault has a result.
+    """
 
     MISSED = "not found"
     IN_PART = "found in part"
@@ -180,9 +184,9 @@ class InjectedReport(Part, frozen=True, kw_only=True):
 class BurnInReport(Part, frozen=True, kw_only=True):
     """Result of a burn-in. verdict: the worst verdict on a GPU. tainted: faults were injected on purpose.
 
-    wrong_transfers: number of wrong copies, wrong all-reduce sums and wrong values before sending, with those that
-    follow from another error. The sum over the GPUs' checks may differ: those exclude consequences of another GPU's
-    error, and count a wrong copy for both of its devices if either may be at fault.
+    level: quick, standard or full. duration_seconds: as requested. wrong_transfers: number of wrong copies, wrong
+    all-reduce sums and wrong values before sending, with those that follow from another error. The checks of the GPUs
+    exclude consequences of another GPU's error, and count a wrong copy for both devices if either may be at fault.
     """
 
     level: str

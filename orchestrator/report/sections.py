@@ -29,7 +29,7 @@ SHOWN_REASONS: Final = 3
 
 
 class Tone(enum.StrEnum):
-    """The colour of a statement, by its gravity. The words of the statement say the same."""
+    """The colour of a statement, by its gravity. QUIET is dimmed. The words of the statement say the same."""
 
     PLAIN = ""
     GOOD = "good"
@@ -219,7 +219,7 @@ Chapter = Callable[[Report], Section | None]
 
 
 def shown(chapter: Chapter, *, tables: Sequence[str] | None = None, findings: bool = True) -> Chapter:
-    """Return `chapter` reduced to the tables with these names (None: all), and with or without its findings."""
+    """Return `chapter` with only the given tables (names; None: all) and, if `findings` is False, without findings."""
 
     def chosen(report: Report) -> Section | None:
         section = chapter(report)
@@ -276,7 +276,7 @@ def ranked(
 
 
 def drawn(*found: tuple[Chart, Table] | None) -> tuple[tuple[Chart, ...], tuple[Table, ...]]:
-    """Return the charts of `found` that have something to draw, and the tables with their data."""
+    """Return the charts of `found` that have plots, and their tables. Tables of charts without plots are dropped."""
     known = [one for one in found if one is not None and one[0].plots]
     return tuple(chart for chart, _ in known), tuple(of for _, of in known)
 

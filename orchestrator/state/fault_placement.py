@@ -55,8 +55,8 @@ class Elsewhere(NamedTuple):
 def blame(category: Category, others: Iterable[Elsewhere]) -> Blame:
     """Attribute a failure by the outcomes of the same cell on other devices (`others`).
 
-    MODEL if the cell failed on another device with the same category; else DEVICE if it was measured on one; else OPEN
-    if another device will try it; else UNKNOWN.
+    MODEL if the cell failed on another device with the same category and has no result there; else DEVICE if it has a
+    result on one; else OPEN if another device tries or will try it; else UNKNOWN.
     """
     others = tuple(others)
     if any(category in other.failures and not other.measured for other in others):
@@ -122,7 +122,7 @@ def conclude(state: RunState) -> RunState:
 def skip_model(state: RunState, slot: Slot) -> RunState:
     """Return the state in which the model of a failed slot, or the part that the failure concerns, is skipped.
 
-    Failures of what is skipped no longer count as strikes against devices. If `state.skips` is False, skip nothing.
+    Failures of what is skipped are no strikes any more. If `state.skips` is False, the slot only leaves `unattributed`.
     """
     if not state.skips:
         return _without(state, slot)

@@ -78,9 +78,9 @@ class ZygoteStarted(_Record, frozen=True, kw_only=True):
 
 
 class Start(_Record, frozen=True, kw_only=True):
-    """An attempt begins. launch: its number in the run. attempt: its number, from 1, among attempts at this cell.
+    """An attempt begins. launch: its number in the run. attempt: its number, from 1, at this cell in all rounds.
 
-    cell: id of the planned cell. batch_size: of this attempt. device: UUID of the first device. at_ns: monotonic.
+    cell: id of the planned cell. batch_size: of this attempt. device: UUID of its first device. at_ns: monotonic.
     """
 
     launch: int

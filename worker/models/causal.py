@@ -27,7 +27,7 @@ ARCHITECTURES: Final = {"gpt2": (GPT2Config, GPT2LMHeadModel), "qwen2": (Qwen2Co
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """Build the model with random weights, as Family.build."""
+    """Build the model with random weights in fp32, directly on `device`. input_size is not used."""
     configuration, model = ARCHITECTURES[str(spec.config["architecture"])]
     options = {key: value for key, value in spec.config.items() if key != "architecture"}
     with torch.device(device):
@@ -43,12 +43,12 @@ def batch(spec: ModelSpec, feed: Feed) -> Batch:
 
 
 def prefill(module: torch.nn.Module, tokens: torch.Tensor) -> tuple[torch.Tensor, object]:
-    """Read a prompt, as Writer.prefill."""
+    """Read a prompt (batch, length). Returns the next token's logits, (batch, vocabulary), and the KV cache."""
     return _read(module, tokens, None)
 
 
 def decode(module: torch.nn.Module, tokens: torch.Tensor, cache: object) -> tuple[torch.Tensor, object]:
-    """Read one more token of each sequence, as Writer.decode."""
+    """Read one more token of each sequence, (batch, 1). Returns the next token's logits and the extended `cache`."""
     return _read(module, tokens, cache)
 
 

@@ -28,7 +28,7 @@ class LanguageModel(nn.Module):
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """Build the model with random weights, as Family.build."""
+    """Build the model with random weights in fp32, directly on `device`. input_size is not used."""
     sizes = integers(spec, "vocab_size", "embedding_size", "hidden_size", "num_layers")
     with torch.device(device):
         return LanguageModel(**sizes)

@@ -23,7 +23,7 @@ _GATE: Final = 0.25
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """Build the model with random weights. spec.config: `builder`, and the keyword arguments for it."""
+    """Build the model with random weights. spec.config: `builder` and its arguments, with "size" for `input_size`."""
     options = arguments(spec, input_size)
     builder = str(options.pop("builder"))
     with torch.device(device):

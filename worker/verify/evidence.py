@@ -25,8 +25,8 @@ def examine(
 ) -> Mismatch:
     """Examine the wrong output of one product, repeat the product ten times, and return a Mismatch.
 
-    number, pair: as in Products.judge, which gave `verdict`. iteration: as in Mismatch. strike: called with each
-    repeated output, to inject the launch's fault in it again if the fault is stuck.
+    number, iteration: indices of the product in the launch and in its phase. pair: index of its operands. verdict: the
+    digest or number of errors that Products.judge gave for `output`. strike: called with each repeated output.
     """
     at_ns = time.monotonic_ns()
     again = _verdict(products, number, pair, output)
@@ -67,7 +67,7 @@ def _verdict(products: Products, number: int, pair: int, output: torch.Tensor) -
 def _beyond_rounding(
     products: Products, pair: int, output: torch.Tensor, expected: torch.Tensor, found: Differences
 ) -> bool | None:
-    """Whether one of the first and farthest differing elements shows more than rounding; None if none differs."""
+    """Whether any of the first or farthest differing elements is off by more than rounding; None if none differs."""
     if not found.elements:
         return None
     left, right = products.operands(pair)

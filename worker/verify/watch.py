@@ -3,9 +3,8 @@
     block:    make product 0 → verify it → make product 1 → verify it → …     each has an output tensor of its own
     between:  read the verdict of each product (one number, products.py), and examine wrong outputs
 
-The next block writes to the same outputs. Before that, a wrong output is read again where it was written: a copy would
-cost bandwidth, or hide an error of the memory. An output never gets the same product twice in a row, because a write
-that did not happen would look right.
+The next block writes to the same outputs. Before that, a wrong output is read again where it was written. An output
+never gets the same product twice in a row, because a write that did not happen would look right.
 """
 
 import time
@@ -170,7 +169,7 @@ class Watch:
 
 @dataclass(frozen=True, kw_only=True)
 class WatchedWork(Work):
-    """Work whose products `watch` verifies. A block has at most as many products as the Watch has outputs."""
+    """Work whose products `watch` verifies, in blocks of at most as many as it has outputs. grouped: as in Work."""
 
     watch: Watch
     grouped: bool = False
@@ -178,7 +177,7 @@ class WatchedWork(Work):
     def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
         """Run one timed block, then read its verdicts, untimed. Wrong products are examined and kept, and do not raise.
 
-        Raises ValueError if `iterations` is more than the number of outputs. group: as in Work.block.
+        group: iterations that are timed together. Raises ValueError if `iterations` is more than the number of outputs.
         """
         self.watch.begin(iterations)
         block = super().block(clock, iterations, group)
@@ -186,5 +185,5 @@ class WatchedWork(Work):
         return block
 
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
-        """Return the number of iterations in a block: as Work.size, but at most the number of outputs."""
+        """Return the least multiple of `group` iterations that lasts `duration_s`, or the number of outputs if less."""
         return min(super().size(duration_s, iteration_ms, group), len(self.watch.outputs))

@@ -23,7 +23,7 @@ _DIGEST_BITS: Final = 64
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell: multiply random matrices of side `input_size` repeatedly, and verify each product."""
+    """Multiply random matrices of side `input_size`, and verify each product. isolation: "fork" or "exec"."""
     return burning.run(assign, stage, isolation, RandomProducts)
 
 
@@ -57,7 +57,7 @@ class RandomProducts:
         torch.mm(*self.operands(pair), out=output)
 
     def judge(self, number: int, pair: int, output: torch.Tensor, verdicts: torch.Tensor, slot: int) -> None:
-        """Add the digest of `output` (its verdict, int64) to verdicts[slot]. Does not wait for the device."""
+        """Add the digest of `output` to verdicts[slot] (int64). Does not wait for the device, or use `number`."""
         self._digester.add(output, verdicts, slot)
 
     def verdict(self, pair: int) -> int:

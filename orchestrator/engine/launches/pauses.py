@@ -17,9 +17,9 @@ Span = tuple[int, int]
 
 
 def describe(pauses: Iterable[Pause], measuring: Span, blocks: Sequence[Block]) -> str:
-    """Return which pause affected a launch first, in words: "the machine was suspended". "" if none did.
+    """Return the first of `pauses` that affected a launch, in words: "the machine was suspended". "" if none did.
 
-    pauses: of the orchestrator. measuring: from warm-up to the end of the measurement. blocks: of the measurement.
+    pauses: of the orchestrator, oldest first. measuring: span of warm-up and measurement. blocks: of the measurement.
     """
     for pause in pauses:
         if pause.end_ns <= measuring[0] or measuring[1] <= pause.begin_ns:

@@ -35,8 +35,7 @@ class Deviation:
     """A launch with unexpected bits. Expected are the right bits or, if unknown, the usual bits of its device.
 
     at: index of the first digest that differs. between_gpus: True if devices were compared, False if only the launches
-    of this device were. against: number of these devices or launches that gave the expected bits. of: number of all of
-    them.
+    of this device were. of: number of these devices or launches. against: how many of them gave the expected bits.
     """
 
     sample: Sample

@@ -26,7 +26,7 @@ Work = Mapping[Segment, Load]
 def at_work(archive: Archive, evidence: Evidence, lost: Sequence[Lost]) -> Mapping[str, Work]:
     """Return UUID of every device → its work: session → `Load`, its times at work in monotonic ns.
 
-    lost: findings of `lost_launches.lost`. A launch that ended with the run or its time is work unless it is in `lost`.
+    lost: findings of `lost_launches.lost`. A launch that the end of a session cut off is work, unless it is in `lost`.
     """
     burn_in = requested(archive.stored.configuration)
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
@@ -72,7 +72,7 @@ def remaining_of(archive: Archive, at_work: Mapping[str, Work]) -> Remaining:
 
 
 def longest_s(archive: Archive, device: Device) -> float:
-    """Return the expected seconds of work of the planned cell of a device that takes longest."""
+    """Return the expected seconds of work of the longest of a device's planned cells."""
     stored = archive.stored
     burn_in, models = requested(stored.configuration), stored.configuration.by_name
     cell_s, scale = burn_in.cell_s[device.kind], estimate.scale(stored.configuration, device, stored.devices)
@@ -142,14 +142,15 @@ def work(
 
 
 def served_s(work: Work) -> float:
-    """Return the served seconds of a device: those in its launches, and short gaps between them."""
+    """Return a device's served seconds: all in launches, those in gaps within the limits of served_time.py."""
     return served_time.seconds(work.values())
 
 
 def idle(work: Work, waits: Mapping[Segment, Sequence[Span]]) -> Iterator[Idle]:
-    """Yield the gaps in a device's work with more than 60 s (served_time.LONG_S) that `waits` does not explain.
+    """Yield the gaps in a device's work of which more than 60 s (served_time.LONG_S) are unexplained.
 
-    waits: session → times (monotonic ns) in which it may have waited for another device (gpu_waits.py).
+    Launches that were cut off explain a gap, and so do `waits`: session → times (monotonic ns) in which the device may
+    have waited for another one (gpu_waits.py).
     """
     for segment, load in work.items():
         first_ns, last_ns = min(begin for begin, _ in load.launches), max(end for _, end in load.launches)

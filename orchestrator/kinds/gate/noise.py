@@ -2,8 +2,7 @@
 
     launches of a cell, by side ── standard deviation of the logarithm within a side ── median over cells ── advice
 
-Launches are compared only with launches of the same side, so that a difference between the sides is not counted as
-noise. planning.py puts launches that show the noise first, so that a noise above TOO_NOISY is reported early.
+Launches are compared only within a side, so that a difference between the sides is not counted as noise.
 """
 
 import math

@@ -60,7 +60,7 @@ class Roofs(NamedTuple):
 
 
 def analyse(archive: Archive, evidence: Evidence, health: HealthReport) -> KindAnalysis:
-    """Return the operators' part of the report, and a reason for the exit code if shapes failed in every launch."""
+    """Return the operators' part of the report, and a reason for the exit code if a cell failed at some shapes."""
     found = tuple(graded(_rows(archive, evidence)))
     failed = [row for row in found if row.status is OperatorStatus.FAILED and _has_result(row, found)]
     return KindAnalysis(operators=OperatorsReport(rows=found), incomplete=tuple(_incomplete(failed)))
@@ -74,7 +74,7 @@ def _incomplete(failed: Sequence[OperatorRow]) -> Iterator[str]:
 
 
 def judge(archive: Archive, evidence: Evidence, report: Report) -> Iterator[Cause]:
-    """Yield a cause of exit code 1 for each implementation, precision and device with a wrong result."""
+    """Yield a cause of exit code 1 for each operator, implementation, precision and device with a wrong result."""
     wrong: dict[str, OperatorRow] = {}
     for row in report.operators.rows if report.operators else ():
         if row.status is OperatorStatus.WRONG:

@@ -82,7 +82,7 @@ _Scanned = tuple[str, str, str, int | None]
 def best(report: Report) -> Section | None:
     """Return a table for each kind of device, with the highest rate of each model and workload.
 
-    The fastest kind comes first. The section's summary names options (`untested`). None if no rate was measured.
+    The fastest kind comes first. The summary names options for higher rates, such as "-b 64,128". None without a rate.
     """
     tables: dict[str, Table] = {}
     found: list[_Models] = []
@@ -191,7 +191,7 @@ def _found(report: Report, uuids: set[str]) -> _Models:
 
 
 def _largest(report: Report, devices: Sequence[GpuInfo]) -> dict[_Scanned, int]:
-    """Return scan of `-b auto` → largest batch that fits on each of `devices`. Devices without a result are ignored."""
+    """Return scan of `-b auto` → largest batch that fits on all `devices`. Devices without a result are ignored."""
     uuids, sizes = {device.gpu_uuid for device in devices}, dict[_Scanned, int]()
     for scan in report.batch_scans:
         if scan.gpu_uuid in uuids and (size := scan.largest_batch_size) is not None:

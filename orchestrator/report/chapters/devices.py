@@ -21,7 +21,7 @@ def devices(report: Report) -> Section:
 
 
 def described(report: Report) -> Section:
-    """Return the facts of every device as lines, by group of identical devices, as in the requirements document."""
+    """Return the facts of every device as lines; of several devices, in a part for each group of identical ones."""
     of_groups = [group.devices for group in groups(report)]
     if len(report.gpu_info) == 1:
         part = Section("gpus", "GPU Information:", tuple(_lines(report.gpu_info)))

@@ -5,7 +5,11 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """The type of a chart. The scripts in html/static/ have a function that draws each type."""
+    """The type of a chart, which selects the function in html/static/ that draws it.
+
+    BARS, STACKED and RADAR draw Bars. HEAT: Heat. CURVES: Curves. COURSE: a Course, one device over time. SPANS: Spans,
+    launches over time. RATIOS: Ratios, relative speeds. RUNS: OverRuns, a figure over runs. ROOFLINE: Roofline.
+    """
 
     BARS = "bars"
     STACKED = "stacked"
@@ -74,7 +78,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Curves:
-    """A chart of lines over the same x axis. Both axes are logarithmic."""
+    """A chart of lines over the same x axis. x: its title. unit: of the y axis. Both axes are logarithmic."""
 
     name: str
     x: str
@@ -95,7 +99,7 @@ class Reading:
 class Bar:
     """A bar in a timeline: one or several launches (measuring processes). start_s, end_s: since the start of the run.
 
-    row: index of the device. kind: what the launches did, which decides the colour. says: tooltip.
+    row: index of the device. kind: workload of the launches or "several", decides the colour. says: tooltip.
     """
 
     row: int
@@ -130,8 +134,9 @@ class Spans:
 class Ratio:
     """A row of a chart: speed of a device / median of its siblings, or speed of a cell / speed in the first run.
 
-    ratio: above 1 is faster. word: verdict, in the legend. tone: colour and symbol. low, high: confidence interval.
-    margin_low, margin_high: ratios that still count as equal. says: lines of the tooltip.
+    ratio: above 1 is faster. word: verdict, in the legend. tone: a Tone or "mean" (of several cells), decides colour
+    and symbol. low, high: 95 % confidence interval of the ratio. margin_low, margin_high: limits of the ratios that
+    count as equal. Each is None if unknown. says: lines of the tooltip.
     """
 
     name: str
