@@ -33,7 +33,7 @@ def figure(value: float) -> str:
 
 
 def change(point: TrendPoint) -> str:
-    """Return the change of the level that begins with this run, such as "-5.0 %"; "" if none does."""
+    """Format TrendPoint.change_percent, the lasting change that begins with this run: "-5.0 %"; "" without a change."""
     return "" if point.change_percent is None else f"{point.change_percent:+.1f} %"
 
 
