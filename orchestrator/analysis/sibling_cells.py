@@ -41,7 +41,7 @@ class JudgedCell:
 
     @property
     def waited(self) -> frozenset[str]:
-        """UUIDs of the GPUs limited by the host, which this cell does not judge; empty unless they are the majority."""
+        """UUIDs of the GPUs that the host limits, if they are over half of `points`; else empty. They are not judged."""
         waited = frozenset(uuid for uuid, point in self.points.items() if point.metric.launch_bound)
         return waited if len(waited) * 2 > len(self.points) else frozenset()
 

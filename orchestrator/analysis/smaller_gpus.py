@@ -21,8 +21,8 @@ def find_suspects(
 ) -> tuple[Outcomes, Outcomes]:
     """Return new outcomes of cells that ran out of memory where an identical GPU did not.
 
-    Both mappings are cell id → outcome. First: suspect cells. Second: cells whose GPU had more memory in use before the
-    run, which explains the failure.
+    Both mappings are cell id → outcome. First: suspect cells, FAILED instead of DOES_NOT_FIT. Second: cells whose GPU
+    had more memory in use before the run, which explains the failure: only their reason is new.
     """
     by_uuid = {device.uuid: device for device in devices}
     kinds = {device.uuid: device.name for device in devices if device.kind is DeviceKind.CUDA}
