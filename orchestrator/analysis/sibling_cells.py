@@ -41,7 +41,7 @@ class JudgedCell:
 
     @property
     def waited(self) -> frozenset[str]:
-        """UUIDs of the GPUs that the host limits, if they are over half of `points`; else empty. They are not judged."""
+        """UUIDs of the GPUs limited by the host, if these are over half of `points`; else empty. Not judged."""
         waited = frozenset(uuid for uuid, point in self.points.items() if point.metric.launch_bound)
         return waited if len(waited) * 2 > len(self.points) else frozenset()
 

@@ -28,7 +28,7 @@ def device(trend: Trend) -> str:
 
 
 def figure(value: float) -> str:
-    """Format the value of a figure: "0.012346", "98.765", "4,512.3"."""
+    """Format a figure with five significant digits, from 1000 on with one decimal: "98.765", "4,512.3"."""
     return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.5g}"
 
 

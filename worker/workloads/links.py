@@ -247,7 +247,7 @@ class _LinksWork(Work):
         return self.gang.largest(own if self.gang.leads else 0)[0]
 
     def agreed(self, reason: StopReason | None) -> StopReason | None:
-        """Return the leader's `reason` to stop, or None. Before, repeat the highest LinksTest.wrong of all, unless 0."""
+        """Return the leader's `reason` to stop, or None. First repeat the highest LinksTest.wrong of all, unless 0."""
         reasons: tuple[StopReason | None, ...] = (None, *StopReason)
         wrong, decided = self.gang.largest(self.test.wrong, reasons.index(reason) if self.gang.leads else 0)
         if wrong:
