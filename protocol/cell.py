@@ -16,8 +16,10 @@ Scalar = bool | int | float | str
 class Workload(enum.StrEnum):
     """Kind of work that a cell measures. Each member has a module of the same name in worker/workloads/.
 
-    PROBE: the device itself, without a model. SOAK, TRUTH, MEMORY, LINKS, STEPS, REPLAY: tests of a burn-in. FAULT:
-    faults on request, for tests.
+    LOAD: making a model ready on the device. GENERATION: of text. PROBE: the device itself, without a model. OPERATOR:
+    calls of one operator. FAULT: faults on request, for tests. Tests of a burn-in: SOAK: matrix products, compared with
+    each other. TRUTH: matrix products whose exact result is known. MEMORY: bit patterns in device memory. LINKS:
+    transfers between devices and with the host. STEPS: SOAK with rests. REPLAY: the same training steps repeated.
     """
 
     LOAD = "load"

@@ -41,7 +41,7 @@ class JudgedCell:
 
     @property
     def waited(self) -> frozenset[str]:
-        """UUIDs of the GPUs limited by the host, which this cell does not judge; empty unless they are the majority."""
+        """UUIDs of the GPUs limited by the host, if these are over half of `points`; else empty. Not judged."""
         waited = frozenset(uuid for uuid, point in self.points.items() if point.metric.launch_bound)
         return waited if len(waited) * 2 > len(self.points) else frozenset()
 

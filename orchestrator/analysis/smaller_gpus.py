@@ -21,8 +21,9 @@ def find_suspects(
 ) -> tuple[Outcomes, Outcomes]:
     """Return new outcomes of cells that ran out of memory where an identical GPU did not.
 
-    Both mappings are cell id → outcome. First: suspect cells. Second: cells whose GPU had more memory in use before the
-    run, which explains the failure.
+    Both mappings are cell id → outcome. First: suspect cells, FAILED instead of DOES_NOT_FIT. Other statuses stay, as a
+    smaller batch size was measured or is planned. Second: cells whose GPU had more memory in use before the run, which
+    explains the failure. Only their reason is new.
     """
     by_uuid = {device.uuid: device for device in devices}
     kinds = {device.uuid: device.name for device in devices if device.kind is DeviceKind.CUDA}
@@ -53,10 +54,7 @@ def _more_in_use(own: Device, alike: Sequence[Device]) -> str:
 
 
 def _suspect(cell: Cell, outcome: CellOutcome, own: Device, alike: Sequence[Device]) -> CellOutcome:
-    """Return the outcome of a cell that did not fit on GPU `own`; its reason names the GPUs `alike` on which it did.
-
-    DOES_NOT_FIT becomes FAILED. Other statuses stay, because a smaller batch size was measured or is planned.
-    """
+    """Return the outcome of a cell that did not fit on GPU `own`; its reason names the GPUs `alike` on which it did."""
     labels = " and ".join(other.label for other in alike)
     totals = ", ".join(_total(device) for device in (own, *alike))
     reason = (

@@ -25,7 +25,7 @@ Examples:
 
 
 class _Resume(MeasuringCommand):
-    """Command that explains why it does not take an option of new runs."""
+    """The command `resume`. If it gets an option of new runs, its error says that a run keeps its configuration."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:

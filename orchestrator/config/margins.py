@@ -31,9 +31,9 @@ class _SiblingMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Standard deviations of rates, in percent of the mean: between launches or, in another Spread, sessions.
+    """Standard deviations of rates, in percent of the mean. device: of cells limited by the device.
 
-    device: of cells limited by the device. host: of all other cells.
+    host: of all other cells. A Spread is of the rates of launches in a run, or of the mean rates of sessions.
     """
 
     device: Margin

@@ -156,10 +156,10 @@ class Conductor:
                 self.recorder.spawned(live)
 
     def let_pass(self, passed: Passed | None) -> None:
-        """Free, quarantine or (if it is in use) block the device of a process that is gone. None: do nothing.
+        """Free the device of a process that is gone, or block it while it is in use or unusable. None: do nothing.
 
-        May withdraw the launch's result, if the device was throttled or used by other processes. Records the launch as
-        gone after the last of its devices.
+        It is quarantined if the process cannot be killed. Withdraws the launch's result, if other processes used the
+        device, or if it was throttled and repeating may help. Records the launch as gone after its last device.
         """
         if passed is None:
             return
@@ -210,7 +210,7 @@ class Conductor:
             self._step(Freed(uuid))
 
     def obey(self, order: Order) -> None:
-        """Carry out an order that follows from a stop request or from the time limit."""
+        """Carry out an order that follows from a stop request or the time limit: start no more launches, or end all."""
         now = self._clock.now()
         match order:
             case Order.BEGIN_NOTHING:

@@ -17,9 +17,10 @@ from protocol.paths import RunPaths
 
 @dataclass(frozen=True)
 class RunContext:
-    """Resources of a run, closed by run.py. nursery: starts the zygote. budget: the time limit, None without one.
+    """Resources of a run, closed by run.py. link: socket to the workers. nursery: client of the zygote.
 
-    telemetry: None without GPUs, or if it is switched off. gone: GPUs that were lost before the start.
+    telemetry: None without GPUs, or if it is switched off. budget: the time limit, None without one. gone: GPUs that
+    were lost before the start.
     """
 
     stored: StoredRun

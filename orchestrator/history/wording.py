@@ -28,12 +28,12 @@ def device(trend: Trend) -> str:
 
 
 def figure(value: float) -> str:
-    """Format the value of a figure: "0.012346", "98.765", "4,512.3"."""
+    """Format a figure with five significant digits, from 1000 on with one decimal: "98.765", "4,512.3"."""
     return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.5g}"
 
 
 def change(point: TrendPoint) -> str:
-    """Return the change of the level that begins with this run, such as "-5.0 %"; "" if none does."""
+    """Format TrendPoint.change_percent, the lasting change that begins with this run: "-5.0 %"; "" without a change."""
     return "" if point.change_percent is None else f"{point.change_percent:+.1f} %"
 
 

@@ -24,7 +24,7 @@ IMAGE_DIMENSIONS: Final = 4
 
 @dataclass(frozen=True)
 class Shape:
-    """What to measure of a model: a cell without its device, mode and seed."""
+    """What to measure of a model: the fields of a Cell (protocol/cell.py) without devices, mode and seed."""
 
     model: ModelSpec
     workload: Workload

@@ -32,7 +32,7 @@ Value = str | int | float | bool | None
 
 
 def to_samples(report: Report, samples: Samples) -> Iterator[bytes]:
-    """Yield the CSV table in parts of whole rows, as UTF-8: a header, commas, LF, N/A if unknown, unrounded numbers."""
+    """Yield the CSV table (UTF-8, LF, N/A if unknown) in parts of whole rows. samples: reads a cell's launches."""
     yield _row(COLUMNS)
     for line in lines(report):
         measured = False

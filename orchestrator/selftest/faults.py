@@ -29,10 +29,11 @@ class Done(enum.StrEnum):
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
-    """How a fault must be handled. says: text that each failure message must contain. tries: number of launches.
+    """How a fault must be handled. category, phase: of each failure. says: text that each failure message must contain.
 
-    signal: name of the signal that must end the failed processes; None: not checked. stacks: whether the stacks of
-    their threads must be in fault.log. prints: whether at least 64 KiB of their output must be kept.
+    tries: number of launches, the first included. done: reaction. status: that of the cell in the report. signal: name
+    of the signal that must end the failed processes; None: not checked. stacks: whether the stacks of their threads
+    must be in fault.log. prints: whether at least 64 KiB of their output must be kept.
     """
 
     category: Category

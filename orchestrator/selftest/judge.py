@@ -36,7 +36,7 @@ class Try(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NamedFailure(msgspec.Struct, frozen=True):
-    """A failure as the journal or the report records it. category, phase: None if no failure was recorded."""
+    """A launch without a result. category, phase: None if it has no recorded end, or its result is damaged."""
 
     category: str | None
     message: str

@@ -46,7 +46,7 @@ def _alike(
 
 
 def _of_mean(sides: Sequence[Sequence[float]]) -> float:
-    """Return the variance of a cell's mean log rate in one session. 0 if no session has two launches.
+    """Return the variance, due to launches, of a cell's mean log rate in a session. 0 if no session has two launches.
 
     sides: log rates of the launches, one list for each session.
     """

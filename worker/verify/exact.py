@@ -57,7 +57,7 @@ def bounds(side: int, operands: torch.dtype, output: torch.dtype) -> Bounds:
 
 
 def left_operand(squares: Squares, stream: int, limits: Bounds) -> torch.Tensor:
-    """Return the whole numbers that `squares` has in `stream`, set to zero except at `limits.terms` places a row."""
+    """Draw whole numbers up to ±`limits.most` from `stream` of `squares`: 0 except at `limits.terms` places a row."""
     matrix = squares.whole(stream, limits.most)
     if limits.terms < squares.side:
         column = torch.arange(squares.side, device=squares.device)

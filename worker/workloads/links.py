@@ -236,7 +236,7 @@ class LinksTest:
 
 @dataclass(frozen=True, kw_only=True)
 class _LinksWork(Work):
-    """Work of LinksTest. The leader decides the number of iterations; warm-up needs a fixed number."""
+    """Work of LinksTest. The leader decides the number of iterations; that of the warm-up must be fixed."""
 
     test: LinksTest
     gang: Gang
@@ -247,7 +247,7 @@ class _LinksWork(Work):
         return self.gang.largest(own if self.gang.leads else 0)[0]
 
     def agreed(self, reason: StopReason | None) -> StopReason | None:
-        """Repeat the highest LinksTest.wrong of all devices, unless 0. Returns the leader's reason to stop, or None."""
+        """Return the leader's `reason` to stop, or None. First repeat the highest LinksTest.wrong of all, unless 0."""
         reasons: tuple[StopReason | None, ...] = (None, *StopReason)
         wrong, decided = self.gang.largest(self.test.wrong, reasons.index(reason) if self.gang.leads else 0)
         if wrong:

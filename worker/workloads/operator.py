@@ -136,7 +136,7 @@ def _wrong(shape: str, verified: Verified, when: str = "") -> ShapeResult:
 
 @dataclass(frozen=True)
 class _Calls:
-    """Timed calls, one for each copy of the inputs. name: suffix of their series. given: inputs of the last call."""
+    """Calls to time, one for each copy of the inputs. name: suffix of their series. given: inputs of the last call."""
 
     name: str
     calls: Sequence[Step]
@@ -144,7 +144,10 @@ class _Calls:
 
 
 class _Bench:
-    """Measurement of an operator on its device. errors: exceptions of failed shapes. blocks: of pure rounds, timed."""
+    """Measurement of an operator on its device. errors: exceptions of failed shapes, except UnsupportedError.
+
+    blocks: timed blocks of the pure rounds (see the module), of all shapes so far without a wrong output.
+    """
 
     def __init__(self, assign: Assign, spec: OperatorSpec, made: Implementation, device: torch.device) -> None:
         self._spec, self._function, self._context, self._device = spec, made.function, made.context, device
@@ -162,7 +165,7 @@ class _Bench:
         self.blocks: list[TimedBlock] = []
 
     def tried(self, shape: OperatorShape) -> ShapeResult:
-        """Measure a shape. Raises no Exception: the result holds its text, and `errors` too unless UnsupportedError."""
+        """Measure a shape. Exceptions become text in the result, and join `errors` unless they are UnsupportedError."""
         if self._cell.compiles:  # beyond eight forms, torch would silently call the function in eager
             torch.compiler.reset()
         try:

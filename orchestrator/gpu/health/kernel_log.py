@@ -25,7 +25,7 @@ _XID: Final = re.compile(rb"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)(?: GPU-I:(\d+))?(?:
 
 
 class KernelLog:
-    """The kernel's log, read as it grows. slots: PCI address → devices there. gap: why records were missed, or ""."""
+    """The kernel's log from now on. slots: PCI address → our devices there. gap: why records were missed, or ""."""
 
     def __init__(self, slots: Mapping[str, Occupants], path: Path = KMSG) -> None:
         self._slots = {_slot(kernel_name(address)): there for address, there in slots.items()}
@@ -38,7 +38,7 @@ class KernelLog:
         return self._fd is not None
 
     def heard(self) -> Iterator[tuple[str, int]]:
-        """Yield (UUID, Xid number) for devices with new Xids in the next MOST_RECORDS records, without waiting."""
+        """Yield (UUID, Xid) for each Xid in the next MOST_RECORDS records and each device it affects. Never waits."""
         for record in self._records():
             for match in _XID.finditer(record):
                 there = self._slots.get(_slot(match.group(1).decode().lower()))

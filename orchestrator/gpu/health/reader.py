@@ -40,7 +40,7 @@ _RECOVERY_ACTION: Final = 230
 
 
 def vitals(nvml: Nvml, uuid: str) -> Vitals:
-    """Read all health values of a GPU. Errors of NVML are part of the result. A lost GPU gives no values after that."""
+    """Read all health values of a GPU. `refusals` of the result: why values are missing. `broken`: how it was lost."""
     at_ns = time.monotonic_ns()
     values: dict[str, int] = {}
     refusals: dict[str, str] = {}

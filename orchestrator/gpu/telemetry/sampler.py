@@ -176,7 +176,7 @@ class Sampler:
             return None
 
     def _receive(self) -> bool:
-        """Read requests without waiting. Return False once the orchestrator has closed the socket."""
+        """Note the AwaitFree requests that have arrived. Return False once the orchestrator has closed the socket."""
         while True:
             try:
                 data = self._channel.recv(MAX_MESSAGE_BYTES, socket.MSG_DONTWAIT)

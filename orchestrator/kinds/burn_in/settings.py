@@ -164,9 +164,10 @@ def configured(
 def with_steps(
     configuration: Configuration, devices: Sequence[Device], table: BurnInTable, *, in_phase: bool
 ) -> Configuration:
-    """Return the configuration with load steps and shorter cells.
+    """Return the configuration with --steps: in one more cell a round, each device alternates between work and rest.
 
-    in_phase: all devices rest at the same time. Otherwise the beginnings of their rests are evenly spread.
+    So that rounds need not become longer, all cells may become shorter. in_phase: all devices rest at the same time.
+    Otherwise the beginnings of their rests are evenly spread.
     """
     burn_in = configuration.burn_in
     assert burn_in is not None
@@ -181,7 +182,7 @@ def with_steps(
 
 
 def with_temperature_stop(configuration: Configuration, celsius: int) -> Configuration:
-    """Return the configuration of a burn-in with a temperature limit in °C."""
+    """Return the configuration of a burn-in that stops and fails a GPU once it stays at `celsius` °C or above."""
     assert configuration.burn_in is not None
     burn_in = msgspec.structs.replace(configuration.burn_in, max_temperature_c=celsius)
     return msgspec.structs.replace(configuration, burn_in=burn_in)

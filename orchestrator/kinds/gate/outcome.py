@@ -52,7 +52,7 @@ class Answer(Outcome):
         return self.text
 
     def junit(self) -> bytes:
-        """Return the answer as JUnit XML, with causes that concern the whole run."""
+        """Return the answer as JUnit XML. Causes that show how the run itself ended are test cases, too."""
         of_run = tuple(cause for cause in self.verdict.causes if cause.kind not in COMPARED)
         return to_junit([self.comparison], FAIL_ON, of_run)
 

@@ -64,7 +64,7 @@ def performance(report: Report) -> Section | None:
 
 
 def _throughput(report: Report, phase: Workload, caveats: str) -> Drawn:
-    """Return a chart of throughput by model and precision, with a plot for each batch size, the largest first."""
+    """Return a chart of throughput, with a plot for each batch size, largest first. caveats: end of its description."""
     figure = MAIN[phase][0]
     found = measured.medians(report, figure.number, (phase,), _size_and_place, lambda one: one.key.precision)
     order = sorted(found)
