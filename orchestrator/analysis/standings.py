@@ -16,7 +16,6 @@ import msgspec
 from orchestrator.analysis import sibling_cells, throttled_gpus
 from orchestrator.analysis.cross_gpu import NO_VERDICT_ON_CPU, THROTTLED, Point, SideBySide
 from orchestrator.analysis.sibling_cells import JudgedCell
-from orchestrator.config.naming import plural
 from orchestrator.config.workloads import WORKLOADS
 from orchestrator.figures.comparisons import SiblingEffect, Standing
 from orchestrator.gpu.health.judges import Action
@@ -133,8 +132,8 @@ def _no_verdict(device: Device, group: Sequence[Device]) -> str:
     if len(group) < LEAST_GPUS:
         only = "the only GPU of its kind" if len(group) == 1 else f"only {len(group)} identical GPUs"
         return (
-            f"{only}, and the comparison needs at least {LEAST_GPUS}; compare with a baseline (--compare-baseline). "
-            "The shipped baselines were measured with --solo"
+            f"{only}, and the comparison needs at least {LEAST_GPUS}; compare with a baseline instead: "
+            "--solo --compare-baseline FILE"
         )
     return ""
 
@@ -151,8 +150,8 @@ def _why_not(
     if len(comparable) < LEAST_GPUS:
         others = [other for other in group if other.uuid not in comparable]
         without = ", ".join(f"{other.label} ({_obstacle(other, fullest, missing)})" for other in others)
-        have = f"{plural(len(comparable), 'GPU')} {'is' if len(comparable) == 1 else 'are'} comparable"
-        return f"only {have}, and {LEAST_GPUS} are needed; not comparable: {without}"
+        there = f"there {'is' if len(comparable) == 1 else 'are'} {len(comparable)}"
+        return f"a verdict needs {LEAST_GPUS} comparable GPUs, and without {without} {there}"
     return "one launch of each cell: no verdict. Measure again with --launches 3"
 
 

@@ -188,7 +188,10 @@ def run_options() -> Callable[[Command], Command]:
 
 
 def preset_options(defaults: Mapping[str, str]) -> Callable[[Command], Command]:
-    """Return a decorator that adds all options of a run but those of a burn-in. defaults: as for `add_options`."""
+    """Return a decorator that adds all options of a run but those of a burn-in.
+
+    defaults: parameter → default that --help shows.
+    """
     return add_options((option for option in OPTIONS if option not in burn_in.OPTIONS), defaults)
 
 

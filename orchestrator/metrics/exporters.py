@@ -174,7 +174,7 @@ class _Collected(Collector):
 
 
 def converted(family: Family, view: View) -> GaugeMetricFamily | CounterMetricFamily:
-    """Return a metric with its samples in the type of prometheus_client. The first label is the run's id."""
+    """Return a metric of a run in the type of prometheus_client. view: gives the values and the id, the first label."""
     make = GaugeMetricFamily if family.kind is Kind.GAUGE else CounterMetricFamily
     made = make(family.name, family.help, labels=(RUN, *family.labels))
     run = plain(view.run_id)

@@ -18,7 +18,7 @@ MOST: Final = 5
 
 
 def fitted(configuration: Configuration, devices: Sequence[Device]) -> Configuration:
-    """Return the configuration with as many launches of each cell as fit into FITTING_S, at most MOST.
+    """Return the configuration with as many launches of each cell as fit into a run of FITTING_S seconds, at most MOST.
 
     It never has fewer launches than before. Raises ConfigError if nothing can be measured.
     """

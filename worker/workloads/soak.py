@@ -73,7 +73,10 @@ class RandomProducts:
         return (self._right, self._left) if pair else (self._left, self._right)
 
     def allowed(self, exact: float, magnitude: float) -> float:
-        """Return the largest rounding error of an element of an output; see rounding.bound."""
+        """Return the largest rounding error of an element of an output.
+
+        exact: its exact value, a sum of products. magnitude: sum of the absolute values of these products.
+        """
         return rounding.bound(self._precision, self.side, exact, magnitude, self._left.dtype)
 
     def tensors(self) -> tuple[torch.Tensor, ...]:

@@ -106,7 +106,10 @@ def _counts(report: Report, layout: Layout) -> Iterator[str]:
 
 
 def _causes(report: Report, layout: Layout) -> Iterator[str]:
-    """Yield the causes of the exit code that no other section shows; for an old report without causes, its reason."""
+    """Yield the causes of the exit code that no other section shows; for an old report without causes, its reason.
+
+    layout: whether a section of its own shows causes of a burn-in or of missing cells.
+    """
     shown = {CauseKind.BURN_IN, CauseKind.TAINTED} if layout.judges_gpus else {CauseKind.CELLS}
     causes = [cause.text for cause in report.verdict.causes if cause.kind not in shown]
     yield from causes[:SHOWN_CAUSES] if report.verdict.causes else filter(None, (report.verdict.why,))
@@ -212,7 +215,7 @@ def describe(against: Differences, report: Report) -> str:
         return f"{alike}in {over}: {', '.join(words[:SHOWN_GPUS])}"
     if against.are_equal:
         within = f"{max(0.1, against.range_percent):.1f}%"
-        return f"{alike}equal within {within} ({plural(against.judging, 'comparable cell')})"
+        return f"{alike}equal within {within} ({plural(against.judging, 'configuration')})"
     ordered = sorted(against.percent.items(), key=lambda item: item[1])
     apart = [item for item in ordered if abs(item[1]) > EQUAL_PERCENT] or ordered
     speeds = [f"{names[uuid]} {difference(by)}" for uuid, by in apart[:SHOWN_GPUS]]
