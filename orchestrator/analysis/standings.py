@@ -150,8 +150,7 @@ def _why_not(
     if len(comparable) < LEAST_GPUS:
         others = [other for other in group if other.uuid not in comparable]
         without = ", ".join(f"{other.label} ({_obstacle(other, fullest, missing)})" for other in others)
-        there = f"there {'is' if len(comparable) == 1 else 'are'} {len(comparable)}"
-        return f"a verdict needs {LEAST_GPUS} comparable GPUs, and without {without} {there}"
+        return f"{without} cannot serve as reference for others, and a verdict needs {LEAST_GPUS} GPUs"
     return "one launch of each cell: no verdict. Measure again with --launches 3"
 
 

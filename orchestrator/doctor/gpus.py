@@ -27,7 +27,8 @@ _INSTALL: Final = (
     "container with the NVIDIA runtime (docker run --gpus all)"
 )
 _GIVE_A_GPU: Final = (
-    "Pass a GPU to the container or virtual machine (docker run --gpus all). Without a GPU, run with "
+    "In a container or virtual machine: pass a GPU to it (docker run --gpus all). On the host: check that lspci shows "
+    "the GPU. Without a GPU, run with "
     "--gpu-ids cpu:0,cpu:1"
 )
 _MPS_DAEMON: Final = "nvidia-cuda-mps"
