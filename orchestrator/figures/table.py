@@ -6,7 +6,7 @@ workers measure. analysis/cell_figures.py computes the others.
 
 import enum
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Final
@@ -155,6 +155,19 @@ _lower_percent = partial(Figure, unit="%", better=Better.LOWER)
 _milliseconds = partial(Limit, unit="ms")
 _of_device = partial(Limit, of_time=False)
 
+
+def _percentiles(series: SeriesName, field: str, title: str, workloads: tuple[Workload, ...]) -> Iterator[Figure]:
+    for name in ("p50", "p95", "p99"):
+        yield _time(
+            f"{field}_{name}_ms",
+            f"{title.replace('-', '_')}_{name}_ms",
+            f"{title} {name}",
+            source=Percentile(series, f"{name}_ms"),
+            workloads=workloads,
+            pytorch=True,
+        )
+
+
 FIGURES: Final = (
     _time(
         "forward_time_ms",
@@ -201,17 +214,7 @@ FIGURES: Final = (
         pytorch=True,
         limit=_milliseconds(LimitName.LATENCY),
     ),
-    *(
-        _time(
-            f"inference_latency_{name}_ms",
-            f"Latency_{name}_ms",
-            f"Latency {name}",
-            source=Percentile(SeriesName.LATENCY, f"{name}_ms"),
-            workloads=_INFERENCE,
-            pytorch=True,
-        )
-        for name in ("p50", "p95", "p99")
-    ),
+    *_percentiles(SeriesName.LATENCY, "inference_latency", "Latency", workloads=_INFERENCE),
     _rate(
         "throughput_samples_per_sec",
         "Throughput",
@@ -258,17 +261,7 @@ FIGURES: Final = (
         limit=_milliseconds(LimitName.FIRST_TOKEN),
     ),
     _time("time_per_output_token_ms", "Per_Token_ms", "Each Later Token", workloads=_GENERATION, pytorch=True),
-    *(
-        _time(
-            f"inter_token_{name}_ms",
-            f"Inter_Token_{name}_ms",
-            f"Inter-Token {name}",
-            source=Percentile(SeriesName.INTER_TOKEN, f"{name}_ms"),
-            workloads=_GENERATION,
-            pytorch=True,
-        )
-        for name in ("p50", "p95", "p99")
-    ),
+    *_percentiles(SeriesName.INTER_TOKEN, "inter_token", "Inter-Token", workloads=_GENERATION),
     _time("generation_time_ms", title="Whole Text", source=SeriesName.ITERATION, workloads=_GENERATION, pytorch=True),
     _rate(
         "tokens_per_second",
