@@ -50,9 +50,10 @@ class ComparedCell(Part, frozen=True, kw_only=True):
     """A compared cell. ratio: rate of the second run / rate of the first (above 1: the second run is faster).
 
     low, high: 95 % interval of the ratio; low_90, high_90: 90 % interval. before, after: the figure `metric` of each
-    run, a median over the launches. p: p-value, Holm-corrected over the cells. reason: why the cells are not
-    comparable, or a remark on the verdict. launches_needed: launches that each run needs for a verdict; null if there
-    is a verdict, more launches do not help, or 100 would not suffice (needed_beyond). excluded_percent: a larger
+    run, a median over the launches; null without a result. margin_percent: tolerated change, for which p is the p-value
+    of a larger one, Holm-corrected over the cells; both null if not compared. phase: workload. reason: why the cells
+    are not comparable, or a remark on the verdict. launches_needed: launches that each run needs for a verdict; null if
+    there is a verdict, more launches do not help, or 100 would not suffice (needed_beyond). excluded_percent: a larger
     slow-down is excluded with 95 % confidence; null unless SAME or NO CHANGE SEEN. implementation, shape: of operators
     and studies, else "". time: which time of an operator, such as "pure" (without the host), else "". figures: figures
     without a verdict, such as "p95, ms" → values in both runs.
@@ -115,7 +116,7 @@ class StackChange(Part, frozen=True, kw_only=True):
 class Mean(Part, frozen=True, kw_only=True):
     """Geometric mean of the ratios (see ComparedCell) of a workload's cells, with its 95 % interval.
 
-    cells: number of these cells. verdict: SLOWER or FASTER as a whole; null if neither.
+    phase: the workload. cells: number of these cells. verdict: SLOWER or FASTER as a whole; null if neither.
     """
 
     phase: str
@@ -127,10 +128,11 @@ class Mean(Part, frozen=True, kw_only=True):
 
 
 class Comparison(Part, frozen=True, kw_only=True):
-    """Two compared runs. before, after: names as given; label_*: names with id and date. title: "torch 2.7 -> 2.8".
+    """Two compared runs. before, after: names as given; label_*: names with id and date.
 
-    runs_before, runs_after: ids of the run, or of all runs of a baseline. only_*: cells that the other run lacks.
-    unheld: devices of the second run without a cell in the baseline.
+    title: `changes` as text, such as "torch 2.7 -> 2.8". runs_before, runs_after: ids of the run, or of all runs of a
+    baseline. counts: verdict → number of cells. means: one for each workload. only_*: cells that the other run lacks.
+    notes: sentences on limits of the comparison. unheld: devices of the second run without a cell in the baseline.
     """
 
     before: str
@@ -207,16 +209,21 @@ def compare(
 
 
 def exit_code(comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict]) -> ExitCode:
-    """Return MISSED if a verdict is in `fail_on`, else INCOMPLETE if a cell of a first run lacks one, else PASSED."""
+    """Return MISSED if `failing` finds a verdict in `fail_on`, else INCOMPLETE or PASSED.
+
+    INCOMPLETE: nothing was compared, or a cell with a result in a first run has no partner or one of the verdicts
+    UNJUDGED (such as INCONCLUSIVE).
+    """
     if failing(comparisons, fail_on):
         return ExitCode.MISSED
     return ExitCode.PASSED if all(map(_all_judged, comparisons)) else ExitCode.INCOMPLETE
 
 
 def failing(comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict]) -> list[str]:
-    """Return the verdicts in `fail_on` that were found; empty if nothing fails.
+    """Return the verdicts in `fail_on` that a cell or a mean has, each once; empty if nothing fails.
 
-    "missing cells" is one of them if NOT COMPARABLE is in `fail_on` and a cell of the first run has no partner.
+    Cells without a result in the first run do not count. If NOT COMPARABLE is in `fail_on`, and a cell of the first run
+    or a device of the second has no partner, "missing cells" is one of the verdicts.
     """
     found = {
         verdict

@@ -15,10 +15,10 @@ LONGEST_S: Final = 1e11
 class RunLine(Part, frozen=True, kw_only=True):
     """Summary of a run.
 
-    test_date: its start, ISO 8601, UTC. folder: absolute path. profile: kind of run. seconds: its duration. verdict: in
-    a word, such as "complete" (figures/exit_code.py). planned, ok: numbers of cells. tainted: faults were injected.
-    health: worst health verdict of all devices. burn_in: their worst verdict of a burn-in, "" in other runs. stack:
-    name → version or setting. devices: ("8 x NVIDIA H200",).
+    test_date: its start, ISO 8601, UTC. folder: absolute path. profile: kind of run, such as "standard" or "burn-in
+    quick". seconds: its duration. verdict: in a word, such as "complete" (figures/exit_code.py). planned, ok: numbers
+    of cells. tainted: faults were injected. health: worst health verdict of all devices. burn_in: their worst verdict
+    of a burn-in, "" in other runs. stack: name → version or setting. devices: ("8 x NVIDIA H200",).
     """
 
     run_id: str
@@ -104,10 +104,10 @@ class Offence(Part, frozen=True, kw_only=True):
 
 
 class Filter(Part, frozen=True, kw_only=True):
-    """Filter of runs that match all fields. A field that is None matches all runs.
+    """Filter for the `limit` newest runs that match all other fields. None: no condition, or no limit.
 
-    run_id: an id or its beginning. gpu: beginning of a UUID or part of a name. model: whole name. since: date of the
-    oldest run, ISO 8601. verdict: of the run, its health or its burn-in, in any case. limit: number of newest runs.
+    run_id: an id or its beginning. gpu: beginning of a UUID or part of a name. model: whole name. since: earliest start
+    of a run, ISO 8601. verdict: that of the run, of its health or of its burn-in, in upper or lower case.
     """
 
     run_id: str | None = None

@@ -55,7 +55,11 @@ class Follower:
         self._display.show(snapshot)
 
     def tell(self, event: CellEnded | Notice) -> None:
-        """Count ended measurements, remove withdrawn results, note the end of the run, and pass the event on."""
+        """Take from the event what the metrics show, and pass the event on to the user's display.
+
+        CellEnded adds the figures of a measurement or counts its failure. A Notice matters if it withdraws a result or
+        ends the run.
+        """
         with self._lock:
             if isinstance(event, CellEnded):
                 self._ended(event)
