@@ -22,7 +22,10 @@ def root(failures: Sequence[FailureReport]) -> FailureReport | None:
 
 
 def explains(cause: FailureReport, failures: Sequence[FailureReport]) -> bool:
-    """Whether `cause` explains all failures that can be a cause: by its category, or as all have the same `kind`."""
+    """Whether `cause` explains all `failures`, except interrupted and stopped launches.
+
+    True if its category explains others (Trait.ROOT_CAUSE), or if all have the same `kind`.
+    """
     return has_trait(cause.category, Trait.ROOT_CAUSE) or len({kind(one) for one in _causes(failures)}) == 1
 
 

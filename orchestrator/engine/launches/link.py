@@ -102,9 +102,10 @@ class Link:
             self._lock = -1
 
     def receive(self) -> FromWorker | ProtocolError | None:
-        """Return the next message of a worker; an (unraised) ProtocolError if it is invalid, None if there is none.
+        """Return the next message of a worker without waiting; None if there is none.
 
-        The token is that of the sender. The caller checks whether it belongs to a launch.
+        An invalid message is returned, not raised, as a ProtocolError. The token in a valid one is that of its sender.
+        The caller checks whether the token belongs to a launch.
         """
         try:
             frames = self.socket.recv_multipart(zmq.NOBLOCK)
