@@ -28,7 +28,7 @@ _CALLS: Final = 4
 
 
 class Trials:
-    """Trials of one launch. batch_of: makes inputs of a given size. forward: calls `module` with them."""
+    """Trials of one launch. batch_of: makes inputs of a given size (ChangingShapes.sizes). forward: calls `module`."""
 
     def __init__(
         self,

@@ -41,12 +41,19 @@ class AdaptiveLaunches:
         self._applies = around.kind.adds_launches(around.stored.configuration, around.stored.devices)
 
     def look(self, state: RunState) -> Look:
-        """Return the doubts that all results leave (slow), or an empty Look if no launch may be added in `state`."""
+        """Return the doubts that the results leave, or an empty Look if no launch may be added in `state`.
+
+        Slow: it reads all results.
+        """
         around = self._around
         return look(around.paths, around.stored, around.kind) if self._may_add(state) else Look()
 
     def decide(self, state: RunState, look: Look) -> More:
-        """Choose launches for the doubts about usable GPUs; none if planned ones wait, or time or `most` is used up."""
+        """Choose launches for the doubts in `look`, except those about quarantined GPUs.
+
+        None at all if planned launches wait, the run is stopping, or its time is used up. None for cells that have had
+        `look.most` launches, and for a mode (solo, loaded) whose launches do not fit into the remaining time.
+        """
         on_gpus = [doubt for doubt in look.doubts if not state.devices[doubt.gpu].quarantined]
         if not on_gpus or not self._may_add(state):
             return More((), ())

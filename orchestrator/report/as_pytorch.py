@@ -28,7 +28,7 @@ Json = dict[str, Any]
 
 
 def to_pytorch(report: Report, layout: Layout = DEFAULT) -> bytes:
-    """Return the report as a JSON list of all records, indented, ending with a newline."""
+    """Return the report as a JSON list of all records, indented, ending with a newline. layout: names the profile."""
     return msgspec.json.format(msgspec.json.encode(_records(report, layout)), indent=2) + b"\n"
 
 
