@@ -17,9 +17,10 @@ from protocol.messages import Sample
 
 
 class FailureContext:
-    """Collects events that may explain failures on each GPU. The loop feeds `samples` (by UUID), `foreign`, `hazards`.
+    """Collects events that may explain failures on each GPU. The engine's loop updates the three collections.
 
-    shares: whether other processes may use the GPUs (--allow-busy), and so explain no failure.
+    samples: UUID → newest telemetry sample. foreign: processes of others on the GPUs. hazards: errors that the driver
+    reported. shares: whether other processes may use the GPUs (--allow-busy), and so explain no failure.
     """
 
     def __init__(self, devices: Iterable[Device], *, shares: bool) -> None:
@@ -32,7 +33,7 @@ class FailureContext:
     def as_read(self, failure: Failure, live: Live) -> Failure:
         """Return the failure of a launch with clues as evidence, and with the category of an outside cause, if any.
 
-        A failure that shows faulty hardware is noted in `hazards`.
+        live: the process that failed. A failure that shows faulty hardware is noted in `hazards`.
         """
         devices, own = live.next.cell.devices, live.device.uuid
         others = "" if self.shares else self.foreign.beside(devices, live.spec.requested_ns)
