@@ -99,7 +99,10 @@ class Fleet:
         return tuple(token for token, live in self.live.items() if live.pid is None)
 
     def hear(self, message: FromWorker, now: float) -> Iterator[Happening]:
-        """Handle a worker's message. If its launch is not current, answer Hello with Dismiss, ignore other messages."""
+        """Handle a worker's message. From a process that is not in `live`, a Hello is answered with Dismiss.
+
+        Its other messages are ignored, as are those of another launch than that of the process in `live`.
+        """
         live = self.live.get(message.token)
         if live is None or message.launch != live.spec.launch:
             if isinstance(message, Hello):
@@ -120,7 +123,10 @@ class Fleet:
                 yield from self._apply(live, lifecycle.Reported(outcome), now)
 
     def died(self, pidfd: int, now: float) -> Iterator[Happening]:
-        """Handle the death of the process with this pidfd: kill its process group, reap it and close the pidfd."""
+        """Handle the death of the process with this pidfd: kill its process group, reap it and close the pidfd.
+
+        A process in `live` must have this pidfd.
+        """
         live = next(live for live in self.live.values() if live.pidfd == pidfd)
         assert live.pid is not None
         process_end.signal_group(live.pid, signal.SIGKILL)
@@ -130,16 +136,26 @@ class Fleet:
         yield from self._apply(live, lifecycle.Died(exit_ or Exit(code=None, signal=None)), now)
 
     def time_passed(self, now: float) -> Iterator[Happening]:
-        """Act on every process whose deadline has passed: usually send SIGTERM, and SIGKILL at its next deadline."""
+        """Act on every process whose deadline has passed, by its state.
+
+        At work: send SIGTERM. Alive after SIGTERM: send SIGKILL. Alive after SIGKILL: give it up as unkillable. Not yet
+        made: fail its launch. Failed or dead, its last message or the cause awaited: stop waiting.
+        """
         for live in tuple(self.live.values()):
             yield from self._apply(live, lifecycle.TimePassed(), now)
 
     def end(self, live: Live, failure: Failure, now: float, *, immediately: bool = False) -> Iterator[Happening]:
-        """End the launch of one process because of `failure`: SIGTERM, later SIGKILL; only SIGKILL if `immediately`."""
+        """End a process because of `failure`: SIGTERM, later SIGKILL; only SIGKILL if `immediately`.
+
+        Unless `live` has a result, the processes of its launch without an outcome are ended with it.
+        """
         yield from self._apply(live, lifecycle.Stop(failure, immediately), now)
 
     def stop(self, failure: Failure, now: float, *, immediately: bool, grace_s: float) -> Iterator[Happening]:
-        """End all processes because of `failure`: SIGTERM, SIGKILL `grace_s` s later; only SIGKILL if `immediately`."""
+        """End all processes because of `failure`: SIGTERM, SIGKILL `grace_s` s later; only SIGKILL if `immediately`.
+
+        A process that already got SIGTERM gets SIGKILL now, unless it got SIGTERM because another one failed.
+        """
         for live in tuple(self.live.values()):
             if (
                 immediately or not live.because_of_another

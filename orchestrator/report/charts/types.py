@@ -1,4 +1,4 @@
-"""The data of charts as types: numbers and captions, without colours and sizes. says: text of a tooltip."""
+"""The data of charts as types: numbers and captions, without colours and sizes. Fields named `says` hold tooltips."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -43,9 +43,9 @@ class Bars:
 
 @dataclass(frozen=True)
 class Box:
-    """A field of a heat map. column, row: its indices. value: decides the colour; None: no colour. says: tooltip.
+    """A field of a heat map. column, row: its indices. value: decides the colour; None: no colour. text: shown in it.
 
-    marked: has a frame. hatched: grey, because the cell cannot judge the device.
+    says: tooltip. marked: has a frame. hatched: grey in place of the colour, because the cell cannot judge the device.
     """
 
     column: int
@@ -186,7 +186,7 @@ class OverRuns:
 
 @dataclass(frozen=True)
 class Roof:
-    """The limits of a GPU in one precision, its `name`: TFLOP/s of matrix products, and TB/s of memory."""
+    """The limits of a GPU in one precision: TFLOP/s of matrix products, and TB/s of memory. name: the precision."""
 
     name: str
     tflops: float
