@@ -37,7 +37,7 @@ _UNLIMITED: Final = resource.RLIM_INFINITY
 class Disk(msgspec.Struct, frozen=True, kw_only=True):
     """Free space where a run writes. what: purpose of the folder. folder: None if there is no usable one.
 
-    wrong: why writing fails, or ""; free_bytes is None if it does.
+    wrong: why writing fails, or "". free_bytes: None if writing fails.
     """
 
     what: str

@@ -64,7 +64,7 @@ class Pair:
     margin: tolerated change as a share (0.05). prior: assumed standard deviation of the logarithm of a launch's rate,
     used if a run has fewer than three launches. Cells with the same prior share their variances (pooled.py). session:
     standard deviation of the logarithm between sessions. trusted: False if unsteady times hide the spread of the
-    launches. Then the wider of the prior and the shared variance counts.
+    launches. Then a change must be significant with the prior and with the variance of the launches.
     """
 
     before: Sequence[float]
