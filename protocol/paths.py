@@ -40,9 +40,9 @@ def attempt_name(cell_id: str, attempt: int) -> str:
 class LaunchPaths:
     """Files of one attempt at a cell. With several processes, `folder` is the leader's and contains the others'.
 
-    stdout, stderr, fault: logs; fault is that of faulthandler. steps: how many transfers and barriers each of several processes
-    has begun. phase, shape, mismatches: phase, operator shape and wrong results so far, in case the process dies.
-    error, result: outcome of the launch. unfinished_error: `error` while it is written.
+    steps: how many transfers and barriers each of several processes has begun. fault: log of faulthandler. phase,
+    shape, mismatches: phase, operator shape and wrong results so far, in case the process dies. error, result: outcome
+    of the launch. unfinished_error: `error` while it is written.
     """
 
     folder: Path

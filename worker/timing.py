@@ -137,9 +137,9 @@ class CudaClock:
 def time_block(clock: Clock, steps: Sequence[Step], iterations: int, group: int = 1, passes: int = 1) -> TimedBlock:
     """Run all `steps` in order, `iterations` times, and time each step. Python's garbage collector is off meanwhile.
 
-    group: number of iterations timed together, as one span. passes: TimedBlock.enqueue_ms is the time to enqueue this
-    many iterations, the first ones (Work.passes). Raises ValueError if `group` does not divide `iterations`, or is
-    above one for several steps.
+    group: number of iterations timed together, as one span. passes: number of the first iterations whose enqueuing
+    TimedBlock.enqueue_ms times (Work.passes). Raises ValueError if `group` does not divide `iterations`, or is above
+    one for several steps.
     """
     rounds, left_over = divmod(iterations, group)
     if left_over or (group > 1 and len(steps) > 1):

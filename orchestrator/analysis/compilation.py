@@ -45,10 +45,7 @@ def of_launches(results: Sequence[Result], precision: Precision) -> CompilationF
 
 
 def beside_eager(results: Sequence[ModelResult]) -> tuple[ModelResult, ...]:
-    """Return the results in their order. Compiled cells with right outputs get their speed-up over eager.
-
-    The eager cell is the one in `results` that differs only in compile mode. Without it, there is no speed-up.
-    """
+    """Return the results in order. Right compiled cells get their speed-up over the eager one in `results`, if any."""
     eager = {_apart_from_mode(one): one for one in results if one.compile_mode == CompileMode.EAGER}
     return tuple(_compared(one, eager.get(_apart_from_mode(one))) for one in results)
 

@@ -41,10 +41,7 @@ class JudgedCell:
 
     @property
     def waited(self) -> frozenset[str]:
-        """UUIDs of the GPUs limited by the host, if these are over half of `points`: they get no verdict in this cell.
-
-        Empty if they are half or fewer. Then they are judged like the others.
-        """
+        """UUIDs of GPUs not judged because the host limits them. Empty unless they are over half of `points`."""
         waited = frozenset(uuid for uuid, point in self.points.items() if point.metric.launch_bound)
         return waited if len(waited) * 2 > len(self.points) else frozenset()
 

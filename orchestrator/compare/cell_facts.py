@@ -131,10 +131,7 @@ def difference(before: Place, after: Place, *, any_device: bool = False) -> str:
 
 
 def is_same_work(before: Place, after: Place) -> bool:
-    """Whether both cells have a result of the same work, so that their change can be shown without a verdict.
-
-    The devices must be of the same model. Throttled, contaminated and unsteady cells have the same work, too.
-    """
+    """Whether two cells did the same work on equal devices, even if throttled or unsteady: the change is shown."""
     found = _gravest((one for one in _FAULTS if not one.same_work), before, after)
     return found is None and not _differing_fact(before, after)
 

@@ -50,10 +50,10 @@ class ComparedCell(Part, frozen=True, kw_only=True):
     """A compared cell. ratio: rate of the second run / rate of the first (above 1: the second run is faster).
 
     low, high: 95 % interval of the ratio; low_90, high_90: 90 % interval. before, after: the figure `metric` of each
-    run, a median over the launches; null without a result. margin_percent: tolerated change, for which p is the p-value
-    of a larger one, Holm-corrected over the cells; both null if not compared. phase: workload. reason: why the cells
-    are not comparable, or a remark on the verdict. launches_needed: launches that each run needs for a verdict; null if
-    there is a verdict, more launches do not help, or 100 would not suffice (needed_beyond). excluded_percent: a larger
+    run, a median over the launches; null without a result. margin_percent: tolerated change; null if not compared. p:
+    p-value of a larger change, Holm-corrected over the cells. phase: workload. reason: why the cells are not
+    comparable, or a remark on the verdict. launches_needed: launches that each run needs for a verdict; null if there
+    is a verdict, more launches do not help, or 100 would not suffice (needed_beyond). excluded_percent: a larger
     slow-down is excluded with 95 % confidence; null unless SAME or NO CHANGE SEEN. implementation, shape: of operators
     and studies, else "". time: which time of an operator, such as "pure" (without the host), else "". figures: figures
     without a verdict, such as "p95, ms" → values in both runs.
@@ -211,8 +211,7 @@ def compare(
 def exit_code(comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict]) -> ExitCode:
     """Return MISSED if `failing` finds a verdict in `fail_on`, else INCOMPLETE or PASSED.
 
-    INCOMPLETE: nothing was compared, or a cell with a result in a first run has no partner or one of the verdicts
-    UNJUDGED (such as INCONCLUSIVE).
+    INCOMPLETE: no cells were compared, or one with a result in a first run lacks a partner or a verdict (UNJUDGED).
     """
     if failing(comparisons, fail_on):
         return ExitCode.MISSED

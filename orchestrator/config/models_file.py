@@ -157,10 +157,7 @@ def spec(
 
 
 def require_inputs(model: ModelSpec, origin: str) -> None:
-    """Raise ConfigError if a library's model has no inputs; the user's code may make its own.
-
-    origin: option or place in a file that names the model, for the message.
-    """
+    """Raise ConfigError if a library's model has no inputs. origin: option or file that names the model."""
     if model.preload and not model.inputs:
         raise ConfigError(
             f"{origin}: the inputs of {model.name} are unknown. Describe them in a file for --models-file, with "
@@ -176,10 +173,7 @@ def _require_name(name: str, before: list[str], origin: str) -> None:
 
 
 def _require_values(value: Value, at: KeyPath, document: Document) -> None:
-    """Raise ConfigError for a key without a value, and for a number that YAML reads as text (1e3).
-
-    value: the part of `document` at the path `at`, checked in any depth.
-    """
+    """Raise ConfigError for a key without a value, and for a number that YAML reads as text (1e3)."""
     for path, scalar in _scalars(value, at):
         if document.nulls.get(path) == "":
             raise ConfigError(f"{document.where(path)}: the key has no value. Give a value, or remove the key")

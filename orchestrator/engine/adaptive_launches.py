@@ -41,10 +41,7 @@ class AdaptiveLaunches:
         self._applies = around.kind.adds_launches(around.stored.configuration, around.stored.devices)
 
     def look(self, state: RunState) -> Look:
-        """Return the doubts that the results leave, or an empty Look if no launch may be added in `state`.
-
-        Slow: it reads all results.
-        """
+        """Return the doubts that the results leave, or an empty Look if no launch may be added. Reads all results."""
         around = self._around
         return look(around.paths, around.stored, around.kind) if self._may_add(state) else Look()
 

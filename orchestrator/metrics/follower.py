@@ -55,11 +55,7 @@ class Follower:
         self._display.show(snapshot)
 
     def tell(self, event: CellEnded | Notice) -> None:
-        """Take from the event what the metrics show, and pass the event on to the user's display.
-
-        CellEnded adds the figures of a measurement or counts its failure. A Notice matters if it withdraws a result or
-        ends the run.
-        """
+        """Keep or withdraw a result, count a failure, or note the end of the run. Pass the event on to the display."""
         with self._lock:
             if isinstance(event, CellEnded):
                 self._ended(event)

@@ -86,8 +86,7 @@ class RandomProducts:
     def _reference(self, pair: int) -> tuple[torch.Tensor, int, list[tuple[int, int, torch.Tensor]]]:
         """Make products of `pair` until one equals an earlier one, at most four. The last is the reference.
 
-        Returns the reference, its digest, and (pair, digest, output) of each product that differs from it. Only the
-        digests in these triples are signed.
+        Returns the reference, its digest, and (pair, signed digest, output) of each product that differs from it.
         """
         made: dict[int, torch.Tensor] = {}
         for _ in range(_TRIES):

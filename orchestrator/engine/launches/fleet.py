@@ -99,10 +99,7 @@ class Fleet:
         return tuple(token for token, live in self.live.items() if live.pid is None)
 
     def hear(self, message: FromWorker, now: float) -> Iterator[Happening]:
-        """Handle a worker's message. From a process that is not in `live`, a Hello is answered with Dismiss.
-
-        Its other messages are ignored, as are those of another launch than that of the process in `live`.
-        """
+        """Handle a worker's message. If `live` lacks its token or launch, answer Hello with Dismiss, ignore others."""
         live = self.live.get(message.token)
         if live is None or message.launch != live.spec.launch:
             if isinstance(message, Hello):
@@ -123,10 +120,7 @@ class Fleet:
                 yield from self._apply(live, lifecycle.Reported(outcome), now)
 
     def died(self, pidfd: int, now: float) -> Iterator[Happening]:
-        """Handle the death of the process with this pidfd: kill its process group, reap it and close the pidfd.
-
-        A process in `live` must have this pidfd.
-        """
+        """Handle the death of the process with this pidfd: kill its process group, reap it and close the pidfd."""
         live = next(live for live in self.live.values() if live.pidfd == pidfd)
         assert live.pid is not None
         process_end.signal_group(live.pid, signal.SIGKILL)
@@ -138,16 +132,16 @@ class Fleet:
     def time_passed(self, now: float) -> Iterator[Happening]:
         """Act on every process whose deadline has passed, by its state.
 
-        At work: send SIGTERM. Alive after SIGTERM: send SIGKILL. Alive after SIGKILL: give it up as unkillable. Not yet
-        made: fail its launch. Failed or dead, its last message or the cause awaited: stop waiting.
+        At work: send SIGTERM, then SIGKILL. Alive after SIGKILL: give it up as unkillable. Not made yet: fail its
+        launch. Failed or dead: stop waiting for its last message or the cause.
         """
         for live in tuple(self.live.values()):
             yield from self._apply(live, lifecycle.TimePassed(), now)
 
     def end(self, live: Live, failure: Failure, now: float, *, immediately: bool = False) -> Iterator[Happening]:
-        """End a process because of `failure`: SIGTERM, later SIGKILL; only SIGKILL if `immediately`.
+        """End the process `live` because of `failure`: SIGTERM, later SIGKILL; only SIGKILL if `immediately`.
 
-        Unless `live` has a result, the processes of its launch without an outcome are ended with it.
+        Unless this process has a result, the processes of its launch without an outcome are ended with it.
         """
         yield from self._apply(live, lifecycle.Stop(failure, immediately), now)
 
