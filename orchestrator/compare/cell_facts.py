@@ -131,7 +131,7 @@ def difference(before: Place, after: Place, *, any_device: bool = False) -> str:
 
 
 def is_same_work(before: Place, after: Place) -> bool:
-    """Whether two cells did the same work on equal devices, even if throttled or unsteady: the change is shown."""
+    """Whether two cells did the same work on equal devices, even if throttled or unsteady: a ratio can be shown."""
     found = _gravest((one for one in _FAULTS if not one.same_work), before, after)
     return found is None and not _differing_fact(before, after)
 

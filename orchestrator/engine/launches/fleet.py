@@ -99,7 +99,7 @@ class Fleet:
         return tuple(token for token, live in self.live.items() if live.pid is None)
 
     def hear(self, message: FromWorker, now: float) -> Iterator[Happening]:
-        """Handle a worker's message. If `live` lacks its token or launch, answer Hello with Dismiss, ignore others."""
+        """Handle a worker's message. If `live` lacks its token or launch, only answer Hello, with Dismiss."""
         live = self.live.get(message.token)
         if live is None or message.launch != live.spec.launch:
             if isinstance(message, Hello):
