@@ -109,7 +109,10 @@ def count_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> 
 
 
 def not_tested(device: Device, run: StoredRun, quarantined: Collection[str]) -> dict[str, str]:
-    """Return check of links, such as "links peers fp32: later rounds" → why it was not tested. quarantined: UUIDs."""
+    """Return check of links → why the device was not tested by it. quarantined: UUIDs of all such devices of the run.
+
+    The check is "links" if the device has no links, else such as "links peers fp32: later rounds".
+    """
     if not linked(device, run.devices):
         return {Workload.LINKS: _NONE if device.slice_of is None else _SLICE}
     labels = {other.uuid: other.label for other in run.devices}
@@ -124,7 +127,7 @@ def not_tested(device: Device, run: StoredRun, quarantined: Collection[str]) -> 
 
 
 def rates(good: Sequence[tuple[Cell, LaunchEvidence]]) -> Iterator[LinksReport]:
-    """Yield a report of the rates for each check of links: medians over its launches (`good`), None if unmeasured."""
+    """Yield the rates of each check of links: medians over its launches in `good` (valid ones), None if unmeasured."""
     cells = {cell.id: cell for cell, _ in good if cell.workload is Workload.LINKS}
     for cell_id, cell in cells.items():
         launches = [evidence for of, evidence in good if of.id == cell_id]
