@@ -45,7 +45,7 @@ ALWAYS: Final = tuple(kind for kind in ReportFormat if kind.always)
 def target(output_path: Path, kind: ReportFormat) -> Path:
     """Return the path of the report in the format `kind`. output_path: path of -o.
 
-    The suffix of `kind` replaces the suffix of another format. If the path has no such suffix, it is appended.
+    The suffix of `kind` replaces the suffix of another format, or is appended to a path that has none.
     """
     own = ReportFormat.of_name(output_path.name)
     if own is kind:

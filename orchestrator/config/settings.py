@@ -114,7 +114,7 @@ def _describes_models(value: object) -> bool:
 
 
 def from_part(document: Document, at: tuple[str, ...], options: tuple[Option, ...]) -> LayeredSettings:
-    """Read defaults from the part of a document at the path `at`: ("quick", "settings"). Raises ConfigError if wrong."""
+    """Read the defaults in `document` at the keys `at`: ("quick", "settings"). Raises ConfigError for a wrong one."""
     value = document.value
     for name in at:
         assert isinstance(value, dict)

@@ -80,7 +80,7 @@ def _foreign(records: Iterable[Foreign]) -> Iterator[Span]:
 
 
 def _memory(archive: Archive) -> Iterator[tuple[Segment, Span]]:
-    """Yield (session, time) of each wait for memory that a launch did not free. Each is cut to _LONGEST_NS."""
+    """Yield (session, time in monotonic ns) of each wait for memory that a launch did not free, at most _LONGEST_NS."""
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     launched: dict[tuple[Segment, str], list[Attempt]] = defaultdict(list)
     for attempt in archive.attempts:

@@ -109,9 +109,10 @@ def count_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> 
 
 
 def not_tested(device: Device, run: StoredRun, quarantined: Collection[str]) -> dict[str, str]:
-    """Return check of links → why the device was not tested by it. quarantined: UUIDs of all such devices of the run.
+    """Return check of links → why the device was not tested by it. quarantined: UUIDs of devices.
 
-    The check is "links" if the device has no links, else such as "links peers fp32: later rounds".
+    The check is "links" if the device has no links, else such as "links peers fp32: later rounds": it was tested until
+    another device was quarantined.
     """
     if not linked(device, run.devices):
         return {Workload.LINKS: _NONE if device.slice_of is None else _SLICE}

@@ -15,7 +15,7 @@ from protocol.cell import Cell, Device
 
 
 def launch_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return the run's measurement settings and deadlines, with the Python interpreter of the side of the cell's model.
+    """Return the run's measurement settings and deadlines, with the Python interpreter of the cell's side (GateSide).
 
     "" stands for the interpreter of gpubench.
     """
