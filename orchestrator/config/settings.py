@@ -90,10 +90,7 @@ def from_defaults(path: Path, options: tuple[Option, ...]) -> LayeredSettings:
 
 
 def from_file(path: Path, options: tuple[Option, ...]) -> LayeredSettings:
-    """Read a configuration file, which may have the keys of `options`.
-
-    Raises ConfigError for a missing, wrong or empty file, and a key without a value.
-    """
+    """Read a configuration file with keys of `options`. Raises ConfigError for a missing or wrong file or value."""
     document = yaml_file.read(path)
     if document.value is None or document.value == {}:
         raise ConfigError(f"{path}: the file has no keys, so it has no effect. Remove --config")

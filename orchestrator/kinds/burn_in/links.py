@@ -96,10 +96,7 @@ def attributed(
 
 
 def count_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> int:
-    """Count the mismatches in checks of links, each once, even if two devices are accused of it.
-
-    launches: (cell, device UUID → what it verified) of each; other cells are ignored.
-    """
+    """Count the mismatches in checks of links, each once. launches: (cell, device UUID → what it verified) of each."""
     return sum(
         verification.mismatches
         for cell, seen in launches
@@ -111,8 +108,7 @@ def count_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> 
 def not_tested(device: Device, run: StoredRun, quarantined: Collection[str]) -> dict[str, str]:
     """Return check of links → why the device was not tested by it. quarantined: UUIDs of devices.
 
-    The check is "links" if the device has no links, else such as "links peers fp32: later rounds": it was tested until
-    another device was quarantined.
+    The check is "links" for a device without links, else "links peers fp32: later rounds" (after the quarantine).
     """
     if not linked(device, run.devices):
         return {Workload.LINKS: _NONE if device.slice_of is None else _SLICE}
