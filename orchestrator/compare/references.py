@@ -27,7 +27,10 @@ _WITHOUT: Final = "Delete the file to compare the run with nothing."
 
 
 class Against(Part, frozen=True, kw_only=True):
-    """What a run is compared with; null or empty: not given. session: set by `gate`. price_per_hour: of a device."""
+    """What a run is compared with; null or empty if not given. session: spread between runs, set by `gate`.
+
+    price_per_hour: of one device, in any currency.
+    """
 
     baseline: Side | None = None
     session: SessionSpread | None = None

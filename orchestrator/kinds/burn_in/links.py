@@ -108,7 +108,7 @@ def count_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> 
 def not_tested(device: Device, run: StoredRun, quarantined: Collection[str]) -> dict[str, str]:
     """Return check of links → why the device was not tested by it. quarantined: UUIDs of devices.
 
-    The check is "links" for a device without links, else "links peers fp32: later rounds" (after the quarantine).
+    The check is "links" for a device without links, else such as "links peers fp32: later rounds" (after a quarantine).
     """
     if not linked(device, run.devices):
         return {Workload.LINKS: _NONE if device.slice_of is None else _SLICE}
