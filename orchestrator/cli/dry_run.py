@@ -199,9 +199,9 @@ def _how(
     group: Sequence[Device],
     first: Sequence[Cell],
 ) -> tuple[list[str], list[str]]:
-    """Return the lines above the table of the first round, and for each of its cells the time of a launch, as text.
+    """Return (lines above the table of the first round, time of a launch of each cell in `first`, as text).
 
-    group: devices that have this first round in common. first: cells of this round, in order.
+    group: devices whose first round is `first`. first: cells of this round, in order.
     """
     burn_in = configuration.burn_in
     if burn_in is None:

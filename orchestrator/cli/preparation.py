@@ -63,8 +63,8 @@ class Requested(NamedTuple):
 def measure(command: tuple[str, ...], params: RunParams, preset: str | None, ending: Ending) -> ExitCode:
     """Configure, plan and execute a run, or only print its plan (--dry-run). Return the exit code.
 
-    command: words of the command line. preset: its name or None. ending: as for execution.work. Raises UserError before
-    anything is run or written.
+    command: words of the command line. preset: name of the preset or None. ending: filled in with report and exit code.
+    Raises UserError before anything is run or written.
     """
     loaded = None if preset is None else presets.load(preset, OPTIONS)
     settings, configuration, models = configure(params, loaded)
@@ -81,7 +81,8 @@ def execute(
 ) -> ExitCode:
     """Plan and execute the `requested` run, or only print its plan (--dry-run). Return the exit code.
 
-    command: words of the command line. ending, present: as for execution.work. Raises UserError before anything is run.
+    command: words of the command line. ending: filled in with report and exit code. present: returns the text to print
+    at the end, or "" to print the report. Raises UserError before anything is run.
     """
     settings, configuration, models, against = requested
     look = inventory.once(None if params["quiet"] or params["log_format"] == "json" else complain)

@@ -19,9 +19,10 @@ from protocol.paths import RunPaths
 
 
 def choose(name: str | None, runs: str, history_db: str | None = None) -> tuple[RunPaths, str]:
-    """Return (run, note): the run named `name`, or, if `name` is None, the run to resume in the folder `runs`.
+    """Return (run, note): the run `name` (folder, id or @last), or, if None, the run to resume in the folder `runs`.
 
-    note: a sentence for the user if an older run was chosen than the newest, else "". Raises UserError without a run.
+    note: a sentence for the user if an older run was chosen than the newest, else "". history_db: history file for ids
+    that `runs` lacks; None for the user's own. Raises UserError if no run matches, or several.
     """
     newest = run_lookup.find(name, runs, history_db)
     if name is not None or not _is_over(newest) or _lacks_time(newest):

@@ -50,7 +50,7 @@ def places(side: Side) -> _Places:
 
 
 def by_key(side: Side) -> dict[CellKey, list[Place]]:
-    """Return key → cells with this key, one for each device that measured it."""
+    """Return key → cells of a side with this key, each with its device: one for each device."""
     found: dict[CellKey, list[Place]] = {}
     for place in places(side).values():
         found.setdefault(place.cell.key, []).append(place)

@@ -27,7 +27,10 @@ _WITHOUT: Final = "Delete the file to compare the run with nothing."
 
 
 class Against(Part, frozen=True, kw_only=True):
-    """What a run is compared with; null or empty if not given. session: spread between runs, set by `gate`."""
+    """What a run is compared with; null or empty if not given. session: spread between runs, set by `gate`.
+
+    price_per_hour: of one device, in any currency.
+    """
 
     baseline: Side | None = None
     session: SessionSpread | None = None
@@ -38,7 +41,7 @@ class Against(Part, frozen=True, kw_only=True):
         return self != NOTHING
 
     def beside(self, given: "Against") -> "Against":
-        """Return these references, where each reference that `given` has replaces the same kind here."""
+        """Return a copy in which each field that `given` has, such as a baseline, replaces the one of this object."""
         return Against(
             baseline=given.baseline or self.baseline,
             session=given.session or self.session,

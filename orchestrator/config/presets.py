@@ -35,7 +35,7 @@ class Preset:
         return self.on_cpus.on_top_of(self.settings)
 
     def on(self, configuration: Configuration) -> Configuration:
-        """Return a copy of the configuration with the name and time limit of this preset, without its settings."""
+        """Return a copy of the configuration with this preset's name and time limit. Its settings are not applied."""
         return msgspec.structs.replace(configuration, preset=self.name, time_limit_s=self.limit_s)
 
 

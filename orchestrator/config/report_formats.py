@@ -43,10 +43,7 @@ ALWAYS: Final = tuple(kind for kind in ReportFormat if kind.always)
 
 
 def target(output_path: Path, kind: ReportFormat) -> Path:
-    """Return the path of the report in the format `kind`. output_path: path of -o.
-
-    The suffix of `kind` replaces the suffix of another format. If the path has no such suffix, it is appended.
-    """
+    """Return `output_path` (-o) with the suffix of `kind`: in place of another format's suffix, else appended."""
     own = ReportFormat.of_name(output_path.name)
     if own is kind:
         return output_path

@@ -46,7 +46,7 @@ class LayeredSettings:
         return LayeredSettings({key: self.values[key]}, self.origins, self.defaults)
 
     def find(self, key: str, kind: type[T]) -> T | None:
-        """Return the value of `key`, which must be of type `kind` if it is given; None if it is not given."""
+        """Return the value of `key`, or None if it is not set. A value of another type than `kind`: AssertionError."""
         value = self.values.get(key)
         assert value is None or isinstance(value, kind), key
         return value
@@ -59,7 +59,10 @@ class LayeredSettings:
         return value
 
     def items(self, key: str, separator: str = ",") -> list[tuple[str, str]]:
-        """Return (word, its origin) for each word at `key`. A text is split at `separator`; empty words are kept."""
+        """Return (word, its origin) for each item of the list at `key`, or each part of a text split at `separator`.
+
+        Empty words are kept. Raises ConfigError if `key` is not set.
+        """
         value = self.values.get(key)
         if isinstance(value, tuple):
             return [(str(word), self.origin(f"{key}[{index}]", self.origins[key])) for index, word in enumerate(value)]
@@ -81,13 +84,13 @@ NOTHING = LayeredSettings({}, {})
 
 
 def from_defaults(path: Path, options: tuple[Option, ...]) -> LayeredSettings:
-    """Read a file of default settings: each counts as not set by a person. Raises ConfigError for a wrong file."""
+    """Read a file of default settings, as `from_file`, but each setting counts as not set by a person."""
     found = from_file(path, options)
     return LayeredSettings(found.values, found.origins, frozenset(found.origins))
 
 
 def from_file(path: Path, options: tuple[Option, ...]) -> LayeredSettings:
-    """Read a configuration file. Raises ConfigError for a missing, wrong or empty file, and a key without a value."""
+    """Read a configuration file with keys of `options`. Raises ConfigError for a missing or wrong file or value."""
     document = yaml_file.read(path)
     if document.value is None or document.value == {}:
         raise ConfigError(f"{path}: the file has no keys, so it has no effect. Remove --config")
@@ -108,7 +111,7 @@ def _describes_models(value: object) -> bool:
 
 
 def from_part(document: Document, at: tuple[str, ...], options: tuple[Option, ...]) -> LayeredSettings:
-    """Read the settings under the keys `at`, which must exist, as defaults. Raises ConfigError for a wrong setting."""
+    """Read the defaults in `document` at the keys `at`: ("quick", "settings"). Raises ConfigError for a wrong one."""
     value = document.value
     for name in at:
         assert isinstance(value, dict)
@@ -124,9 +127,9 @@ def from_part(document: Document, at: tuple[str, ...], options: tuple[Option, ..
 def from_options(
     values: Mapping[str, object], origins: Mapping[str, str], options: tuple[Option, ...]
 ) -> LayeredSettings:
-    """Return the settings of a command line, checked. values: key → value. origins: key → name of its option.
+    """Return the settings of a command line, checked. values: key → value. origins: key → "--option".
 
-    Raises ConfigError with this name for a wrong value.
+    Raises ConfigError with the origin of a wrong value.
     """
     nested: dict[str, Any] = {}
     for key, value in values.items():

@@ -17,7 +17,7 @@ _DEVICES: Final = {DeviceKind.CPU: "CPU devices", DeviceKind.CUDA: "GPUs"}
 
 
 def judge(torch: Torch | None, driver_cuda: str | None) -> Iterator[Finding]:
-    """Yield the finding about torch (None: not installed). driver_cuda: newest CUDA of the driver, None without one."""
+    """Yield one finding on torch (None: not installed). driver_cuda: newest CUDA of the driver; None: no driver."""
     if torch is None:
         yield Finding(Level.BROKEN, "torch", "torch is not installed", fix=HOW_TO_INSTALL)
         return

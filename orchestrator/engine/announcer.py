@@ -52,7 +52,7 @@ class Announcer:
         self._cells: Mapping[SlotStatus, int] = {}
 
     def tell(self, level: str, message: str, event: str = "notice", **fields: Any) -> None:  # noqa: ANN401 - JSON values of a notice
-        """Show a notice. level: "info", "warning" or "error". event, fields: as in display_events.Notice."""
+        """Show a notice. level: "info", "warning" or "error". event, fields: kind and JSON values, for log readers."""
         self._display.tell(Notice(level=level, message=message, event=event, fields=fields))
 
     def ended(self, state: RunState, live: Live, outcome: Result | Failure, lasted_s: float) -> None:
@@ -71,7 +71,7 @@ class Announcer:
             self._advise(self._kind.advise, live, outcome)
 
     def warned(self, warning: str, advice: str) -> None:
-        """Show both texts as one notice. A text is dropped if it is "", or if one of its kind was shown before."""
+        """Show both texts as one notice, but only the first warning and the first advice of a session; "": none."""
         news = ("" if self._warned else warning, "" if self._advised else advice)
         self._warned, self._advised = self._warned or bool(warning), self._advised or bool(advice)
         if any(news):

@@ -31,10 +31,10 @@ def _asleep() -> float:
 
 
 class LoopClock:
-    """Clock of the loop's deadlines, which stands still in pauses of STILL_S or more. read: returns monotonic seconds.
+    """Clock of the loop's deadlines. It stands still in each gap of STILL_S (2 s) or more between readings of `read`.
 
-    asleep: returns the seconds for which the machine was suspended since it booted. pauses: found by `now`, oldest
-    first: each gap of SHORT_S or more between readings, and each suspension of the machine of STILL_S or more.
+    read: returns monotonic seconds. asleep: returns the seconds for which the machine was suspended since it booted.
+    pauses: found by `now`, oldest first: gaps of SHORT_S (0.5 s) or more, and suspensions of STILL_S or more.
     """
 
     def __init__(self, read: Callable[[], float] = time.monotonic, asleep: Callable[[], float] = _asleep) -> None:

@@ -153,7 +153,7 @@ def cells(state: RunState) -> dict[SlotStatus, int]:
 
 
 def ended(state: RunState, live: Live, device: Device, outcome: Result | Failure, named: Alike) -> CellEnded:
-    """Describe a launch that has ended, without CellEnded.repeated. state: of the run, after that end."""
+    """Describe an ended launch; the caller sets CellEnded.repeated. live: its process. state: of the run after that."""
     event = CellEnded(
         label=device.label,
         cell=named.describe(live.next.cell),

@@ -45,7 +45,7 @@ class CellReport(Part, frozen=True, kw_only=True):
     degraded: measured at a smaller batch than requested. refers_to: id of the planned cell that has the figures, if
     status is referred. reason: empty if ok. batch_size: that of the figures, here or in refers_to; null without
     figures. launches: number of launches with a valid result; the figures are over them. attempts: all launches made.
-    ledger: null without a valid result.
+    ledger: time of a launch by phase; null without a valid result.
     """
 
     cell: str
@@ -292,7 +292,7 @@ class ProbeMetrics(Measured, frozen=True, kw_only=True):
 
     name: gemm (matrix products), hbm (device memory), h2d, d2h (between host and device). best_tflops: rate of the
     fastest burst; sustained_tflops: rate of the best shape over the measured time. copy, triad: rates that count bytes
-    read and bytes written.
+    read and bytes written. mode: "solo" (other GPUs idle) or "loaded" (all at work).
     """
 
     gpu_uuid: str

@@ -64,7 +64,7 @@ class Exporters:
         return None if self._follower is None else self._follower.view()
 
     def close(self) -> None:
-        """Write the file a last time, waiting at most PATIENCE_S, and close the port. `problem` says if it failed."""
+        """Write the file a last time, waiting at most PATIENCE_S, and close the port. A failed write sets `problem`."""
         self._over.set()
         if self._writer is not None:
             self._writer.join(PATIENCE_S)
@@ -174,7 +174,7 @@ class _Collected(Collector):
 
 
 def converted(family: Family, view: View) -> GaugeMetricFamily | CounterMetricFamily:
-    """Return a metric of a run in the type of prometheus_client. view: gives the values and the id, the first label."""
+    """Return a metric with its values in the run `view`, as prometheus_client's type. First label: the run's id."""
     make = GaugeMetricFamily if family.kind is Kind.GAUGE else CounterMetricFamily
     made = make(family.name, family.help, labels=(RUN, *family.labels))
     run = plain(view.run_id)

@@ -103,7 +103,7 @@ def _measured(metric: Measured) -> Row:
 
 
 def _curve(scan: BatchScan, of_cell: Row) -> Iterator[Row]:
-    """Yield a row for each batch size of a scan. of_cell: columns that replace those of the best size; {} for none."""
+    """Yield a row for each batch size of a scan. of_cell: row of the cell's figures, used for the best size; or {}."""
     for point in scan.points:
         row = {**_facts(scan), **_point(point)}
         yield {**row, **of_cell, "Scan": "best"} if point.batch_size == scan.best_batch_size else row

@@ -75,7 +75,7 @@ def time_ms(metric: Measured) -> float | None:
 
 
 def per_joule(metric: Measured) -> float | None:
-    """Return the number of samples, or of generated tokens, for each joule; None if the energy is unknown."""
+    """Return samples per joule (of generation: generated tokens per joule); None if the energy is unknown."""
     energy_j = metric.energy_per_token_j if isinstance(metric, GenerationMetrics) else metric.energy_per_sample_j
     return 1 / energy_j if energy_j else None
 

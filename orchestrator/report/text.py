@@ -30,10 +30,10 @@ _CONSOLE: Final = Console(width=WIDTH, color_system=None, force_terminal=False)
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Lines of text that belong together. rank: how much of them a full page must show.
+    """Lines of text that belong together. rank: how many of these lines a one-page report shows if space is short.
 
-    section: number of the finding that they belong to, as text; empty for other lines. A full page begins with the
-    first paragraph of each finding, then has the second of each (one_page.py).
+    section: number of the finding that the lines belong to, as text; "" for others. Of paragraphs of equal rank, the
+    first of each finding gets space before the second of any (one_page.py).
     """
 
     rank: Rank
@@ -190,7 +190,7 @@ def _framed(columns: Sequence[Column], rows: Sequence[Sequence[str]], indent: st
 
 
 def _entries(rows: Sequence[Sequence[str]], place: int) -> Iterator[str]:
-    """Yield each entry of a column, with the names of its rows unless all have it: "bert and 2 more: no result"."""
+    """Yield each text of column `place` once, with its rows' names unless all have it: "bert and 2 more: no result"."""
     names_by_entry: dict[str, list[str]] = {}
     for row in rows:
         names_by_entry.setdefault(row[place], []).append(row[0])

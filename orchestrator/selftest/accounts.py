@@ -32,7 +32,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watch:
-    """A display that also measures logs: each second, and before the log of an ended launch is compacted."""
+    """A display that passes all on to `display`, and notes for `seen` how large the logs of launches become."""
 
     def __init__(self, display: Display, paths: RunPaths) -> None:
         self._display = display
@@ -45,13 +45,13 @@ class Watch:
         return self._seen.get(log, Seen())
 
     def show(self, snapshot: Snapshot) -> None:
-        """Measure the logs of all running launches, then show the snapshot."""
+        """Note the sizes of the logs of all running launches for `seen`, then show the snapshot."""
         for line in snapshot.devices:
             self._look(line.cell_id, line.attempt)
         self._display.show(snapshot)
 
     def tell(self, event: CellEnded | Notice) -> None:
-        """Measure the log of an ended launch, then show the event."""
+        """Note the sizes of the log if a launch ended (it is not compacted yet), for `seen`. Then show the event."""
         if isinstance(event, CellEnded):
             self._look(event.cell_id, event.attempt)
         self._display.tell(event)
@@ -97,7 +97,7 @@ def read(
 ) -> Account:
     """Return how one fault was handled, by the journal (`archive`), the report and the logs.
 
-    moments: launch → monotonic nanoseconds of the injection. seen: returns a log's largest length and disk usage.
+    moments: as returned by `moments`. seen: returns a log's largest length and disk usage (Watch.seen).
     """
     cell, device = injection.cell, injection.device.uuid
     last = [attempt.start.cell for attempt in archive.attempts if attempt.start.device == device][-1:]
@@ -117,7 +117,7 @@ def read(
 
 
 def moments(path: Path) -> dict[int, int]:
-    """Read the file `path`: launch → monotonic nanoseconds at which its fault was injected. {} without a file."""
+    """Return number of a launch → monotonic nanoseconds at which its fault was injected. {} if `path` is missing."""
     lines = path.read_text(encoding="ascii").splitlines() if path.exists() else []
     return {int(launch): int(at_ns) for launch, at_ns in map(str.split, lines)}
 

@@ -52,7 +52,7 @@ class Time(NamedTuple):
 
 
 def time_after(configuration: Configuration, limit_s: float, spent_s: float) -> Time:
-    """Return the run's time after `spent_s` of its `limit_s` seconds. A burn-in keeps more of them for reports."""
+    """Return the run's time after `spent_s` of its `limit_s` seconds. Burn-ins keep `closing_s`, others CLOSING_S."""
     return Time(spent_s, limit_s - _kept_s(configuration) - spent_s)
 
 

@@ -13,7 +13,7 @@ PROGRESS_EVERY_S: Final = 30.0
 
 
 class LogDisplay(ABC):
-    """Writes log lines of a run. quiet: only failures and warnings. verbose: phases too. now: monotonic clock in s."""
+    """Writes log lines of a run. quiet: only failures and warnings. verbose: phases too. now: monotonic seconds."""
 
     def __init__(
         self, outlet: Outlet, *, quiet: bool, verbose: bool, now: Callable[[], float] = time.monotonic

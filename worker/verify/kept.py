@@ -19,9 +19,10 @@ class Kept:
         self.count = 0
 
     def seen(self, what: str, iteration: int, *, sender: str | None = None, of_all: bool = False) -> int | None:
-        """Store a mismatch before its examination, also on disk. Arguments: as in Mismatch.
+        """Count a mismatch, and store it also on disk before its examination.
 
-        Returns its index, for `examined`; None if the list is full, so that the mismatch is only counted.
+        Returns its index, for `examined`; None if the list is full: it is only counted. what: name of the failed check.
+        iteration: where, from 0. sender: UUID of the device that sent a copy. of_all: the output is a sum of devices.
         """
         self.count += 1
         at = len(self._kept)

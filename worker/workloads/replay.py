@@ -55,7 +55,8 @@ _METHOD: Final = f"loss and 64-bit digests of all gradients of {REPLAY_STEPS} tr
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     """Replay training steps of the cell. Mismatches are part of the result, not failures.
 
-    Raises UnsuitableModelError in fp16 and for users' own models, NotFiniteError if a reference loss is not finite.
+    isolation: how the worker was started, "fork" or "exec". Raises UnsuitableModelError in fp16 and for users' own
+    models, NotFiniteError if a reference loss is not finite.
     """
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read with the first product: the same bits each time
     os.environ.setdefault("TRITON_CACHE_DIR", str(Path(assign.cache_folder) / "triton"))
@@ -113,7 +114,7 @@ def deterministic() -> Iterator[None]:
 
 
 def _refused(step: SplitStep) -> str | None:
-    """Run `step`. Return None, or torch's message on a nondeterministic operator. Then allow such ones from now on."""
+    """Run `step`. Return None, or torch's message on a nondeterministic operator; such operators are then allowed."""
     try:
         step.gradients()
     except RuntimeError as error:
@@ -179,10 +180,10 @@ class Replays:
         self._fault.begin(possible=len(self._expected) == REPLAY_STEPS and self._stage.phase is Phase.MEASURE)
 
     def end(self) -> None:
-        """Compare the steps of the ended replay with the reference, up to the first that differs: a mismatch.
+        """Compare the ended replay's steps with the reference, up to the first that differs, which is one mismatch.
 
-        Without a mismatch, steps that the reference does not have yet are added to it: the first blocks are shorter
-        than a replay. Raises NotFiniteError if a loss of the reference is NaN or infinite.
+        Without a mismatch, the reference gets the steps that it lacks, because the first replays may have fewer steps.
+        Raises NotFiniteError if a loss of the reference is NaN or infinite.
         """
         if self._stage.phase is not self._phase:
             self._phase, self._done = self._stage.phase, 0
@@ -226,7 +227,7 @@ class Replays:
         return self._expected[-1].loss
 
     def _first(self, outcomes: list[Outcome]) -> list[Outcome]:
-        """Return `outcomes`, or those of a repetition if a loss that the reference does not have yet is not finite."""
+        """Return `outcomes`, for the reference. If a loss of a step new to it is not finite: those of a repetition."""
         new = outcomes[len(self._expected) :]
         return outcomes if all(math.isfinite(outcome.loss) for outcome in new) else self._made_again(len(outcomes))
 
@@ -261,7 +262,7 @@ class Replays:
         )
 
     def _repeated(self, step: int) -> list[bool]:
-        """Repeat steps 0 to `step`, ten times or until `_left_s` is used up. Returns for each time if it was wrong."""
+        """Repeat steps 0 to `step`, up to ten times while `_left_s` lasts. Return for each time if it was wrong."""
         wrong: list[bool] = []
         while len(wrong) < REPETITIONS and (self._left_s > 0 or not wrong):
             begin = time.monotonic()

@@ -47,9 +47,9 @@ class Status(enum.Enum):
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """The state of one process of a launch. cause: why the orchestrator ends the process, if it does.
 
-    deadline: when its phase or its status takes too long, in seconds of the loop's clock. deadlines: seconds allowed
-    for each phase. fraction: part of the phase that is done, 0 to 1. held: failure that is held back until its cause
-    may be known. has_outcome: whether a Conclude was returned. exit: None until the process is gone.
+    deadline: when its phase or its status takes too long, in seconds of the loop's clock. deadlines, measurement: set
+    how long each phase may take. fraction: part of the phase that is done, 0 to 1. held: failure that is held back
+    until its cause may be known. has_outcome: whether a Conclude was returned. exit: None until the process is gone.
     """
 
     deadlines: Deadlines

@@ -40,7 +40,7 @@ class Thermometer:
     def too_hot(self, uuid: str, now_ns: int, temperature_c: int | None, margin_c: int | None) -> str:
         """Return why a GPU must stop, as text; "" if it may continue, or if an earlier call returned the reason.
 
-        now_ns: monotonic. temperature_c: now. margin_c: degrees left until the GPU slows itself down. None if not read.
+        now_ns: monotonic. temperature_c, margin_c (degrees left until the GPU slows itself down): None if not read.
         """
         limit = self._reached(temperature_c, margin_c)
         if not limit:

@@ -43,7 +43,7 @@ def waits_by_segment(archive: Archive, lost: Iterable[Lost]) -> Mapping[Segment,
 
 
 def for_links(archive: Archive, uuid: str) -> Iterator[tuple[Segment, Span]]:
-    """Yield (session, (begin, end) in monotonic ns) of each wait of a device before its launches on several devices."""
+    """Yield (session, (begin, end) in monotonic ns): device `uuid` waited for others before a launch on several."""
     several = {cell.id: len(cell.devices) > 1 for cell in archive.stored.plan.cells if uuid in cell.devices}
     for segment in archive.segments:
         attempts = [attempt for attempt in archive.attempts if attempt.segment == segment]
@@ -80,7 +80,7 @@ def _foreign(records: Iterable[Foreign]) -> Iterator[Span]:
 
 
 def _memory(archive: Archive) -> Iterator[tuple[Segment, Span]]:
-    """Yield (session, time) of each wait for memory that a launch did not free. Each is cut to _LONGEST_NS."""
+    """Yield (session, time in monotonic ns) of each wait for memory that a launch did not free, at most _LONGEST_NS."""
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     launched: dict[tuple[Segment, str], list[Attempt]] = defaultdict(list)
     for attempt in archive.attempts:

@@ -96,10 +96,7 @@ def attributed(
 
 
 def count_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> int:
-    """Count the mismatches in checks of links, each once, even if two devices are accused of it.
-
-    launches: (cell, device UUID → what it verified) of each; other cells are ignored.
-    """
+    """Count the mismatches in checks of links, each once. launches: (cell, device UUID → what it verified) of each."""
     return sum(
         verification.mismatches
         for cell, seen in launches
@@ -109,7 +106,10 @@ def count_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> 
 
 
 def not_tested(device: Device, run: StoredRun, quarantined: Collection[str]) -> dict[str, str]:
-    """Return check of links, such as "links peers fp32: later rounds" → why it was not tested. quarantined: UUIDs."""
+    """Return check of links → why the device was not tested by it. quarantined: UUIDs of devices.
+
+    The check is "links" for a device without links, else such as "links peers fp32: later rounds" (after a quarantine).
+    """
     if not linked(device, run.devices):
         return {Workload.LINKS: _NONE if device.slice_of is None else _SLICE}
     labels = {other.uuid: other.label for other in run.devices}
@@ -124,7 +124,7 @@ def not_tested(device: Device, run: StoredRun, quarantined: Collection[str]) -> 
 
 
 def rates(good: Sequence[tuple[Cell, LaunchEvidence]]) -> Iterator[LinksReport]:
-    """Yield a report of the rates for each check of links: medians over its launches (`good`), None if unmeasured."""
+    """Yield the rates of each check of links: medians over its launches in `good` (valid ones), None if unmeasured."""
     cells = {cell.id: cell for cell, _ in good if cell.workload is Workload.LINKS}
     for cell_id, cell in cells.items():
         launches = [evidence for of, evidence in good if of.id == cell_id]

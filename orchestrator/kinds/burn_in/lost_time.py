@@ -42,10 +42,10 @@ def describe(
 ) -> str:
     """Return reason, length and start of the longest lost time: "no launch followed, 340 s from <time>".
 
-    With several lost times, the text ends with their number and the start of the first. "" if no time was lost. work:
-    session → times at work of the device. stalled: (launch, cell, times in monotonic ns) of launches whose worker was
-    suspended. lost: the device's launches without a result. waits: session → times (monotonic ns) in which the device
-    may have waited.
+    With several lost times, the text ends with their number and the start of the first. "" if no time was lost. All
+    arguments are about one device, with times in monotonic ns. work: session → its work (served_time.Load). stalled:
+    (launch, cell, times) of launches whose worker was suspended. lost: launches without a result. waits: session →
+    times in which the device may have waited for another device, or for other processes on it.
     """
     losses = [
         Missing(attempt.segment.at(begin_ns), (end_ns - begin_ns) / 1e9, f"a worker was paused in {cell_name(cell)}")

@@ -15,10 +15,7 @@ from protocol.cell import Cell, Device
 
 
 def launch_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return the run's measurement settings and deadlines, with the Python interpreter of the side of the cell's model.
-
-    "" stands for the interpreter of gpubench.
-    """
+    """Return the run's measurement settings and deadlines, and the Python of the cell's side ("": gpubench's own)."""
     both = planning.requested(configuration).sides
     python = next((side.python for side in both if cell.model in side.models), "")
     return LaunchTerms(configuration.measurement, configuration.deadlines, python=python)

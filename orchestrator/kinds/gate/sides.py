@@ -68,7 +68,7 @@ def common(gate: Gate, cell: Cell) -> CellKey:
 
 
 def names(archive: Archive) -> dict[CellKey, str]:
-    """Return key on the first side → name of both cells: "lstm inference fp32 -> bf16 b8"; {} with a baseline."""
+    """Return key on the first side → name for the pair: "lstm inference fp32 -> bf16 b8"; {} with a baseline."""
     gate, cells = planning.requested(archive.stored.configuration), archive.cells
     pairs = planning.partners(gate, archive.stored.plan) if gate.sides else {}
     both = {common(gate, cells[one]): common(gate, cells[other]) for one, other in pairs.items()}

@@ -7,7 +7,7 @@ from protocol.cell import Cell, Workload
 
 
 def look(archive: Archive, evidence: Evidence) -> Look:
-    """Return the cells with a shape (set of sizes) that failed in every launch, for one launch more than configured."""
+    """Return doubts about cells with a shape (set of sizes) that failed in every launch. Each gets one launch more."""
     doubts = tuple(
         Doubt(cell.devices[0], (cell.id,))
         for cell in archive.stored.plan.cells

@@ -66,8 +66,8 @@ def with_operators(
 ) -> Configuration:
     """Return the configuration of a run of these operators. mine: the user's implementations, from `own`.
 
-    implementations: those of each operator, "eager" or "compiled". fast: measure for a shorter time. Raises ConfigError
-    for an unknown implementation.
+    implementations: how to measure each of `operators`: "eager", "compiled" or both. fast: measure for a shorter time.
+    Raises ConfigError for an unknown implementation.
     """
     for one in implementations:
         require_known(one, "--implementations", IMPLEMENTATIONS, "implementation")

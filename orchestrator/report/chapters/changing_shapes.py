@@ -46,7 +46,7 @@ def tables(rows: Sequence[ShapeRow]) -> Iterator[Table]:
 
 
 def findings(rows: Sequence[ShapeRow]) -> Iterator[Finding]:
-    """Yield a finding on rows that lack figures or ran partly uncompiled (eager), and one on reasons to recompile."""
+    """Yield up to two findings: on rows that lack figures or ran partly eager, and on reasons to recompile."""
     lacking = [words for row in rows if (words := _remark(row))]
     again = [f"{row.model}, {row.figures.way}: {why}" for row in rows for why in row.figures.reasons]
     for title, lines in (
