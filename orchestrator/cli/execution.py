@@ -99,8 +99,9 @@ def work(
         record(report, stored, paths, history)
     answer = present(outcome)  # writes files, also where nothing is printed
     if params["quiet"] < terminal.SILENT:
-        details = (*places(reports, paths.folder), *_going_on(paths, report))
-        printed = shown(report, kind.layout, details, full=params.get("full", False), answer=answer)
+        full = params.get("full", False)
+        details = (*places(reports, paths.folder, full=full), *_going_on(paths, report))
+        printed = shown(report, kind.layout, details, full=full, answer=answer)
         _summarise(reports, (*(() if params["quiet"] else (printed,)), ending.line()))
     if refused is not None:
         raise StorageError(_unwritten(refused, stored, paths, reports)) from refused

@@ -112,7 +112,7 @@ def command(
             "note: nothing was recorded in the history. The run is recorded when the process that works on it ends"
         )
     if full or not written or _is_watched(named):
-        say(shown(made, made_all.layout, tuple(places(written, paths.folder)), full=full))
+        say(shown(made, made_all.layout, tuple(places(written, paths.folder, full=full)), full=full))
     else:
         say("\n".join(map(str, written)))
     if not written:
@@ -179,7 +179,7 @@ def _render_file(
             say(str(path))
     elif named is None or named == (ReportFormat.TXT,):
         whole = full or named is not None
-        say(shown(made, layout, () if whole else tuple(places((file,), None)), full=whole))
+        say(shown(made, layout, () if whole else tuple(places((file,), None, full=False)), full=whole))
     else:
         name = f"{file.stem}.{named[0]}" if len(named) == 1 else f"{file.stem} -f {format}"
         raise ConfigError(f"-f/--format: {file} is a report without a run's folder. Say where to write: -o {name}")

@@ -24,10 +24,11 @@ def shown(report: Report, layout: Layout, details: Sequence[str], *, full: bool,
     return text.encode() if coloured else text
 
 
-def places(reports: Sequence[Path], folder: Path | None) -> Iterator[str]:
-    """Yield a line for each file of a report, then one with the command that prints all of it.
+def places(reports: Sequence[Path], folder: Path | None, *, full: bool) -> Iterator[str]:
+    """Yield a line for each file of a report, then one with the command that prints the full report, unless `full`.
 
     folder: of the run, which the command names; None: it names the first of `reports`, which must not be empty then.
     """
     yield from (f"Report: {path}" for path in reports)
-    yield f"All:    gpubench-orchestrate report {folder or reports[0]} --full"
+    if not full:
+        yield f"Full:   gpubench-orchestrate report {folder or reports[0]} --full"

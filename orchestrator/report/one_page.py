@@ -2,7 +2,7 @@
 
     all of MUST ─▶ a line of each TOLD ─▶ all of GRAVEST ─▶ a line of each MORE ─▶ more of all, until the page is full
 
-Sections take turns, paragraph by paragraph. A paragraph that is cut ends with "...".
+Sections take turns, paragraph by paragraph. A paragraph that is cut ends with " ...".
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -64,4 +64,4 @@ def _head(lines: Sequence[str], most: int) -> Iterator[str]:
         if cell_len(rest) <= WIDTH:
             yield rest
         else:  # between words: half of a time of day is another time
-            yield f"{next(wrap(rest.lstrip(), indent, columns=WIDTH - 3))}..."
+            yield f"{next(wrap(rest.lstrip(), indent, columns=WIDTH - 4))} ..."

@@ -68,11 +68,13 @@ def total_line(snapshot: Snapshot, width: int, *, ascii_only: bool) -> str:
 
 def progress_line(snapshot: Snapshot) -> str:
     """Return a line for a log: counts of launches, the time left, then the launch and phase of each busy device."""
-    working = (
-        f"{plain(line.label)} {_launch(line)} {line.phase or ''}".strip() for line in snapshot.devices if line.cell
+    working = ", ".join(
+        f"{plain(line.label)} {_launch(line)}" + (f" ({line.phase})" if line.phase else "")
+        for line in snapshot.devices
+        if line.cell
     )
     head = f"{_launches(snapshot)}, {snapshot.failed} without result, {_eta(snapshot)}"
-    return "; ".join((head, *working))
+    return f"{head}; now: {working}" if working else head
 
 
 def event_lines(event: CellEnded | Notice, *, verbose: bool) -> list[str]:

@@ -335,7 +335,7 @@ def eventful(folder: Path) -> Path:
     fake.measured(fake.cell("lstm", batch_size=8), **LITTLE)
     fake.failed(fake.cell("lstm", batch_size=8, device=1), Category.DEADLINE, message="took longer than 20 s")
     journal.append(Foreign(device=first, at_ns=fake.now_ns, by=""))
-    journal.append(Suspension(at_ns=fake.now_ns, seconds=12.5))
+    journal.append(Suspension(at_ns=fake.now_ns, seconds=2.5))
     journal.append(ClockSet(at_ns=fake.now_ns, wall=1_705_314_700.0, by_s=3600.0))
     fake.interrupted(fake.cell(batch_size=8, device=1))
     journal.append(StopRequest(at_ns=fake.now_ns))

@@ -24,7 +24,7 @@ from protocol.failure import Category
 from tests.fakes.configurations import shipped_catalogue
 from tests.fakes.runs import FakeRun, gpus, shipped
 
-DETAILS = ("Report: /data/benchmark_report.json", "Report: /data/benchmark_report.html", "All: …")
+DETAILS = ("Report: /data/benchmark_report.json", "Report: /data/benchmark_report.html", "Full: …")
 FACTORS = {Precision.FP32: 1.0, Precision.BF16: 0.4}
 PHASES = (Workload.INFERENCE, Workload.TRAINING)
 LOST, SLOW = 1, 2
