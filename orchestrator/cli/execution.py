@@ -49,8 +49,9 @@ def work(
 ) -> ExitCode:
     """Start or resume the run in the folder `paths`, print its outcome, and return its exit code.
 
-    ending: filled in with report and exit code. notes: shown at the start. look: NVML's view when the run was planned,
-    if CUDA was tested then; None: read NVML and test CUDA now. history: overrides the stored options. present: returns
+    A run that is over is not measured again: its report is shown. ending: filled in with report and exit code. notes:
+    shown at the start. look: returns what NVML showed when the run was planned, if CUDA was tested then; None: read
+    NVML and test CUDA now. history: options of the history that replace those stored with the run. present: returns
     the text to print, or "" to print the report. Raises StorageError if the run or a report cannot be written.
     """
     ending.paths = paths

@@ -29,7 +29,12 @@ NAMED: Final = 3  # devices named for each verdict that is not PASS
 
 
 class Ending:
-    """How a command ended, filled in while it runs. report_path: the report's first file, None until it is written."""
+    """How a command ended, filled in while it runs.
+
+    paths: of the run, None until it is known. report, report_path: the report and its file in the first requested
+    format, None until it is written. why: reason for the exit code `code`, "" if it is 0. metrics: Prometheus metrics
+    of the run, None if not requested.
+    """
 
     def __init__(self, stop_signals: StopSignals) -> None:
         self.stop_signals = stop_signals
@@ -45,7 +50,7 @@ class Ending:
         return display if self.metrics is None else self.metrics.follow(stored, display)
 
     def reported(self, report: "Report", path: Path | None, code: ExitCode, why: str) -> None:
-        """Store the finished run's report, its first file, the exit code and its reason ("" if passed)."""
+        """Store the attributes of this Ending, and update the metrics. path: None if no report could be written."""
         self.report, self.report_path, self.code, self.why = report, path, code, why
         if self.metrics is not None:
             self.metrics.judged(report)
@@ -101,7 +106,7 @@ def in_one_line(
 
 
 def _judged(burn_in: Mapping[str, str]) -> Iterator[str]:
-    """Yield "7 PASS", "GPU 3 FAIL": a number for PASS and for verdicts of more than NAMED devices, else their names."""
+    """Yield "7 PASS" (devices), then "GPU 3 FAIL" for each other one, or "5 FAIL" if more than NAMED have a verdict."""
     from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
 
     for verdict in (HealthVerdict.PASS, *(other for other in GRAVEST_FIRST if other is not HealthVerdict.PASS)):

@@ -216,7 +216,7 @@ def _find(run: str, runs_folder: str, history_db: str | None, *, every_sample: b
 def _place(output: str, formats: str | None) -> tuple[Path, tuple[ReportFormat, ...]]:
     """Return the absolute path and the formats of the report for `output`, the value of -o.
 
-    formats: value of -f; None: by suffix, else json. Makes the folder. Raises ConfigError for a wrong path or format.
+    formats: value of -f; None: by suffix, else json. Makes its folder. Raises ConfigError for a wrong path or format.
     """
     from orchestrator.config import resolution as config
     from orchestrator.config.settings import LayeredSettings

@@ -33,14 +33,15 @@ class _SiblingMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Standard deviations of rates, in percent of the mean. device: of cells limited by the device.
 
-    host: of all other cells. A Spread is of the rates of launches in a run, or of the mean rates of sessions.
+    host: of all other cells (limited by the host, not steady, or on a CPU). In Margins.runs, `launch` is of the rates
+    of launches in a run, `session` of the mean rates of sessions.
     """
 
     device: Margin
     host: Margin  # bound by the host, not steady, or on a CPU device
 
     def of(self, *, host: bool) -> float:
-        """Return the standard deviation as a share, 0 to 1. host: return that of cells not limited by the device."""
+        """Return the standard deviation as a share of the mean. host: return `host` instead of `device`."""
         return (self.host if host else self.device).share
 
 
@@ -54,8 +55,8 @@ class _RunMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class Margins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Content of configs/margins.yaml: tolerated slowdowns.
 
-    siblings, baseline: of a GPU below the median of its siblings, or below a baseline. drift: of a GPU over a run after
-    the common trend of its siblings is subtracted. drift_alone: the same, not subtracted. runs: between two runs.
+    siblings, baseline: of a GPU below the median of its siblings, or below a baseline. drift: of a GPU over a burn-in,
+    compared with its siblings. drift_alone: of its own rates over a burn-in. runs: between two runs.
     """
 
     siblings: _SiblingMargins

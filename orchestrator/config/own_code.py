@@ -41,7 +41,10 @@ class NotAllowedError(ConfigError):
 
 @dataclass(frozen=True)
 class Search:
-    """Places to look for code. base: folder of relative paths. allowed: whether --allow-code is given."""
+    """Places to look for code. base: folder that relative paths start from. allowed: whether --allow-code is given.
+
+    pythonpath: absolute folders of --pythonpath, searched for packages before the installed ones.
+    """
 
     base: Path
     pythonpath: tuple[str, ...]  # absolute folders
@@ -247,7 +250,10 @@ def _package_of(path: Path) -> tuple[str, Path]:
 
 
 def _require_imports(tree: ast.Module, searched: tuple[str, ...], origin: str) -> None:
-    """Raise ConfigError for a missing import before code that may change sys.path. searched: folders besides that."""
+    """Raise ConfigError for an import of a missing package. searched: folders to search before those of sys.path.
+
+    Ends without error at the first code that may change sys.path, as the imports after it cannot be judged.
+    """
     for node in tree.body:
         match node:
             case ast.Import(names=aliases):

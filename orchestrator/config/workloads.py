@@ -34,11 +34,14 @@ class Priority(msgspec.Struct, frozen=True):
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about a workload that decide how its cells are planned, compared and reported.
 
-    batch_sizes: returns the requested ones. has_items: has a rate of items. device_rate: shows its rate in operations
-    or bytes per second. needs_references: its figures are compared with rates of probes. sibling_verdict: its rates
-    decide whether a GPU is slower than identical ones. end_to_end: depends on the host, so that runs may differ more.
-    forward_passes: cost of an iteration, in forward passes. compiles: where torch.compile is requested. one_size: uses
-    only the first input size. digests: verifies outputs by digest. own_rate: its rate depends on one GPU only.
+    title: noun for messages. has_model: measures a model; else its cells are named after a probe or check. has_batch:
+    has a batch size. batch_sizes: returns the requested ones. has_items: has a rate in items (samples) per second.
+    device_rate: shows its rate in operations or bytes per second. needs_references: its figures are compared with rates
+    of probes. sibling_verdict: its rates decide whether a GPU is slower than identical ones. end_to_end: depends on the
+    host, so that runs may differ more. forward_passes: cost of an iteration, in forward passes. counts_operations,
+    measures_latency: does so after the measurement. compiles: uses torch.compile if requested. generates: writes
+    tokens. one_size: measures only the first input size. digests: verifies outputs by digest. own_rate: its rate
+    depends on one GPU only, not on other devices, clocks or patterns. priority: see Priority.
     """
 
     role: Role

@@ -210,9 +210,10 @@ def _state(stored: StoredRun, records: tuple[Record, ...]) -> RunState:
 
 
 def _budget(stored: StoredRun, kind: Kind, records: tuple[Record, ...]) -> Budget | None:
-    """Return the run's time limit; None if it has none. It counts from the start of this process.
+    """Return the run's time limit; None if it has none.
 
-    In a gate or a resumed burn-in it counts from now, without the zygote's imports; seconds served earlier are spent.
+    The time counts from the start of this process. In a gate or a resumed burn-in it counts from now, the imports of
+    the zygote do not count, and the seconds that earlier sessions measured do.
     """
     configuration = stored.configuration
     if configuration.time_limit_s is None:
@@ -234,7 +235,11 @@ def _take_over(
     *,
     kind: Kind,
 ) -> None:
-    """Record that this process works on the run. End attempts of a dead process, and withdraw lost results."""
+    """Record that this process works on the run, and repair what earlier processes left.
+
+    Record the end of their attempts, withdraw results whose file is lost, withdraw (with --allow-busy: mark) results
+    contaminated by another process, and delete unfinished temporary files. driver: version, None if unknown.
+    """
     records = journal.recovered
     so_far = remaining(stored, paths, kind) if records else None
     if not records:

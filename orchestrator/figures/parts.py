@@ -46,7 +46,8 @@ class Statistics(Part, frozen=True, kw_only=True):
 class LaunchLedger(Part, frozen=True, kw_only=True):
     """Time of a launch by phase in milliseconds, medians over the launches of the cell.
 
-    start: from the request to the first line of the process. context: open the device. build: make model and inputs.
+    start: from the request to the first line of the process. import: import torch and the worker's modules. context:
+    open the device. build: make model and inputs.
     compile: torch.compile with its first call. load: load the model (load cells only). measure: measured blocks and
     latency passes. count: count operations, check outputs. record: make, send, write and sync the result, and time
     between the other entries. teardown: until the device is free. overhead: all but compile, load, warm_up, measure.
@@ -70,6 +71,7 @@ class AttemptReport(Part, frozen=True, kw_only=True):
     """One attempt at a cell: a started launch, in its own process. duration_ms: null if its end is unknown.
 
     outcome: result | failure | damaged (the result file differs from the journal) | interrupted (no end was recorded).
+    started: ISO 8601. category, phase, exception, evidence: of a failure. message: of a failure or damage.
     code: CUDA's error code, or the exit code of a process that reported no outcome. exit_code: of any process that
     exited. failure_signal, signal: signal that ended the process, by the failure and by the process's exit. folder:
     where its logs are, within the run's folder.

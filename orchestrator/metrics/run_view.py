@@ -39,9 +39,10 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """State of one run at the time `at`.
 
-    began, at: seconds since the epoch. boot: what to add to monotonic seconds for such a time. exit_code: None until
-    the run ends. snapshot: None before the first. figures: by id of the planned cell. failures, retries: counted by
-    this process. health, burn_in: verdicts by device UUID. node: verdict on the machine. The report sets all three.
+    began, at: seconds since the epoch. boot: number that, added to monotonic seconds, gives seconds since the epoch.
+    exit_code: None until the run ends. snapshot: progress; None until the run first reports it. figures: by id of the
+    planned cell. failures, retries: numbers in this process, not in earlier sessions. health, burn_in: verdicts by
+    device UUID. node: verdict on the machine. These three are unset until the report is made.
     """
 
     run_id: str

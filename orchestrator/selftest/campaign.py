@@ -31,7 +31,8 @@ def prepare(
 ) -> tuple[StoredRun, tuple[Injection, ...]]:
     """Return the run that injects each fault into each device that it suits, and the injections.
 
-    folder: of the run. moments: file to which workers write when they injected faults. command: command line to record.
+    Writes nothing. folder: of the run, whose id is the folder's name. moments: file to which workers write when they
+    injected faults. command: command line to record.
     """
     injections = tuple(
         injection for place, device in enumerate(devices) for injection in _on(device, _turned(faults, place))

@@ -46,9 +46,10 @@ class ResultFileError(Exception):
 class Archive:
     """One run, read from its folder. A session is the work of one process on it; its record is a Segment.
 
-    replay: the state of the run, from its journal. segments, durations_s, suspended: one element for each session, in
-    order. durations_s: seconds from its start to its end, or to the last start or end of a launch. zygotes: processes
-    from which launches were forked. too_hot: GPU → (reason, seconds since the epoch) when it first became too hot.
+    replay: the state of the run, from its journal. attempts: in the order of their starts. segments, durations_s,
+    suspended: one element for each session, in order. durations_s: seconds from its start to its end, or to the last
+    start or end of a launch. zygotes: processes from which launches were forked. too_hot: UUID of a GPU → (reason,
+    seconds since the epoch) of the first time that it was too hot.
     dropped_ns: session → (cell id, round) → monotonic time (ns) at which the launch was dropped. foreign: session →
     records of other processes that came to a GPU or left it. telemetry_ended: session → monotonic time (ns) at which
     telemetry ended early; other sessions are absent.
@@ -124,7 +125,7 @@ class Archive:
         return self.paths.launch(attempt.start.cell, attempt.start.attempt)
 
     def result(self, attempt: Attempt) -> Result:
-        """Read an attempt's result. Raises ResultFileError if its file is lost or damaged, ValueError without one."""
+        """Read an attempt's result. ResultFileError: its file is lost or damaged. ValueError: the attempt has none."""
         return self._read(attempt, attempt.promised)
 
     def withdrawn_result(self, attempt: Attempt) -> Result:

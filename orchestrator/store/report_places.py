@@ -13,7 +13,7 @@ from protocol.paths import RunPaths
 
 
 def published(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
-    """Return the paths at -o, one for each requested format, whether they exist or not. Empty for a copy of a run."""
+    """Return the path at -o (or its default) for each requested format, even if missing. Empty for a copy of a run."""
     if is_copy(stored, paths):
         return ()
     output = Path(stored.configuration.output_path)

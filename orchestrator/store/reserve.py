@@ -24,7 +24,7 @@ class Reserve:
         _take(path, SIZE_BYTES)
 
     def require_more(self) -> None:
-        """Raise OSError if the disk has no free space besides the reserve."""
+        """Raise OSError if the disk has not even 4 KiB free besides the reserve."""
         asked = self._path.with_suffix(".asked")
         _take(asked, _ASKED_BYTES)
         asked.unlink()
@@ -35,7 +35,7 @@ class Reserve:
 
 
 def require_first(folder: Path) -> None:
-    """Raise OSError if the disk has no room for a run's first files, which will be in `folder`."""
+    """Raise OSError if the disk of `folder`, the run's, has no room for the first files of a run (64 KiB)."""
     asked = folder / "journal.asked"
     _take(asked, _FIRST_BYTES)
     asked.unlink()

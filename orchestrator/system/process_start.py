@@ -90,8 +90,9 @@ def child_environment(extra: dict[str, str]) -> dict[str, str]:
 def environment_of_workers(cache: Path, defaults: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return variables to add to our environment for processes that import torch.
 
-    These are ONE_THREAD, the `defaults` that the user has not set, and TORCHINDUCTOR_CACHE_DIR, a folder in `cache`
-    (folder of the weights). The last one is omitted if the user has set it, or if `cache` is not writable.
+    These are ONE_THREAD, which keeps libraries from starting threads, even if the user has set them otherwise, the
+    `defaults` that the user has not set, and TORCHINDUCTOR_CACHE_DIR, a folder in `cache` (folder of the weights). The
+    last one is omitted if the user has set it, or if `cache` is not writable.
     """
     unset = {name: value for name, value in (defaults or {}).items() if name not in os.environ}
     standing = next(place for place in (cache, *cache.parents) if os.access(place, os.F_OK))
@@ -106,9 +107,10 @@ def environment_of_workers(cache: Path, defaults: Mapping[str, str] | None = Non
 
 
 def start_module(module: str, *, log: Path, environment: dict[str, str], control: socket.socket) -> int:
-    """Start `python -P -m module` in a new session. Return its PID. environment: variables added to ours.
+    """Start `python -P -m module`, which the kernel kills when our main thread ends. Return its PID.
 
-    log: file to which its output is appended. control: socket that it gets as descriptor 3.
+    log: file to which its output is appended. environment: variables added to ours. control: socket that it gets as
+    descriptor 3. Raises OSError if the process cannot be started or `log` not opened.
     """
     with _opened(os.devnull, os.O_RDONLY) as null, _opened(log, _APPENDED) as output:
         return _start(module, environment, stdin=null, output=output, control=control.fileno())
@@ -213,7 +215,8 @@ class Zygote:
     def __init__(self, preload: tuple[str, ...], log: Path, environment: dict[str, str]) -> None:
         """Start a zygote without waiting for it. It imports the modules `preload`, then answers Ready.
 
-        log: file to which its output is appended. environment: variables added to ours.
+        log: file to which its output is appended. environment: variables added to ours. Raises OSError if the process
+        cannot be started. An import that fails is no error: Ready reports it.
         """
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:

@@ -26,8 +26,8 @@ class Verified:
 
     wrong: the first error, such as "shape [2], expected [3]", or "". deviation: largest deviation (see the module) of
     output and gradients, or after an error that of the wrong output or gradient. None if it is infinite or NaN, or no
-    values were compared. no_gradient: True if the output is wrong, or has no gradient although one was needed.
-    compared: False if shape, type or device is wrong.
+    values were compared. no_gradient: True if the output is wrong, or a backward pass was requested but the output does
+    not require a gradient (in itself no error). compared: False if shape, type or device is wrong.
     """
 
     deviation: float | None

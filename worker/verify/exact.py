@@ -57,7 +57,10 @@ def bounds(side: int, operands: torch.dtype, output: torch.dtype) -> Bounds:
 
 
 def left_operand(squares: Squares, stream: int, limits: Bounds) -> torch.Tensor:
-    """Draw whole numbers up to ±`limits.most` from `stream` of `squares`: 0 except at `limits.terms` places a row."""
+    """Return a random matrix of whole numbers up to ±`limits.most`, 0 except at `limits.terms` places in each row.
+
+    squares: generator, which gives shape, type and device. stream: number of the matrix.
+    """
     matrix = squares.whole(stream, limits.most)
     if limits.terms < squares.side:
         column = torch.arange(squares.side, device=squares.device)

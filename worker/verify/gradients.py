@@ -1,6 +1,6 @@
 """Losses and gradient digests of a replay, recorded on the device, and a fault to inject.
 
-replay: a fixed number of training steps from equal weights and inputs. part: one loss of a step, with its optimizer.
+replay: a fixed number of steps, always from the same weights and inputs. part: one loss of a step, with its optimizer.
 """
 
 import hashlib
@@ -41,18 +41,18 @@ class Outcome:
         return hashlib.blake2b(words, digest_size=8).hexdigest()
 
     def differing(self, expected: "Outcome") -> list[int]:
-        """Return the indices of the parameters whose gradients differ from those of `expected`."""
+        """Return the indices in `gradients` at which the digests differ from those of `expected`."""
         pairs = zip(self.gradients, expected.gradients, strict=True)
         return [number for number, (found, right) in enumerate(pairs) if found != right]
 
     def element(self, number: int, expected: "Outcome") -> Element:
-        """Return how the gradient of parameter `number` differs: with `number` as offset, and both digests as bits."""
+        """Return an Element: offset `number`, an index in `gradients`, and both digests there, in hexadecimal."""
         right, found = (outcome.gradients[number] % _WORD for outcome in (expected, self))
         return Element(offset=number, expected=f"{right:016x}", found=f"{found:016x}")
 
 
 class Recorder:
-    """Records losses and gradient digests of a replay. steps: number in a replay. parts: number in a step."""
+    """Records losses and gradient digests of replays of `module`. steps, parts: number in a replay, in a step."""
 
     def __init__(self, module: torch.nn.Module, steps: int, parts: int, seed: int) -> None:
         self._parts = parts
@@ -114,7 +114,11 @@ def _digesters(gradients: Sequence[torch.Tensor], seed: int) -> list[Digester]:
 
 
 class GradientFault:
-    """Injected fault: flipped bits in a gradient of one step, in one replay; if stuck, in all later replays too."""
+    """Injects the fault of `assign.injection`, if any: flips bits in one gradient at one step of a replay.
+
+    The step is random, out of the `steps` of a replay. The first possible replay gets the fault; if the injection is
+    stuck, all later ones do too, at the same step and gradient.
+    """
 
     def __init__(self, assign: Assign, steps: int) -> None:
         self._assign = assign
@@ -125,7 +129,7 @@ class GradientFault:
         self._target: tuple[torch.nn.Parameter, Flips] | None = None
 
     def begin(self, *, possible: bool) -> None:
-        """Prepare for a new replay. possible: False if no fault may be injected, because the replay is not compared."""
+        """Prepare for a new replay. possible: False if it is not compared, so that a fault would be overlooked."""
         self._now = possible and self._injection.flip_bits > 0 and (self._injection.stuck or not self._struck)
 
     def strike(self, step: int, having: list[torch.nn.Parameter]) -> None:

@@ -48,7 +48,8 @@ _FATAL: Final = "the process of an earlier launch ended while it measured this s
 def run(assign: Assign, stage: Stage, isolation: str) -> LaunchResult:
     """Measure the cell. Errors of single shapes are text in its result.
 
-    Raises UnsupportedError if no shape is supported, and the first error if all shapes failed.
+    isolation: "fork" or "exec", noted in the result. Raises UnsupportedError if no shape is supported, and the first
+    error if all shapes failed.
     """
     spec = assign.model.operator
     assert spec is not None

@@ -75,7 +75,10 @@ def _merged(members: Sequence[MemberEnd], results: Sequence[Result]) -> Result:
 
 
 def _hung(members: Sequence[MemberEnd], rank: int, failure: Failure) -> tuple[int, Failure]:
-    """Return (rank, failure) of the process that others waited for. rank, failure: of the one that timed out first."""
+    """Return (rank, failure) of the process that the others waited for; if there is none, those given, with a remark.
+
+    rank, failure: of the process that timed out first or, without a time-out, lost its connection first.
+    """
     absent = _absent(members)
     if absent is None:
         failure = msgspec.structs.replace(failure, message=f"{failure.message}; not attributable to one device")

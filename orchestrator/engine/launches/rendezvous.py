@@ -1,7 +1,7 @@
 """Where the processes of a launch (measurement) on several devices find each other, and how many transfers they began.
 
-<private folder of the link>/meeting-<launch>   made by torch, gone with the link, always on a local disk
-launches/<cell>/<n>/steps                       transfers that each rank has begun, kept as evidence
+<Link.folder>/meeting-<launch>   made by torch, removed with the orchestrator's socket (link.py), on a local disk
+launches/<cell>/<n>/steps        transfers that each rank has begun, kept as evidence
 """
 
 import struct
@@ -13,9 +13,10 @@ from protocol.paths import LaunchPaths
 
 
 def place(folder: Path, paths: LaunchPaths, following: NextLaunch, rank: int) -> Gang:
-    """Return where process `rank` of a launch finds the others, and its counter. For rank 0, make the file of counters.
+    """Return the meeting file and the file of counters for process `rank` of the launch `following`.
 
-    folder: private folder of the link. paths: files of rank 0; their folder must exist. Raises OSError.
+    The call for rank 0 makes the file of counters. folder: Link.folder, which will have the meeting file. paths: files
+    of rank 0 of the launch; their folder must exist. Raises OSError.
     """
     if rank == 0:
         paths.steps.write_bytes(bytes(STEP.size * len(following.cell.devices)))

@@ -102,7 +102,7 @@ class Reaction:
 def reaction(numbers: Collection[int], *, broken: str = "") -> Reaction:
     """Decide whether to quarantine a GPU: if it is broken, or after an Xid of a kind in xids.ENDS_USE.
 
-    numbers: its Xids. broken: NVML's reason, or "".
+    numbers: the GPU's Xids so far. broken: why NVML reports it as unusable, or "" if it does not.
     """
     if broken:
         return Reaction(quarantine=True, reason=broken)
@@ -115,7 +115,7 @@ def reaction(numbers: Collection[int], *, broken: str = "") -> Reaction:
 def of_gpu(case: Case, required: Collection[str], *, gap: str = "") -> Opinion:
     """Return the verdict on one GPU. required: names of signals that PASS needs. gap: why readings are missing, or "".
 
-    A slice is NOT APPLICABLE unless it had failed launches or a grave Xid.
+    A MIG slice is NOT APPLICABLE unless it had failed launches or a grave Xid.
     """
     if case.board.kind is not BoardClass.SLICE:
         return _opinion(tuple(_finding(signal, case, required) for signal in SIGNALS), gap)
@@ -173,7 +173,8 @@ class Work:
 def broke_off(looks: Iterable[Look], parts: Iterable[Work]) -> str:
     """Return why a part of a GPU's work lacks health readings, such as "no readings for 40 s"; "" if none does.
 
-    The first such part in `parts` counts: without any reading, with a gap above GAP_NS, or beyond the end of telemetry.
+    looks: readings, in any order. A part lacks readings if it has none, has a gap above GAP_NS between them, or goes on
+    after telemetry ended. If several do, the reason is that of the first one in the order of `parts`.
     """
     made = tuple(looks)
     return next(filter(None, (_uncovered(made, part) for part in parts)), "")
@@ -237,7 +238,11 @@ def _judged(signal: Signal, case: Case) -> Judgement:
 
 
 def _unread(name: str, case: Case) -> Judgement:
-    """Judge a value never read. NOT_APPLICABLE: no identical GPU supports it. WARN: only others do. Else UNREADABLE."""
+    """Judge a health value that was never read on this GPU.
+
+    WARN: this GPU does not support it, but an identical one does. NOT_APPLICABLE: no identical GPU supports it
+    either. UNREADABLE: for any other reason.
+    """
     why = case.course.refusals.get(name, "no readings")
     siblings = [course for course in case.siblings if name in course.last or name in course.refusals]
     having = sum(name in course.last for course in siblings)

@@ -22,7 +22,7 @@ SLOWDOWN: Final = 0x008 | 0x020 | 0x040 | 0x080
 
 
 def reason_names(masks: Iterable[int | None]) -> tuple[str, ...]:
-    """Return names of the clock-event reasons in any of the bit masks. Bits without a name give "unknown (0x200)"."""
+    """Return the reasons in any of the bit masks, by name. None counts as 0. Other bits: one "unknown (0x200)"."""
     seen = reduce(or_, filter(None, masks), 0)
     named = tuple(name for bit, name in CLOCK_EVENT_REASONS.items() if seen & bit)
     rest = seen & ~sum(CLOCK_EVENT_REASONS)

@@ -158,9 +158,9 @@ def _samples(good: Sequence[_Good], uncounted: Sequence[Uncounted]) -> Iterator[
 
 
 def _work(facts: _Facts, device: Device, mine: Sequence[_Good], beside: Sequence[Share]) -> Work:
-    """Collect the facts of one GPU. mine: its launches with a result, and which of their mismatches count against it.
+    """Collect the facts of one GPU. mine: its launches with a valid result, cut to mismatches that count against it.
 
-    beside: its mismatches in launches without a valid result.
+    beside: mismatches that count against it in its launches without a valid result.
     """
     archive, evidence, compared = facts.archive, facts.evidence, facts.compared
     health, why, action = _health(device, facts.health)
@@ -204,7 +204,7 @@ def _work(facts: _Facts, device: Device, mine: Sequence[_Good], beside: Sequence
 def _explained(facts: _Facts, device: Device) -> Mapping[Segment, Sequence[Span]]:
     """Return session → times (begin and end in monotonic ns) in which idleness of a device has a known reason.
 
-    It waited for other devices, the worker of another device was suspended, or the result file of its launch was lost.
+    The reasons: the device waited for others, another device's worker was suspended, or a result file was lost.
     """
     waits = {segment: [*spans] for segment, spans in facts.waits.items()}
     for attempt, cell, _ in facts.lost:

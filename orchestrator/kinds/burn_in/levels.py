@@ -40,7 +40,7 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     up_to_s: float | None = None
 
     def cells(self, kind: DeviceKind, *, steps: bool) -> int:
-        """Return the number of cells of one device in a round, also those it shares. steps: --steps adds a cell."""
+        """Return the number of cells in a round in which one device takes part. steps: --steps adds a cell."""
         return len(self.soak) + len(self.truth) + steps + len(self.replay[kind]) + len(self.links) + 1
 
 
@@ -107,8 +107,8 @@ class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def cell_s(self, duration_s: float, kind: DeviceKind, level: str, *, steps: bool = False) -> float:
         """Return the length of a cell in seconds, by the `share`, least_s and most_s of its kind of device.
 
-        It is cut so that least_rounds rounds fit into the duration, but no round is cut to less than half of the
-        duration. steps: --steps adds a cell to each round.
+        A longer cell is shortened until least_rounds rounds fit into duration_s, the duration of the burn-in, but not
+        further than until a round takes half of duration_s. steps: --steps adds a cell to each round.
         """
         bounds = self.devices[kind]
         wanted_s = min(max(duration_s * bounds.share, bounds.least_s), bounds.most_s)

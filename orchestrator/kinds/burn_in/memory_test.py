@@ -51,7 +51,8 @@ class Covered:
 def covered(launches: Sequence[Verification], kind: DeviceKind) -> Covered | None:
     """Return the largest share of the memory that a single launch checked; None if no launch reports one.
 
-    It is a share of the largest free memory at the start of a launch, on a CPU of the planned memory.
+    For a GPU, it is the share of the largest free memory that any launch found at its start; for a CPU device, of the
+    memory that was planned to be tested.
     """
     shares = [launch.share for launch in launches if launch.share is not None and launch.share.whole > 0]
     if not shares:

@@ -47,10 +47,10 @@ def _least(archive: Archive, burn_in: BurnIn) -> str:
 
 
 def untried(archive: Archive, lost: Iterable[Lost], done: Collection[tuple[str, int]]) -> frozenset[str]:
-    """Return the ids of cells that were not measured only because time ran out.
+    """Return the ids of cells that have no result, for no other reason than that time ran out.
 
-    These cells have no launch in `done` or `lost`, and no quarantined device. lost: launches without a result that the
-    verdict considers. done: (cell id, round) of launches with a result.
+    These cells have no launch in `done` or `lost`, and no quarantined device. lost: launches without a valid result
+    that the verdict considers. done: (cell id, round) of launches with a result.
     """
     tried = {cell_id for cell_id, _ in done} | {launch.cell.id for launch in lost}
     return frozenset(

@@ -112,8 +112,9 @@ def _of_sides(sides: Sequence[GateSide], devices: Sequence[Device]) -> Plan:
 def _noise_first(plan: Plan, gate: Gate, configuration: Configuration, device: Device) -> tuple[Slot, ...]:
     """Return the launches of a device. First come repeated launches of a few cells, which show the noise.
 
-    These are up to NOISE_LAUNCHES launches in the first FIRST_ROUNDS rounds: of a cell and its partner, or of two cells
-    without partners. Cells whose launches would take them beyond NOISE_S together are passed over.
+    Of each such pair (a cell and its partner, or a lone cell), these are the launches of the first FIRST_ROUNDS rounds.
+    Pairs are added until there are NOISE_LAUNCHES launches, except pairs that would make these last longer than
+    NOISE_S seconds, as estimated. The other launches keep their order.
     """
     queue, cells = plan.order[device.uuid], {cell.id: cell for cell in plan.cells}
     pairs = {cell: pair for pair in compared(gate, plan) for cell in pair}

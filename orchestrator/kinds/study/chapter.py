@@ -161,7 +161,7 @@ def _fastest(rows: Sequence[StudyRow], varied: Sequence[str]) -> Iterator[str]:
 
 
 def _marks(rows: Sequence[StudyRow]) -> Callable[[StudyRow], str]:
-    """Return a function: row → HOST_MARK if the host limits its speed or that of the row compared with it, else ""."""
+    """Return a function: row → HOST_MARK if the host limits it or the row that its speed is relative to, else ""."""
     bound = {point(row) for row in rows if row.host_bound and row.implementation == rows[0].implementation}
     return lambda row: HOST_MARK if row.device_ms and (row.host_bound or point(row) in bound) else ""
 

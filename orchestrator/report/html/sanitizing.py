@@ -44,7 +44,7 @@ def data(value: object) -> Markup:
 
 
 def policy(scripts: Iterable[str]) -> str:
-    """Return the Content-Security-Policy that allows only scripts of this source text, inline styles and no network."""
+    """Return the Content-Security-Policy that allows only scripts with these source texts, and inline styles."""
     hashes = " ".join(
         f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts
     )
