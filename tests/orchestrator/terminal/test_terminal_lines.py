@@ -24,7 +24,7 @@ def test_plain_lines_for_events_and_progress_every_half_minute(pipe: Pipe) -> No
     display.close()
     lines = pipe.read().splitlines()
     progress, later, passed, failed = lines
-    assert re.match(r"\[0:30\] 12/24 .*1 without .* 1:40 left; GPU 0 bert-base .*warm-up", progress)
+    assert re.match(r"\[0:30\] 12/24 .*1 without .* 1:40 left; now: GPU 0 bert-base .*warm-up", progress)
     assert later.startswith("[1:00] 12/24 ")
     assert passed == "[1:05] GPU 0  lstm inference fp32 b1: 2.1 ms, 476 sequences/s"
     assert re.match(r"\[1:05\] GPU 0  bert-base training fp32 b32: FAILED .*build, .*memory: .*size 16", failed)

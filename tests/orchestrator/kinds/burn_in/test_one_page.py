@@ -215,7 +215,7 @@ def test_a_line_is_cut_between_words() -> None:
     """No time of day is cut in two where a paragraph has fewer lines than it would take."""
     lines = tuple(text.bullet("2026-11-22T19:28:49Z " * 9))
     (line,) = on_one_page([Paragraph(Rank.TOLD, lines)], 1, Paragraph(Rank.MUST, ("cut",)))
-    assert line == "  - " + " ".join(["2026-11-22T19:28:49Z"] * 3) + "..."
+    assert line == "  - " + " ".join(["2026-11-22T19:28:49Z"] * 3) + " ..."
 
 
 def test_lines_go_round_until_the_page_is_full() -> None:
