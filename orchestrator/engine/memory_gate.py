@@ -86,7 +86,7 @@ class Gates:
     def overdue(self, now: float) -> list[Passed]:
         """Give up waiting for overdue answers of the sampler: return a Passed without obstacle for each such device.
 
-        After that, `admit` lets no other device wait. now: seconds of the loop's clock.
+        If there is such a device, `admit` lets no device wait any more. now: seconds of the loop's clock.
         """
         silent = [uuid for uuid in self._waiting if now > self._since[uuid] + TIMEOUT_S + _PATIENCE_S]
         self._deaf = self._deaf or bool(silent)  # do not ask again: every cell would wait as long
