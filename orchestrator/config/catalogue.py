@@ -61,10 +61,7 @@ class Catalogue:
 
 
 def load(folder: Path | None = None) -> Catalogue:
-    """Load models.yaml and profiles.yaml of `folder`; None: configs/.
-
-    Raises ConfigError if a file is missing or has a mistake, even in one model. (`wrong` is for the user's models.)
-    """
+    """Load models.yaml and profiles.yaml of `folder`; None: configs/. ConfigError if one is missing or has mistakes."""
     folder = configs_folder() if folder is None else folder
     models = yaml_file.read(folder / "models.yaml").convert(_Models).models
     names = [model.name for model in models]

@@ -25,7 +25,7 @@ class Passed:
     """A device whose process is gone, and which no longer waits for its memory to become free.
 
     obstacle: why no launch may use the device now; empty if it is usable. teardown_ms: from the outcome on disk until
-    now; 0 if there was no outcome on disk.
+    the wait ended; 0 if there was no outcome on disk.
     """
 
     gone: Gone

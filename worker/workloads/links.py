@@ -111,7 +111,7 @@ class LinksTest:
         }
 
     def bytes_moved(self) -> dict[str, int]:
-        """Return name of each transfer in `steps` → bytes that one device moves in an iteration."""
+        """Return each transfer in `steps` → bytes that a device sends in an iteration; all_reduce: of its sum."""
         each = self._outgoing.nbytes
         moved = {"all_reduce": self._sum.nbytes, "copies": each * len(self._incoming), "to_host": each}
         return {name: size for name, size in (moved | {"to_device": each}).items() if name in self.steps()}

@@ -112,7 +112,8 @@ def _counts(report: Report, layout: Layout) -> Iterator[str]:
 def _causes(report: Report, layout: Layout) -> Iterator[str]:
     """Yield the causes of the exit code that no other section shows; for an old report without causes, its reason.
 
-    layout: whether a section of its own shows causes of a burn-in or of missing cells.
+    Causes after the first SHOWN_CAUSES are only counted. layout: with `judges_gpus`, another section shows the causes
+    of a burn-in, otherwise those of missing cells.
     """
     shown = {CauseKind.BURN_IN, CauseKind.TAINTED} if layout.judges_gpus else {CauseKind.CELLS}
     causes = [cause.text for cause in report.verdict.causes if cause.kind not in shown]

@@ -55,10 +55,7 @@ _FILTERED_CHECKS: Final = (0, 2, 4)
 
 
 def cells(report: Report, layout: Layout) -> Cells:
-    """Return a table of every planned cell, for a page that can sort and filter the table.
-
-    Its columns are figures, or the results of checks if `layout.checks` is set.
-    """
+    """Return a table of every planned cell to sort and filter, with figures, or with checks if `layout.checks`."""
     columns, narrowed = (_CHECKS, _FILTERED_CHECKS) if layout.checks else (COLUMNS, _FILTERED)
     names = by_uuid(report)
     wrong = _wrong(report)
