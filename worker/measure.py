@@ -134,7 +134,7 @@ def _warm_up_until_steady(
 class _Settled:
     """Decides when warm-up ends: times are steady, and also settled (protocol/settling.py) if a GPU limits the speed.
 
-    state: REACHED if times were steady after any block, even if later ones were not, or never settled; else NONE.
+    state: REACHED if times were steady after at least one block, even if warm-up then went on to its cap; else NONE.
     """
 
     def __init__(self, clock: Clock, measurement: Measurement) -> None:

@@ -30,9 +30,9 @@ class _Both(NamedTuple):
 def full_node(
     devices: Sequence[Device], results: Sequence[ModelResult], probes: Sequence[ProbeMetrics]
 ) -> tuple[FullNode, ...]:
-    """Return how much slower each device's cells are loaded than solo, in the order of the results, probes last.
+    """Return for each cell of each device how much slower it is loaded than solo: results in order, then probes.
 
-    A cell that is not planned in both modes is omitted. If its results cannot be compared, the reason is given.
+    A cell that is not planned in both modes is omitted. If its results cannot be compared, `not_comparable` says why.
     """
     cells = list(_both(devices, results, probes))
     reasons = [_not_comparable(cell) for cell in cells]

@@ -42,7 +42,10 @@ def summary(archive: Archive, evidence: Evidence, results: Sequence[ModelResult]
 
 
 def overhead(archive: Archive, evidence: Evidence) -> Overhead:
-    """Return the median ms that a process per launch costs, and from how many launches on the zygote saves time."""
+    """Return the median ms that a process per launch costs, and from how many launches on the zygote saves time.
+
+    Both are None without a result of a launch, the number also without a zygote, or if the zygote saves no time.
+    """
     isolation = archive.stored.configuration.isolation
     good = [attempt for attempt in archive.attempts if attempt.start.launch in evidence.launches]
     ledgers = [(evidence.launches[attempt.start.launch].result.ledger, attempt) for attempt in good]

@@ -56,7 +56,10 @@ def deliver(rendered: str | bytes, output: str | None) -> None:
 
 
 def write(rendered: str | bytes, output: str) -> None:
-    """Write to the file `output`, plus a newline. An older file is renamed first. Raises StorageError if that fails."""
+    """Write to the file `output`, plus a newline. Raises StorageError if that fails.
+
+    An existing file is kept under the first free name, such as output.1.json (files.keep_old).
+    """
     from orchestrator.report.files import beside_the_old
     from orchestrator.store.journal import write_durably
 

@@ -211,7 +211,7 @@ def _require_text(words: Sequence[str]) -> None:
 
 
 class MeasuringCommand(RunCommand):
-    """A command with launches. A stop signal ends the launches before the command. A closed terminal has no effect."""
+    """A command with launches. On a stop signal, the launches end, then the command. A closed terminal is ignored."""
 
     hears_signals = True
 

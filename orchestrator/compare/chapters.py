@@ -50,7 +50,7 @@ def ended(code: int, why: str = "", step: str = "", *, regression: bool = False)
 
 
 def answer(comparisons: Sequence[Comparison], end: Ended) -> Section:
-    """Return the first section: verdict with counts, slower cells or the worst one, meaning of the exit code."""
+    """Return the first section: verdict with counts, worst and slower cells, meaning of the exit code, next step."""
     gravest = worst(comparisons)
     slower = slower_cells(comparisons)
     first = () if gravest is None or (slower and gravest.badge == _SLOWER) else (gravest.title,)

@@ -37,7 +37,7 @@ class _Models(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Usable models in the order of their file, and profiles by name. wrong: name of an unusable model → its error."""
+    """Usable models in the order of their file, and profiles by name. wrong: unusable model of the user → its error."""
 
     models: tuple[ModelSpec, ...]
     profiles: dict[str, Profile]
@@ -61,7 +61,7 @@ class Catalogue:
 
 
 def load(folder: Path | None = None) -> Catalogue:
-    """Load models.yaml and profiles.yaml of `folder`, None: configs/. Raises ConfigError if one is wrong or missing."""
+    """Load models.yaml and profiles.yaml of `folder`; None: configs/. ConfigError if one is missing or has mistakes."""
     folder = configs_folder() if folder is None else folder
     models = yaml_file.read(folder / "models.yaml").convert(_Models).models
     names = [model.name for model in models]

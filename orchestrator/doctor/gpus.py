@@ -62,7 +62,7 @@ def names_gpus(gpu_ids: str) -> bool:
 
 
 def look(gpu_ids: str = "all") -> Facts:
-    """Read the facts about the GPUs. Takes up to two minutes, if both NVML and CUDA hang. Errors are kept in it."""
+    """Read the facts about the GPUs. Takes up to two minutes, if both NVML and CUDA hang. Errors become facts."""
     shown = inventory.look()
     chosen, busy, why_none = _chosen(shown, gpu_ids)
     return Facts(

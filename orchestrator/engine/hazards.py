@@ -57,7 +57,7 @@ class Hazards:
         return None
 
     def ended(self, uuid: str, failure: Failure) -> None:
-        """Note that a launch on a GPU has failed. If the failure shows faulty hardware, the GPU counts as broken."""
+        """Note that a launch on a GPU has failed. If its category is in HARDWARE, `broken_beside` names the GPU."""
         if failure.category in HARDWARE:
             self._broken[uuid] = None
 

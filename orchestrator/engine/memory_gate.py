@@ -25,7 +25,7 @@ class Passed:
     """A device whose process is gone, and which no longer waits for its memory to become free.
 
     obstacle: why no launch may use the device now; empty if it is usable. teardown_ms: from the outcome on disk until
-    now; 0 if there was no outcome on disk.
+    the wait ended; 0 if there was no outcome on disk.
     """
 
     gone: Gone
@@ -86,7 +86,7 @@ class Gates:
     def overdue(self, now: float) -> list[Passed]:
         """Give up waiting for overdue answers of the sampler: return a Passed without obstacle for each such device.
 
-        After that, `admit` lets no other device wait. now: seconds of the loop's clock.
+        If there is such a device, `admit` lets no device wait any more. now: seconds of the loop's clock.
         """
         silent = [uuid for uuid in self._waiting if now > self._since[uuid] + TIMEOUT_S + _PATIENCE_S]
         self._deaf = self._deaf or bool(silent)  # do not ask again: every cell would wait as long

@@ -118,9 +118,9 @@ def of_model(result: ModelResult) -> Iterator[tuple[CellKey, Measured]]:
 
 
 def of_operators(report: Report) -> Iterator[tuple[str, CellKey, OperatorMetric]]:
-    """Yield (device UUID, key, measurement) of each time of each operator, and of each cell of a study.
+    """Yield (device UUID, key, measurement) of each kind of time of each operator, and of each cell of a study.
 
-    An operator without a result has an empty measurement for each possible time.
+    An operator without a result has an empty measurement for each TimeName.
     """
     for row in report.operators.rows if report.operators else ():
         for name in row.times or TimeName:  # without a result all possible times, as empty measurements

@@ -29,6 +29,7 @@ class Quality(enum.StrEnum):
     """Quality of a cell's result in a word.
 
     WRONG: outputs of the compiled model differ from eager ones beyond the tolerance, so the figures do not count.
+    IMPLAUSIBLE: faster than the probes of the device allow, or the model's code changed the clock (plausibility.flags).
     HOST_BOUND: the GPU waits for the host, so the figures do not show the speed of the GPU. UNSETTLED: times or SM
     clock still changed. UNSETTLED_POWER: the GPU was at its power limit, where the clock falls for a minute, and this
     measurement cannot show that fall. NOISY: the 95 % interval or the spread between launches exceeds its limit.

@@ -154,7 +154,7 @@ def _whole(path: Path, place: Place, notes: list[str], checked_bytes: float) -> 
 
 
 def _open(path: Path, checked_bytes: float = 0) -> sqlite3.Connection:
-    """Open a history for writing. checked_bytes: a file that is larger is not checked for damage."""
+    """Open a history for writing; create or migrate it if needed. checked_bytes: largest file to check for damage."""
     connection = _connect(path, "rwc")
     try:
         with _damage_named(path):

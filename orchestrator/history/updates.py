@@ -29,7 +29,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 
 def record(connection: sqlite3.Connection, made: RunRecord) -> None:
-    """Record a run. An earlier entry of this run is replaced."""
+    """Record a run and commit. An earlier entry of this run is replaced."""
     run = made.run
     with transaction(connection):
         connection.execute(_DELETE, (run.run_id,))
@@ -47,7 +47,7 @@ def record(connection: sqlite3.Connection, made: RunRecord) -> None:
 
 
 def remove(connection: sqlite3.Connection, run_ids: Iterable[str]) -> None:
-    """Remove runs from the history. Unknown ids are ignored. The file shrinks, or later runs reuse the space."""
+    """Remove runs from the history and commit. Unknown ids are ignored. The file shrinks if that is possible now."""
     with transaction(connection):
         connection.executemany(_DELETE, [(run_id,) for run_id in run_ids])
     # Another process uses it, or the disk has no room for the copy: later runs then reuse the space.

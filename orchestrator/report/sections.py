@@ -39,7 +39,7 @@ class Tone(enum.StrEnum):
 
 
 class Rank(enum.IntEnum):
-    """Priority of a paragraph in a one-page report: how much of it is shown if the page is full."""
+    """Priority of a paragraph in a one-page report. Each member says how much of it is shown if the page is full."""
 
     MUST = 0
     """Show all of it."""
@@ -87,9 +87,9 @@ class Column:
 class Table:
     """A table. caption: its title. words: note below it. beyond: number of omitted rows. name: key for charts, layouts.
 
-    framed: text draws a frame. continued: columns of a too wide table without a frame continue below; if False, they
-    are dropped by priority. more: text on where the omitted rows are, with "{}" for their number. most: largest number
-    of rows in text. remarks: paragraphs about single rows or columns.
+    framed: text draws a frame, and drops columns by priority if the table is too wide. continued: without a frame, such
+    columns continue below; if False, they are dropped, too. more: text on where the omitted rows are, with "{}" for
+    their number. most: largest number of rows in text. remarks: paragraphs about single rows or columns.
     """
 
     caption: str

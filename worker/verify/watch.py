@@ -88,7 +88,7 @@ class Watch:
         self._done[phase] += len(self._made)
 
     def end(self) -> None:
-        """If a requested fault was not injected yet, make and verify one more product with it. Call it at the end."""
+        """After the last block: if a requested fault was not injected yet, make and verify one more product with it."""
         if self._flips.wanted:
             self.begin(1)
             self.step()

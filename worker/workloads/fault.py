@@ -36,7 +36,10 @@ _ON_A_GPU: Final = frozenset({"out of device memory", "device assert", "endless 
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Cause the requested fault. Without one, return a simulated result: an iteration takes 1 ms for each sample."""
+    """Cause the requested fault. Without one, return a simulated result: an iteration takes 1 ms for each sample.
+
+    isolation: "fork" or "exec", for the result.
+    """
     config = assign.model.config
     where = Phase(str(config.get("in", Phase.WARM_UP))) if _wanted(assign) else None
     others = None

@@ -48,7 +48,8 @@ _NO_LINKS: Final = {"NVLink and PCIe": "a CPU device has none, because its trans
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     """Test the links until the measurement ends. Mismatches are part of the result, not failures.
 
-    Raises ValueError for several devices unless the number of warm-up iterations is fixed.
+    isolation: "fork" or "exec", for the result. Raises ValueError for several devices unless the number of warm-up
+    iterations is fixed.
     """
     if assign.gang is not None and not assign.measurement.fixed(Phase.WARM_UP):
         raise ValueError(f"{assign.cell.id}: several devices warm up together, by a fixed number of iterations")
@@ -110,7 +111,7 @@ class LinksTest:
         }
 
     def bytes_moved(self) -> dict[str, int]:
-        """Return name of each transfer in `steps` → bytes that one device moves in an iteration."""
+        """Return each transfer in `steps` → bytes that a device sends in an iteration; all_reduce: of its sum."""
         each = self._outgoing.nbytes
         moved = {"all_reduce": self._sum.nbytes, "copies": each * len(self._incoming), "to_host": each}
         return {name: size for name, size in (moved | {"to_device": each}).items() if name in self.steps()}
@@ -247,7 +248,10 @@ class _LinksWork(Work):
         return self.gang.largest(own if self.gang.leads else 0)[0]
 
     def agreed(self, reason: StopReason | None) -> StopReason | None:
-        """Return the leader's `reason` to stop, or None. First repeat the highest LinksTest.wrong of all, unless 0."""
+        """Return the leader's `reason` to stop, or None to continue.
+
+        Before, all ranks repeat the iteration that is the highest LinksTest.wrong among them, unless that is 0.
+        """
         reasons: tuple[StopReason | None, ...] = (None, *StopReason)
         wrong, decided = self.gang.largest(self.test.wrong, reasons.index(reason) if self.gang.leads else 0)
         if wrong:

@@ -45,7 +45,8 @@ _NOT_OF_WEIGHTS: Final = (NotBuiltError, UnsuitableModelError, MemoryError, torc
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     """Measure the load time of the cell's model.
 
-    Raises UnsuitableModelError if the weights of the user's own model cannot be saved to a file and loaded from it.
+    isolation: "fork" or "exec", for the result. Raises UnsuitableModelError if the weights of the user's own model
+    cannot be saved to a file and loaded from it.
     """
     with stage.timed("import"):
         family = registry.family(assign.model)

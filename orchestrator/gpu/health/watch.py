@@ -189,7 +189,7 @@ class _Events:
         self._by_handle = {address: mig.occupants(nvml, there) for address, there in found.items()}
 
     def heard(self) -> list[tuple[str, int]]:
-        """Return (UUID, Xid number) for new Xids (driver errors), about MOST_EVENTS at most, without waiting."""
+        """Return (UUID, Xid number) for new Xids, without waiting; those beyond about MOST_EVENTS in the next call."""
         seen: list[tuple[str, int]] = []
         while self._by_handle and len(seen) < MOST_EVENTS:
             try:

@@ -99,7 +99,7 @@ def not_tested(device: Device, evidence: Evidence) -> dict[str, str]:
 
 
 def reported(device: Device, soaks: Soaks) -> HeatSoakReport | None:
-    """Return the heat soak of a device, added up over its sessions; None for a CPU or without a launch."""
+    """Return a device's heat soak: total seconds and highest °C of its sessions; None for a CPU or without a launch."""
     own = [soak for (uuid, _), soak in soaks.items() if uuid == device.uuid]
     if device.kind is not DeviceKind.CUDA or not own:
         return None

@@ -136,7 +136,7 @@ def configured(
     """Return `configuration` changed into that of a burn-in. duration: "8h". level: name in `table`, or None.
 
     If None, the duration decides the level. origin: option or file that has the duration, for messages. Raises
-    ConfigError for an invalid duration or with --solo.
+    ConfigError for an invalid duration, or if `configuration` measures solo.
     """
     duration_s = seconds(duration, origin)
     name = level or table.level_for(duration_s)
@@ -191,9 +191,10 @@ def with_temperature_stop(configuration: Configuration, celsius: int) -> Configu
 def with_injections(
     configuration: Configuration, texts: Sequence[str], devices: Sequence[Device], origin: str = "--inject"
 ) -> Configuration:
-    """Return the configuration with injected faults, marked as tainted. texts: "flip:0:2", one for each fault.
+    """Return the configuration with injected faults, and `tainted` set. texts: one for each fault.
 
-    origin: option or file, for messages. Raises ConfigError for a fault that is invalid or that this run cannot find.
+    "flip:0:2" flips a bit on device 0 in round 2. origin: option or file, for messages. Raises ConfigError for a fault
+    that is invalid or that this run cannot find.
     """
     assert configuration.burn_in is not None
     parsed = tuple(injections.parse(text, devices, origin) for text in texts)

@@ -53,7 +53,10 @@ def point(row: StudyRow) -> tuple[object, ...]:
 
 
 def _compared(rows: Sequence[StudyRow]) -> Iterator[StudyRow]:
-    """Yield copies of the rows, sorted by `point`, with their speed relative to the first row's implementation."""
+    """Yield the rows, those of a `point` together, with their speed relative to the implementation of rows[0].
+
+    A row without a time, or at a point where that implementation has none, is yielded unchanged.
+    """
     first = rows[0].implementation
     base = {point(row): row.device_ms for row in rows if row.implementation == first}
     places = {place: number for number, place in enumerate(dict.fromkeys(map(point, rows)))}

@@ -1,4 +1,4 @@
-"""The plan of a study: a cell for each entry and precision. Pure."""
+"""The plan of a study: on each device, a cell for each precision of each operation, implementation and size. Pure."""
 
 from collections.abc import Iterator, Sequence
 

@@ -85,7 +85,11 @@ def result(report: Report, layout: Layout) -> Section:
 
 
 def _counts(report: Report, layout: Layout) -> Iterator[str]:
-    """Yield the number of measured cells, the verdict on health, and the exit code, if not 0 or if a GPU is slow."""
+    """Yield the number of measured cells, the verdict on health, and the exit code, each only if it adds something.
+
+    The cells are omitted if a burn-in measured all, health if it is shown elsewhere or is PASS although a GPU is slow,
+    and the exit code if it is 0 and no GPU is slow.
+    """
     cells, judged = report.summary.cells, report.health.verdict
     measured = cells.ok + cells.degraded
     every = measured == cells.planned
@@ -108,7 +112,8 @@ def _counts(report: Report, layout: Layout) -> Iterator[str]:
 def _causes(report: Report, layout: Layout) -> Iterator[str]:
     """Yield the causes of the exit code that no other section shows; for an old report without causes, its reason.
 
-    layout: whether a section of its own shows causes of a burn-in or of missing cells.
+    Causes after the first SHOWN_CAUSES are only counted. layout: with `judges_gpus`, another section shows the causes
+    of a burn-in, otherwise those of missing cells.
     """
     shown = {CauseKind.BURN_IN, CauseKind.TAINTED} if layout.judges_gpus else {CauseKind.CELLS}
     causes = [cause.text for cause in report.verdict.causes if cause.kind not in shown]
@@ -227,7 +232,7 @@ def describe(against: Differences, report: Report) -> str:
 
 
 def warnings(report: Report) -> Section | None:
-    """Return counts of missing results and of doubtful ones by reason, then notices; None if there is no warning."""
+    """Return counts of missing results and of doubtful ones by reason, then `overview.notices`; None without either."""
     rows = tuple(doubts(report))
     # Without a GPU nobody expects its telemetry.
     notes = tuple(
