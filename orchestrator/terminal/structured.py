@@ -36,7 +36,10 @@ class Structured(LogDisplay):
         )
 
     def tell(self, event: CellEnded | Notice) -> None:
-        """Write the event; if quiet, only a failure, a warning or run_ended. If not verbose, omit the evidence."""
+        """Write the event. If quiet, write only failures, warnings and the notice run_ended.
+
+        If not verbose, omit the traceback and the evidence of a failure.
+        """
         if self._quiet and not is_loud(event) and not _is_end(event):
             return
         if isinstance(event, Notice):
