@@ -68,10 +68,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 class _Author:
-    """Generator of the same batch of texts, again and again. logits: of the last token of the newest batch.
-
-    tokens: for each batch written so far, the number of tokens of all its texts together.
-    """
+    """Generator of one batch of texts, again and again. tokens: number in each batch. logits: of the last token."""
 
     def __init__(self, writer: Writer, module: torch.nn.Module, prompt: torch.Tensor, cell: Cell) -> None:
         if cell.new_tokens is None or cell.new_tokens < 1:
