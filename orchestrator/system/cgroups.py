@@ -19,7 +19,7 @@ _UNLIMITED_BYTES: Final = 1 << 60
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Tightest limits of our control groups; None: none. cores: CPU seconds per second. processes: and threads."""
+    """Tightest limits of our control groups (None: no limit): bytes, CPU seconds per second, processes plus threads."""
 
     memory_bytes: int | None = None
     cores: float | None = None
