@@ -83,9 +83,10 @@ AUTO: Final = 0
 class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
     """One thing to measure: a model, a workload and their settings, on one or several devices.
 
-    devices: UUIDs (or "cpu:N"), the leader first. Each has its own process. input_size: side in pixels or length in
-    tokens (for generation, of the prompt). In a burn-in also the side of matrices, or MiB to test or send. None: the
-    model has one fixed size. new_tokens: for generation only. dynamic_shapes: True if compiled for any input size.
+    devices: UUIDs (or "cpu:N"), the leader first. Each has its own process. batch_size: AUTO for a scan. input_size:
+    side in pixels or length in tokens (for generation, of the prompt). In a burn-in also the side of matrices, or MiB
+    to test or send. None: the model has one fixed size. new_tokens: for generation only. dynamic_shapes: True if
+    compiled for any input size.
     """
 
     devices: tuple[str, ...]
@@ -147,10 +148,11 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     uuid: of a GPU or MIG slice, or "cpu:N". gpu_id: number by which the user knows it, an index within
     CUDA_VISIBLE_DEVICES if that is set. slice_of: UUID of a MIG slice's GPU. slice_index: None for a slice with its own
-    gpu_id. shared_gpu: another slice of that GPU is in the run. cpus: cores near the device, to which its workers are
-    bound. Empty: unknown. shared_cores: another CPU device of the run has the same cores. busy_with: text that names
-    another program's process on the device at the start of the run (--allow-busy); None if there was none.
-    pcie_generation: highest one that device and host support. pcie_width: lanes in use.
+    gpu_id. shared_gpu: another slice of that GPU is in the run. cpus: cores to which its workers are bound: its own of
+    a CPU device, a share of those near a GPU, empty if unknown. shared_cores: another CPU device of the run has the
+    same cores. busy_with: text that names another program's process on the device at the start of the run
+    (--allow-busy); None if there was none. pcie_generation: highest one that device and host support. pcie_width: lanes
+    in use.
     """
 
     uuid: str
@@ -261,12 +263,12 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A model, as described in configs/models.yaml.
 
-    family: key of MODULES in worker/models/registry.py. config: arguments of the family's `build`. preload: modules
-    that the zygote (protocol/messages.py) imports. sizes: None for a fixed size. generation: None for a model that
-    cannot generate text. inference_gflops: 1e9 operations of one forward pass of one item of default size. memory_mb:
-    memory of a training step of batch 32 in fp32. Both are only used for estimates. item: plural name of a sample in
-    reports, such as "images". on_request: True if "all" does not select it. own: code of a user's own model; None for
-    a model of gpubench. operator: set if an operator is measured instead of a model.
+    type: as in `list-models --type`. family: key of MODULES in worker/models/registry.py. config: arguments of the
+    family's `build`. preload: modules that the zygote (protocol/messages.py) imports. sizes: None for a fixed size.
+    generation: None for a model that cannot generate text. inference_gflops: 1e9 operations of one forward pass of one
+    item of default size. memory_mb: memory of a training step of batch 32 in fp32. Both are only used for estimates.
+    item: plural name of a sample in reports, such as "images". on_request: True if "all" does not select it. own: code
+    of a user's own model; None for a model of gpubench. operator: set if an operator is measured instead of a model.
     """
 
     name: str

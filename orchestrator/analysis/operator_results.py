@@ -48,7 +48,8 @@ def call_time(name: str, found: Sequence[ShapeResult]) -> OperatorTime | None:
     """Return the time of one call, in ms: the median over the calls, then over the launches, with a 95 % interval.
 
     found: results of one shape, one for each launch. name: of a series of times, such as "pure" (device time). Launches
-    whose median is not above zero are skipped; None if none is left. The interval is that over calls with few launches.
+    whose median is not above zero are skipped; None if none is left. The interval is that over the launches; with too
+    few for `launch_interval`, that over the calls of a launch (median of the launches).
     """
     unpacked = (floats.unpack(one.series[name]) for one in found if name in one.series)
     launches = [times for times in unpacked if times and median(times) > 0]
@@ -78,7 +79,7 @@ def median_ms(found: Sequence[ShapeResult], name: str) -> float | None:
 def is_host_bound(found: Sequence[ShapeResult], *, graphed: bool | None) -> bool | None:
     """Whether a shape's measured device time is limited by the host; None if unknown.
 
-    graphed: whether the calls were replayed from a CUDA graph, which needs no host; None on a CPU device.
+    graphed: whether the calls were replayed from a CUDA graph, which needs no host. None (a CPU device) gives None.
     """
     host_ms, device_ms = median_ms(found, "host"), median_ms(found, "pure")
     if graphed is None or host_ms is None or device_ms is None:

@@ -81,7 +81,7 @@ def merge(archive: Archive, evidence: Evidence, terms: ReportTerms) -> Report:
 
 
 def in_doubt(archive: Archive, evidence: Evidence) -> tuple[Doubt, ...]:
-    """Return a Doubt (GPU and cell) for each cell whose further launches should decide about a SUSPECT GPU."""
+    """Return a Doubt for each pair of a SUSPECT GPU and a cell whose further launches should decide about this GPU."""
     measured_probes = probes(archive, evidence)
     sides = side_by_side(archive.stored.devices, results(archive, evidence, measured_probes), measured_probes)
     return tuple(doubts(archive.stored.devices, sides))

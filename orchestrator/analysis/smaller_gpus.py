@@ -19,11 +19,11 @@ Outcomes = dict[str, CellOutcome]
 def find_suspects(
     devices: Sequence[Device], cells: Iterable[Cell], outcomes: Mapping[str, CellOutcome]
 ) -> tuple[Outcomes, Outcomes]:
-    """Return new outcomes of cells that ran out of memory where an identical GPU did not.
+    """Return (suspect, explained): new outcomes of cells that ran out of memory where an identical GPU did not.
 
-    Both mappings are cell id → outcome. First: suspect cells, FAILED instead of DOES_NOT_FIT. Other statuses stay, as a
-    smaller batch size was measured or is planned. Second: cells whose GPU had more memory in use before the run, which
-    explains the failure. Only their reason is new.
+    Both are cell id → outcome. explained: the GPU had more memory in use before the run, which the reason now says.
+    suspect: all others. The reason names the GPUs on which the cell fits, and DOES_NOT_FIT becomes FAILED. DEGRADED and
+    REFERRED stay, because a smaller batch size was measured or is planned.
     """
     by_uuid = {device.uuid: device for device in devices}
     kinds = {device.uuid: device.name for device in devices if device.kind is DeviceKind.CUDA}

@@ -70,7 +70,7 @@ def standings(
 
 
 def doubts(devices: Sequence[Device], sides: Sequence[SideBySide]) -> Iterator[Doubt]:
-    """Yield a Doubt (GPU and cell) for each cell whose further launches should decide about a SUSPECT GPU.
+    """Yield a Doubt for each pair of a SUSPECT GPU and a cell whose further launches should decide about this GPU.
 
     A GPU with a graver verdict in one of the modes is not SUSPECT. sides: results of each cell on identical devices.
     """

@@ -132,7 +132,7 @@ def offering(
 ) -> Callable[[click.Context, click.Parameter, str], list[str]]:
     """Return a callback for click's shell_complete that offers those `choices` that begin with the typed word.
 
-    several: the word is the last item of a list. If `choices` raises UserError (a broken file), nothing is offered.
+    several: the value is a list, whose last item is completed. If `choices` raises UserError, nothing is offered.
     """
 
     def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:

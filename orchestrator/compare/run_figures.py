@@ -79,8 +79,8 @@ class SideDevice(Part, frozen=True, kw_only=True):
 class Side(Part, frozen=True, kw_only=True, omit_defaults=True):
     """A run or a baseline. baseline_version: None for a run. name: given by the user, such as "@last".
 
-    run_id: of a baseline, ids of all its runs. stack: versions and settings of the software and the host, such as
-    {"driver": "580.95.05"}. ended: why the run did not end well, or "".
+    run_id: of a baseline, ids of all its runs, with RUNS_APART between them. stack: versions and settings of the
+    software and the host, such as {"driver": "580.95.05"}. ended: why the run did not end well, or "".
     """
 
     baseline_version: int | None

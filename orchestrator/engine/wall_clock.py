@@ -7,13 +7,13 @@ JUMP_S: Final = 2.0
 
 
 class WallClock:
-    """Compares the time of day with the monotonic clock, to see whether it was set. Both are in seconds."""
+    """Compares the time of day (wall) with the monotonic clock, to see whether it was set. Both: now, in seconds."""
 
     def __init__(self, wall: float, monotonic: float) -> None:
         self._offset = wall - monotonic
 
     def jumped(self, wall: float, monotonic: float) -> float:
-        """Return the seconds by which the time of day jumped since the last call (> 0: forward), 0.0 below JUMP_S."""
+        """Return the seconds by which `wall` jumped since the last call or creation (> 0: forward), 0 below JUMP_S."""
         by = wall - monotonic - self._offset
         self._offset += by
         return by if abs(by) >= JUMP_S else 0.0

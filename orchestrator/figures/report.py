@@ -26,7 +26,11 @@ SCHEMA_VERSION: Final = 6
 
 
 class SegmentReport(Part, frozen=True, kw_only=True):
-    """Session of a run: the work of one orchestrator process. suspended_seconds: length of each of its suspensions."""
+    """Session of a run: the work of one orchestrator process. started: ISO 8601, UTC.
+
+    duration_seconds: from its start to its end, or to the last start or end of a launch. launches: number of launches
+    that it started. suspended_seconds: length of each suspension of the process.
+    """
 
     started: str
     duration_seconds: float
@@ -40,9 +44,10 @@ class SegmentReport(Part, frozen=True, kw_only=True):
 class Metadata(Part, frozen=True, kw_only=True):
     """What was run, where, when, and with which software, as the workers reported it.
 
-    finished: false while running, or if interrupted or killed. running: still running when the report was made.
-    test_date: start of the run, ISO 8601, UTC. zygote_start_ms: duration of each start of the zygote; empty with
-    --isolation exec. settings: environment variables that change what is measured.
+    *_version: null if unknown. cuda_version: version that torch was built for. finished: false while running, or if
+    interrupted or killed. running: still running when the report was made. test_date: start of the run, ISO 8601, UTC.
+    test_duration_seconds: sum over the sessions (segments). zygote_start_ms: duration of each start of the zygote;
+    empty with --isolation exec. settings: environment variables that change what is measured.
     """
 
     tool_version: str
@@ -81,8 +86,9 @@ class GpuInfo(Part, frozen=True, kw_only=True):
     and utilisation of a slice are those of this GPU. slice_index: index of a MIG slice in its GPU: 1 in "GPU 0:1". It
     is null for a whole GPU, and for a slice with a gpu_id of its own (named in CUDA_VISIBLE_DEVICES). shared_gpu:
     another slice of that GPU is in the run. busy_with: another process that computed on the device when the run began.
-    quarantined: the reason, or null. average_*: means of the telemetry samples from the start of the first launch to
-    the end of the last one; null without samples.
+    cuda_version: newest one that the driver supports. pcie_generation: highest one that GPU and host support.
+    pcie_width: lanes in use. quarantined: the reason, or null. average_*: means of the telemetry samples from the start
+    of the first launch to the end of the last one; null without samples.
     """
 
     gpu_id: int
@@ -117,9 +123,10 @@ class GpuInfo(Part, frozen=True, kw_only=True):
 class ConfigurationReport(Part, frozen=True, kw_only=True):
     """Settings of the measurement. warmup_iterations and test_iterations are null if adaptive.
 
-    precision: `precisions` as one text. sequence_lengths, input_sizes, memory_format: empty or null if each model uses
-    its default. required_signals: signals named by --require. preset, time_limit_seconds: set by `quick` and `triage`.
-    mode: such as "loaded,solo". target_relative_half_width: as relative_half_width in protocol.messages.Measurement.
+    precision: `precisions` as one text. *batch_sizes: 0 for `auto`. launches: planned launches of each cell.
+    sequence_lengths, input_sizes, memory_format: empty or null if each model uses its default. required_signals:
+    signals named by --require. preset, time_limit_seconds: set by `quick` and `triage`. mode: such as "loaded,solo".
+    target_relative_half_width: as relative_half_width in protocol.messages.Measurement.
     """
 
     precision: str
@@ -151,8 +158,9 @@ class ConfigurationReport(Part, frozen=True, kw_only=True):
 class CellEntry(Part, frozen=True, kw_only=True):
     """One planned cell and its final state, with fields as in CellReport.
 
-    attempts: number of started launches, failed ones included. compile_mode: mode of torch.compile; "eager" without it,
-    and in reports of earlier versions. quality: by figures/quality.py; null in reports of earlier versions.
+    batch_size_requested: 0 for `-b auto`. attempts: number of started launches, failed ones included. compile_mode:
+    mode of torch.compile; "eager" without it, and in reports of earlier versions. quality: by figures/quality.py; null
+    in reports of earlier versions.
     """
 
     cell: str
@@ -239,7 +247,7 @@ class Overhead(Part, frozen=True, kw_only=True):
 
     median_ms: median overhead of the launches with a result (overhead_ms of LaunchLedger). zygote_start_ms: start-up
     time of the zygote, which imports torch once and forks launches. pays_from_launches: least number of launches with
-    which the zygote is faster than a new interpreter for each.
+    which the zygote is faster than a new interpreter for each; null if no number is, or if no zygote was used.
     """
 
     isolation: str

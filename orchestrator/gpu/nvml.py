@@ -98,7 +98,7 @@ class Nvml:
         return None if version is None else f"{version // 1000}.{version % 1000 // 10}"
 
     def gpus(self) -> tuple[Device | UnreadableGpu, ...]:
-        """Return every GPU in NVML's order, with its index as `gpu_id`. Raises NvmlError if NVML cannot count them."""
+        """Return all GPUs in NVML's order, but no slices; `gpu_id`: index. Raises NvmlError if NVML cannot count."""
         return tuple(self._gpu(index) for index in range(self._required(self._lib.nvmlDeviceGetCount)))
 
     def read(self, uuid: str) -> Sample:

@@ -38,7 +38,7 @@ def change(point: TrendPoint) -> str:
 
 
 def remarks(point: TrendPoint) -> Iterator[str]:
-    """Yield remarks on a run: each changed version or setting, then, if so, why the run is not judged."""
+    """Yield each version or setting that differs from the run before, then why the run is not judged, if it is not."""
     yield from point.stack
     if point.excluded:
         yield f"not counted: {point.excluded}"

@@ -35,7 +35,7 @@ def fitted(configuration: Configuration, devices: Sequence[Device]) -> Configura
 
 
 def reason(configuration: Configuration) -> str:
-    """Return a sentence that explains the number of launches: "3 launches of each cell: as many as fit into …"."""
+    """Return a sentence on the number of launches that `fitted` chose: "3 launches of each cell: as many as fit …"."""
     number = "One launch" if configuration.launches == 1 else f"{configuration.launches} launches"
     bounds = f"as many as fit into {FITTING_S / 60:g} min, at least those of the profile, at most {MOST}"
     return f"{number} of each cell: {bounds}."

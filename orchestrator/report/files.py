@@ -71,7 +71,8 @@ def publish(
 ) -> tuple[Path, ...]:
     """Write the report in each format to `output_path` with the format's suffix. Return the paths written.
 
-    Missing folders are made. An existing file is renamed first (keep_old). Raises as `write` does.
+    The suffix replaces that of another format, or is appended. Missing folders are made. An existing file is renamed
+    first (keep_old). Raises as `write` does.
     """
     written = []
     for kind in formats:
@@ -111,7 +112,7 @@ def keep_old(path: Path) -> Path | None:
 
 
 def beside_the_old(finished: Path, path: Path) -> None:
-    """Move the file `finished` to `path`, renaming an existing file first (keep_old). Raises OSError if that fails."""
+    """Move the file `finished` to `path`, renaming an existing one first (keep_old). Raises OSError if either fails."""
     while True:
         keep_old(path)
         with suppress(FileExistsError):

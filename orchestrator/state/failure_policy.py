@@ -92,9 +92,10 @@ class Trait(enum.Flag):
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is known about a category of failure.
 
-    retries: further attempts on the same device, in fresh processes, before the failure is final. why: reason for the
-    reaction. seen: how the failure is recognised. skips: how much of the model is skipped if the model is at fault.
-    beside_others: what the launch did ("ran out of memory") if another process on its GPU may be the cause; else "".
+    retries: further attempts on the same device, in fresh processes, before the failure is final; ANY_NUMBER: no limit.
+    why: reason for the reaction. seen: how the failure is recognised. skips: how much of the model is skipped if the
+    model is at fault. beside_others: what the launch did ("ran out of memory") if another process on its GPU may be the
+    cause; else "".
     """
 
     reaction: Reaction

@@ -67,7 +67,7 @@ def blame(category: Category, others: Iterable[Elsewhere]) -> Blame:
 
 
 def twins(cell: Cell, kinds: Mapping[str, str]) -> Iterator[Cell]:
-    """Yield `cell` as it is on each other device of the same product. kinds: device → product name."""
+    """Yield `cell` as it is on each other device of the same product. kinds: UUID → product name, its own included."""
     own = cell.devices[0]
     for other, kind in kinds.items():
         if other != own and kind == kinds[own]:
@@ -77,8 +77,9 @@ def twins(cell: Cell, kinds: Mapping[str, str]) -> Iterator[Cell]:
 def try_elsewhere(state: RunState, slot: Slot) -> RunState:
     """Return the state in which the cell of a finally failed slot is next on another device, an idle one if possible.
 
-    The slot is in `unattributed` until its cause is known. If no other device can run the cell, another model is next
-    on the failed GPU instead.
+    The slot is in `unattributed` until its cause is known. If no other device can run the cell and the failure points
+    at the hardware, another model is next on the failed GPU; if another model failed on it before, the GPU is
+    quarantined.
     """
     if state.slots[slot].stopped or is_skipped(state, state.cells[slot[0]]):
         return state
@@ -104,7 +105,7 @@ def judge(state: RunState, slot: Slot) -> Blame:
 def conclude(state: RunState) -> RunState:
     """Attribute the failures in `unattributed` whose cause is known now, and return the state after that.
 
-    A model at fault is skipped; a device at fault gets a strike. The other failures stay in `unattributed`.
+    A model at fault is skipped. A device at fault gets a strike; the second one quarantines it. Other failures stay.
     """
     for slot in state.unattributed:
         if slot not in state.unattributed:

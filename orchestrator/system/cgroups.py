@@ -19,7 +19,7 @@ _UNLIMITED_BYTES: Final = 1 << 60
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Tightest limits of our control groups; None: no limit. cores: CPU seconds per second. processes: with threads."""
+    """Tightest limits of our control groups (None: no limit): bytes, CPU seconds per second, processes plus threads."""
 
     memory_bytes: int | None = None
     cores: float | None = None
@@ -36,9 +36,9 @@ def limits(root: Path = _ROOT, own: Path = _OWN) -> Limits:
 
 
 def oom_kills(root: Path = _ROOT, own: Path = _OWN, host_file: Path = _VMSTAT) -> int | None:
-    """Return how many processes of our control group the kernel has killed for lack of memory so far.
+    """Return how many processes the kernel has killed for lack of memory so far; None if unknown.
 
-    If no file of our group or its ancestors has the number, return that of the host; None if that is unknown, too.
+    The number is that of our control group, else of its nearest ancestor that has one, else of the host.
     """
     counter = _oom_counter(root, own, host_file)
     return None if counter is None else _kills_in(counter)

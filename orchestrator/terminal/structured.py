@@ -36,7 +36,7 @@ class Structured(LogDisplay):
         )
 
     def tell(self, event: CellEnded | Notice) -> None:
-        """Write the event; if quiet, only a failure, a warning or run_ended. If not verbose, omit the evidence."""
+        """Write an event. If quiet: only failures, warnings and the notice run_ended. Evidence: only if verbose."""
         if self._quiet and not is_loud(event) and not _is_end(event):
             return
         if isinstance(event, Notice):

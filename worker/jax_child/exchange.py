@@ -42,10 +42,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Times and output of an operator in JAX.
+    """Times and output of an operator in JAX, forward pass only.
 
-    unsupported: why JAX cannot compute it here; then the other fields are empty. Else "". arrays: the output alone.
-    series: "host", "real" and "pure" → packed times, as in ShapeResult. block: timed block of "pure".
+    unsupported: why JAX cannot compute it here; then the other fields are empty. Else "". arrays: one element, the
+    output. series: "host", "real" and "pure" → packed times, as in ShapeResult. block: timed block of "pure".
     """
 
     unsupported: str = ""

@@ -68,7 +68,7 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 class _Author:
-    """Generator of one text, again and again. tokens: number of tokens of each text. logits: of the last token."""
+    """Generator of one batch of texts, again and again. tokens: number in each batch. logits: of the last token."""
 
     def __init__(self, writer: Writer, module: torch.nn.Module, prompt: torch.Tensor, cell: Cell) -> None:
         if cell.new_tokens is None or cell.new_tokens < 1:
@@ -99,7 +99,10 @@ class _Author:
         return tokens
 
     def measured(self, measurements: common.Measurements) -> tuple[list[list[int]], int]:
-        """Return the times of each measured text in ns (start, then each token), and the number of tokens of all."""
+        """Return for each measured batch its times in ns (start, then each token), and the number of all their tokens.
+
+        measurements: has the number of measured iterations, which selects them among all batches written so far.
+        """
         end = len(self.tokens) - (measurements.load.iterations if measurements.load else 0)
         begin = end - sum(block.iterations for block in measurements.measured.blocks)
         return self._texts_ns[begin:end], sum(self.tokens[begin:end])

@@ -25,7 +25,7 @@ class ZygoteClient:
     """Keeps one zygote. preload: modules that it imports. patience_s: maximum duration of the imports.
 
     log: file for its output. environment: variables to add to ours. ready: its imports are done, so `fork` is answered.
-    start_ms: duration of its last start.
+    start_ms: milliseconds from its last start until it was ready; 0.0 before it was ready once.
     """
 
     def __init__(self, preload: tuple[str, ...], log: Path, patience_s: float, environment: dict[str, str]) -> None:
@@ -104,6 +104,6 @@ class ZygoteClient:
         log_files.hold_below_cap(self._log)
 
     def close(self) -> Exit | None:
-        """Kill the zygote, wait for its end and return that; None if there is no zygote."""
+        """Kill the zygote, wait for its end and return how it ended; None if there is no zygote."""
         zygote, self._zygote = self._zygote, None
         return None if zygote is None else zygote.close()

@@ -32,9 +32,9 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Telemetry of one measurement. A value is None if it is unknown, and `note` says why.
 
     Values are means, with exceptions: temperature_max_c and memory_used_bytes are maxima. energy_j is a total. reasons:
-    NVML's clock-event bits of any sample. sm_clock_drift_percent: change from the first half of the samples to the
-    second. thermal_violation, power_violation: fraction of the measured time with clocks lowered by heat or power, by
-    NVML's counters. slowdown_samples: fraction of samples with clocks lowered by heat or a hardware brake.
+    all clock-event bits (of NVML) that any sample has. sm_clock_drift_percent: change from the first half of the
+    samples to the second. thermal_violation, power_violation: fraction of the measured time with clocks lowered by heat
+    or power, by NVML's counters. slowdown_samples: fraction of samples with clocks lowered by heat or a hardware brake.
     """
 
     gpu_utilization_percent: float | None = None
@@ -71,8 +71,8 @@ class Track:
         """Return the readings over the measured windows, ordered by time. Without windows or samples: only a note.
 
         load: load window, over which power and utilisation are averaged. Energy is then that power multiplied by the
-        time from the start of the first window to the end of the last. None: they are those within the windows, and
-        unknown if the windows together are shorter than MIN_MEASURED_S.
+        time from the start of the first window to the end of the last. Without a load window, power, utilisation and
+        energy are those within the windows, but None if the windows together are shorter than MIN_MEASURED_S.
         """
         if not windows:
             return Readings(note="nothing was measured")
@@ -232,7 +232,10 @@ class _Counters(NamedTuple):
     windows: Sequence[Window]
 
     def increase(self, values: Sequence[int | None]) -> float | None:
-        """Return a counter's rise in the windows, from its value at each sample; None if it fell or one is missing."""
+        """Return by how much a counter rose within the windows. values: at each sample, in order; None: unreadable.
+
+        None if it fell, or if the start or end of a window is not between readable values at most 1 s apart.
+        """
         readable, moments = _without_none(values), self.moments
         if len(readable) < len(values):
             kept = [at_ns for at_ns, value in zip(self.times_ns, values, strict=True) if value is not None]

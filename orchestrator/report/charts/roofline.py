@@ -17,7 +17,10 @@ from orchestrator.report.sections import Chart, Table, numbers, table, texts
 
 
 def roofline(report: Report) -> tuple[Chart, Table]:
-    """Return a chart with a plot for each workload and kind of device, and its table. No plots without probes."""
+    """Return a chart with a plot for each workload and kind of device, and its table. No plots without probes.
+
+    The points of a plot are the models on one of the identical devices: that with the most results.
+    """
     shown = {group.shown.gpu_uuid for group in groups(report)}
     several = len(report.gpu_info) > 1
     plots: dict[str, Roofline] = {}

@@ -89,7 +89,7 @@ def spread(report: Report) -> Section | None:
 
 
 def slow_devices(report: Report) -> dict[str, str]:
-    """Return UUID → verdict, such as "STRAGGLER" or "FAIL" (health), of each device that is slow or faulty."""
+    """Return UUID → verdict of each slow or faulty device: on its speed, such as "STRAGGLER", else "FAIL" (health)."""
     found = {standing.gpu_uuid: standing.verdict.value for standing in report.stragglers if standing.verdict.is_finding}
     faulty = [gpu.gpu_uuid for gpu in report.health.gpus if gpu.verdict is HealthVerdict.FAIL]
     return dict.fromkeys(faulty, HealthVerdict.FAIL.value) | found
