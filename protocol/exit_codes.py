@@ -36,7 +36,8 @@ class WorkerExit(enum.IntEnum):
 
     DONE: the orchestrator has acknowledged the outcome, be it a result or a failure. NOT_ADOPTED: the orchestrator did
     not become the parent. WRONG_ROOMS: gpubench was imported from another folder than the orchestrator's.
-    NO_ASSIGNMENT, NO_ACKNOWLEDGEMENT: the orchestrator did not answer in time. DISMISSED: the launch was not needed.
+    NO_ASSIGNMENT: no cell to measure (Assign) arrived in time. DISMISSED: the orchestrator did not expect this launch.
+    NO_ACKNOWLEDGEMENT: the outcome was sent, but no Ack arrived in time.
     """
 
     DONE = 0

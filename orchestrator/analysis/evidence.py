@@ -79,8 +79,8 @@ class Evidence:
     """Everything that `report_builder.merge` needs besides the archive.
 
     outcomes, cells: by cell id. launches, damaged: by launch number. devices, clocks: by UUID. courses: health values
-    over time. suspect: ids of cells that ran out of memory although an identical GPU had room for them. uncounted:
-    launch number → UUID → wrong bits found by a launch without a valid result.
+    over time. goes_on: the run is still running. suspect: ids of cells that ran out of memory although an identical GPU
+    had room for them. uncounted: launch number → UUID → wrong bits found by a launch without a valid result.
     """
 
     outcomes: Mapping[str, CellOutcome]
@@ -173,7 +173,7 @@ def _samples(archive: Archive, device: Device) -> dict[str, tuple[Sample, ...]]:
 
 
 def _worked(archive: Archive) -> dict[str, Span]:
-    """Return boot id of the host → (first start, last end) of the attempts in monotonic ns; 0 for an unknown one."""
+    """Return boot id of the host → (first start, last end) of its attempts, in monotonic ns; 0 where none is known."""
     attempts: dict[str, list[Attempt]] = {segment.boot_id: [] for segment in archive.segments}
     for attempt in archive.attempts:
         attempts[attempt.segment.boot_id].append(attempt)

@@ -41,7 +41,7 @@ class OpsParams(RunParams):
     """Options of `ops`, and the options of its run that are read by name. None: not given.
 
     category, op, implementations: names, separated by commas. against: FILE:FUNCTION=OPERATOR of each user's function.
-    pythonpath: folders, separated by colons.
+    fast: measure 10 ms for each figure. pythonpath: folders, separated by colons.
     """
 
     category: str | None

@@ -117,7 +117,7 @@ def reduced(side: Side, name: str, *, gpu_bound: bool = False) -> Side:
 
 
 def excluded(side: Side, *, gpu_bound: bool = False) -> dict[str, list[Place]]:
-    """Return why cells cannot be in a baseline ("throttled (let the GPU cool, and measure again)") → these cells."""
+    """Return why cells cannot be in a baseline ("throttled (advice)") → these cells. gpu_bound: as in `reduced`."""
     found: dict[str, list[Place]] = {}
     for place in pairing.places(side).values():
         if reason := _obstacle(place, gpu_bound=gpu_bound):

@@ -87,7 +87,7 @@ TARGETS: Final = {name: _TARGETS[name] for name in LimitName}
 
 
 def cells(report: Report, held: Held | None) -> Iterator[Cell]:
-    """Yield each cell of a model or study, and each time (TimeName) of an operator. held: the baseline comparison."""
+    """Yield each cell of a model or study, and each time (TimeName) of an operator. held: None without a baseline."""
     gpus = {gpu.gpu_uuid: gpu for gpu in report.gpu_info}
     places = pairing.places(run_figures.of_report(report, "this run"))
     siblings = dict(_of_siblings(report, places))

@@ -126,7 +126,7 @@ def margin(cell: ComparedCell) -> str:
 
 
 def judged(cell: ComparedCell) -> str:
-    """Return the change of a cell, "-5.0% (95% interval -5.9% to -4.2%, margin 1%)"; "" if there is none to show."""
+    """Return the change of a cell, "-5.0% (95% interval -5.9% to -4.2%, margin 1%)", or "-5.0%"; "" if unknown."""
     between = f" (95% interval {interval(cell)}, {margin(cell)})" if cell.low is not None else ""
     return f"{change(cell)}{between}"
 
@@ -214,7 +214,10 @@ def _remark(cell: ComparedCell) -> str:
 
 
 def remarks(comparison: Comparison, verdict: ChangeVerdict) -> Iterator[str]:
-    """Yield "VERDICT: remark: A, B, C and 2 more" for each remark on cells with this verdict, and `excluded` last."""
+    """Yield "VERDICT: remark: A, B, C and 2 more" for each remark on cells with this verdict.
+
+    For NO CHANGE SEEN, the last text is the slow-down that is ruled out, if known (`excluded`).
+    """
     for words, names in grouped(comparison, verdict).items():
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         yield f"{verdict}: {words}: {', '.join(names[:3])}{more}"
@@ -232,7 +235,7 @@ def grouped(comparison: Comparison, verdict: ChangeVerdict) -> dict[str, list[st
 
 
 def new(comparison: Comparison, most: int = _MOST_LONE) -> Iterator[str]:
-    """Yield a text on cells that only the second run has, for each reason why. most: cells to name in a text."""
+    """Yield a text for each reason why cells are only in the second run. most: number of cells that a text names."""
     yield from _alone(comparison, comparison.only_after, comparison.after, most)
 
 

@@ -72,7 +72,7 @@ class Remaining(NamedTuple):
 
 
 def configured_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return the configured settings of a launch. measurement.load_s is 0 if it has no load window (for power)."""
+    """Return the configured settings of a launch. measurement.load_s: 0 if the launch has no load window."""
     load_s = load_windows.window_s(cell, configuration, device, slot[1])
     return LaunchTerms(replace(configuration.measurement, load_s=load_s), configuration.deadlines)
 

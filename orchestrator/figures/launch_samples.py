@@ -14,8 +14,9 @@ IN_ITS_FOLDER: Final = (
 class Series(NamedTuple):
     """One series of times of a launch, such as "forward", in milliseconds.
 
-    iterations: number of iterations that each value covers; None if a value is no whole iteration (a token, a tried
-    burst). usual_ms: range outside which a value is an outlier; None if the report has no statistics of the series.
+    iterations: number of iterations that each value covers; None if a value is no whole iteration (a token) or comes
+    from a probe's short trial run. usual_ms: range outside which a value is an outlier; None if the report has no
+    statistics of the series.
     """
 
     name: str

@@ -28,7 +28,7 @@ class Busy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def busy(devices: Sequence[Device], look: Look) -> tuple[Busy, ...]:
-    """Return a Busy for each foreign process on a GPU, in the order of `devices`. look: returns what NVML reads.
+    """Return a Busy for each foreign process on a GPU, in the order of `devices`. look: queries NVML.
 
     GPUs whose processes NVML cannot list (see `unseen`) count as unused. Raises DeviceError if NVML fails.
     """

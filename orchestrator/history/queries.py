@@ -197,7 +197,10 @@ def kinds(connection: sqlite3.Connection, model: str) -> list[tuple[str, int, st
 
 
 def offences(connection: sqlite3.Connection, uuids: Sequence[str]) -> list[Offence]:
-    """Return each GPU's runs with FAIL or WARN, oldest first, in the order of `uuids`; none with injected faults."""
+    """Return the runs in which a GPU's health or burn-in had FAIL or WARN: for each of `uuids` in turn, oldest first.
+
+    Runs with injected faults are omitted.
+    """
     return [
         _made(Offence, **dict(zip(Offence.__struct_fields__, row, strict=True)))
         for uuid in uuids

@@ -24,7 +24,10 @@ _ROUND: Final = 1000
 
 
 def number(cell: Cell, configuration: Configuration, round_: int = 0) -> int:
-    """Return a launch's priority, from its round (round_), mode, precision and work. The lowest number comes first."""
+    """Return a launch's priority over all rounds, modes and precisions: the lowest number comes first.
+
+    round_: from 0. Within a round, mode and precision, the numbers at the top of this module decide.
+    """
     precisions = configuration.precisions
     later = precisions.index(cell.precision) if cell.precision in precisions else 0
     modes = configuration.modes

@@ -239,7 +239,7 @@ class _Reader:
             self._repeat()
 
     def _repeat(self) -> None:
-        """Put launches that were dropped or did not fit back at their old places, so that gangs keep one order."""
+        """Queue launches again that were dropped or did not fit, at their old places, so that gangs keep one order."""
         now = msgspec.structs.replace(self._now, too_large={})
         again = {slot for slot, current in now.slots.items() if current.status in _REPEATED}
         for slot in again:

@@ -43,7 +43,7 @@ def default_cache(environment: Mapping[str, str], uid: int) -> Path:
 def require_writable(configuration: Configuration, settings: LayeredSettings, *, make: bool) -> None:
     """Check that the folders of reports, runs, weights and temporary files can be written. Raises ConfigError if not.
 
-    The file of the history must be no folder. settings: for the name of the option in the message. make: True: make
+    The history's path must not be a folder. settings: for the name of the option in the message. make: True: make
     missing folders. False: only check that the nearest existing folder above can be written.
     """
     temporary_files.require()
@@ -59,9 +59,10 @@ def require_writable(configuration: Configuration, settings: LayeredSettings, *,
 
 
 def require_place(output: Path, formats: Iterable[ReportFormat], origin: str, *, make: bool) -> None:
-    """Check that the report can be written to `output` in each of the `formats`. Raises ConfigError if not.
+    """Check that the report can be written in each of the `formats`. Raises ConfigError if not.
 
-    Existing files are accepted. origin: option that set the path, for the message. make: as in `require_writable`.
+    output: path of -o, a file; the suffix of each format gives that format's file in the same folder. Existing files
+    are accepted. origin: option that set the path, for the message. make: as in `require_writable`.
     """
     for place in (output, *(target(output, kind) for kind in formats)):
         require_name(place, origin)

@@ -28,8 +28,8 @@ _CHUNK_BYTES: Final = 64 * 1024
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
     """The process hung, or ended without an answer.
 
-    seconds: how long it was waited for, None if it ended by itself. Only then the other fields are set. end: how it
-    ended, such as "exit code 1". last_line: last line of its output, "" if there was none.
+    seconds: how long it was waited for if it hung; None if it ended. end: how it ended, such as "exit code 1".
+    last_line: last line of its output. Both are "" if it hung; last_line also if there was no output.
     """
 
     seconds: float | None = None

@@ -39,7 +39,7 @@ def integers(spec: ModelSpec, *keys: str) -> dict[str, int]:
 
 
 def described(spec: ModelSpec, feed: "Feed") -> Batch:
-    """Make the inputs in `spec`, without labels: for use as `Family.batch` by families whose loss needs none."""
+    """Make the inputs that `spec` lists, no labels: for use as `Family.batch` by families whose loss needs none."""
     return feed.inputs(spec)
 
 

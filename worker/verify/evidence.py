@@ -1,4 +1,4 @@
-"""Examination of a wrong output, between two blocks, in the memory where it was written.
+"""Examination of a wrong output, between two measured blocks, in the memory where it was written.
 
 read again ──▶ compared with the right one ──▶ made ten times more ──▶ a few elements computed on the CPU in fp64
 """
@@ -26,7 +26,8 @@ def examine(
     """Examine the wrong output of one product, repeat the product ten times, and return a Mismatch.
 
     number, iteration: indices of the product in the launch and in its phase. pair: index of its operands. verdict: the
-    digest or number of errors that Products.judge gave for `output`. strike: called with each repeated output.
+    digest or number of errors that Products.judge gave for `output`. strike: called with each repeated output before it
+    is judged; flips its bits if the launch simulates a lasting fault.
     """
     at_ns = time.monotonic_ns()
     again = _verdict(products, number, pair, output)

@@ -52,7 +52,10 @@ def _digest(  # noqa: ANN202, PLR0917 - Triton's own language, called by positio
 
 
 def add(matrix: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor, totals: torch.Tensor, slot: int) -> None:
-    """Add the digest of `matrix` (words) to totals[slot], without waiting. rows, columns: weights R and C."""
+    """Add the digest of `matrix` to totals[slot], an int64 on the device. Does not wait for the device.
+
+    matrix: 32-bit words of the output, as signed numbers. rows, columns: weights R (int32) and C (int64).
+    """
     grid = (triton.cdiv(len(columns), _COLUMNS), triton.cdiv(len(rows), _ROWS))
     _digest[grid](
         matrix,

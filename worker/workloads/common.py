@@ -56,7 +56,7 @@ class Measurements:
 
 
 def family_of(assign: Assign, stage: Stage) -> Family:
-    """Import and return the family of the cell's model, timed as "import". Raises as registry.family does."""
+    """Import and return the family of the cell's model, timed as "import". Raises UnknownFamilyError, ImportError."""
     with stage.timed("import"):
         return registry.family(assign.model)
 

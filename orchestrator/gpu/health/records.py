@@ -67,7 +67,10 @@ class Vitals(_Record, frozen=True, kw_only=True):
 
 
 class NodeVitals(_Record, frozen=True, kw_only=True):
-    """Error counters of the machine at one time: name in node.py → count. refusals: name → why it is missing or low."""
+    """Error counters of the machine at one time: name in node.py → count.
+
+    refusals: name → why its count is missing, or lacks some of the GPUs.
+    """
 
     values: dict[str, int]
     refusals: dict[str, str] = {}

@@ -121,8 +121,8 @@ def work(
     """Return session → times at work of a device. Sessions without work are missing.
 
     good: its launches with a result. cut_off: its launches that the end of the run cut off; of each, at most the last
-    cell_s seconds count. cell_s: length of a cell. halted: every session of the run, in order → times (monotonic ns) in
-    which the orchestrator was suspended.
+    cell_s seconds count. cell_s: configured seconds of a cell. halted: every session of the run, in order → times
+    (monotonic ns) in which the orchestrator was suspended.
     """
     first = next(iter(halted), None)
     loads = {
@@ -142,12 +142,12 @@ def work(
 
 
 def served_s(work: Work) -> float:
-    """Return a device's served seconds: all in launches, those in gaps within the limits of served_time.py."""
+    """Return a device's served seconds: launches, plus gaps as far as served_time.py lets them count."""
     return served_time.seconds(work.values())
 
 
 def idle(work: Work, waits: Mapping[Segment, Sequence[Span]]) -> Iterator[Idle]:
-    """Yield the gaps in a device's work of which more than 60 s (served_time.LONG_S) are unexplained.
+    """Yield the gaps in a device's work with more than 60 unexplained seconds (served_time.LONG_S), and these seconds.
 
     Launches that were cut off explain a gap, and so do `waits`: session → times (monotonic ns) in which the device may
     have waited for another one (gpu_waits.py).

@@ -44,7 +44,10 @@ class Judged:
 
 
 def judge(work: Work) -> Judged:
-    """Return the verdict on one GPU with all reasons. If the run injected faults, no reason recommends an action."""
+    """Return the verdict on one GPU with all reasons. work: all facts of the GPU after the burn-in.
+
+    If the run injected faults, no reason recommends an action.
+    """
     found = [*_wrong_bits(work), *_of_health(work), *_gaps(work), *_warnings(work)]
     if work.tainted:
         found = [replace(reason, action=Action.NOTHING) for reason in found]

@@ -67,7 +67,7 @@ def _cell(row: ThresholdResult | Cost, called: _Names) -> str:
 
 
 def _of_models(found: BaselineComparison) -> dict[str, float]:
-    """Return model → its throughput compared with the baseline's, as a change in percent; above 0 is faster."""
+    """Return model → change of its throughput from the baseline's, in percent: geometric mean over its cells."""
     changes = found.improvement_percent
     return {name.removesuffix("_throughput"): change for name, change in changes.items() if name != _OVERALL}
 

@@ -64,7 +64,7 @@ def performance(report: Report) -> Section | None:
 
 
 def _throughput(report: Report, phase: Workload, caveats: str) -> Drawn:
-    """Return a chart of throughput, with a plot for each batch size, largest first. caveats: end of its description."""
+    """Return a chart of throughput, a plot for each batch size, and its table. caveats: end of the description."""
     figure = MAIN[phase][0]
     found = measured.medians(report, figure.number, (phase,), _size_and_place, lambda one: one.key.precision)
     order = sorted(found)
