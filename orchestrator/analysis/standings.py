@@ -16,6 +16,7 @@ import msgspec
 from orchestrator.analysis import sibling_cells, throttled_gpus
 from orchestrator.analysis.cross_gpu import NO_VERDICT_ON_CPU, THROTTLED, Point, SideBySide
 from orchestrator.analysis.sibling_cells import JudgedCell
+from orchestrator.config.naming import plural
 from orchestrator.config.workloads import WORKLOADS
 from orchestrator.figures.comparisons import SiblingEffect, Standing
 from orchestrator.gpu.health.judges import Action
@@ -150,7 +151,8 @@ def _why_not(
     if len(comparable) < LEAST_GPUS:
         others = [other for other in group if other.uuid not in comparable]
         without = ", ".join(f"{other.label} ({_obstacle(other, fullest, missing)})" for other in others)
-        return f"{without} cannot serve as reference for others, and a verdict needs {LEAST_GPUS} GPUs"
+        left = plural(len(comparable), "comparable GPU")
+        return f"without {without}, only {left}, and a verdict needs {LEAST_GPUS}"
     return "one launch of each cell: no verdict. Measure again with --launches 3"
 
 

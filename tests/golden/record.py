@@ -397,10 +397,13 @@ def burn_in_lost_time(folder: Path) -> Path:
 def one_gpu(folder: Path) -> Path:
     """A benchmark on the only GPU of a virtual machine, which has neither links nor error counters. Power is read."""
     models = shipped("resnet50", "bert-base")
-    fake = FakeRun(folder / "runs" / "run", devices=gpus(1), models=models, batch_sizes=(1, 8), watched=False)
-    for cell in fake.stored.plan.cells:
-        load_s = load_windows.window_s(cell, fake.stored.configuration, fake.stored.devices[0], 0)
-        fake.measured(cell, blocks=2, load_s=load_s)
+    fake = FakeRun(
+        folder / "runs" / "run", devices=gpus(1), models=models, batch_sizes=(1, 8), launches=3, watched=False
+    )
+    for number in range(3):
+        for cell in fake.stored.plan.cells:
+            load_s = load_windows.window_s(cell, fake.stored.configuration, fake.stored.devices[0], number)
+            fake.measured(cell, number=number, blocks=2, load_s=load_s)
     fake.samples()
     file = FrameFile(fake.paths.health)
     file.append(codec.encode(Watch(at_ns=1_000 * SECOND_NS, boot_id=BOOT, kernel_log=True)))

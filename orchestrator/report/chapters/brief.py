@@ -206,7 +206,8 @@ def describe(against: Differences, report: Report) -> str:
     """Describe how much identical devices differ in speed. The first of these cases that applies decides the text.
 
     No cell can compare them. Devices lag: "in 4 GPU-bound cells: GPU 5 up to 10.0% slower in 2 of them". All are equal:
-    "equal within 0.3% (in 5 GPU-bound cells)". Two devices: how far the slower is from the faster. Else: from the median.
+    "equal within 0.3% (in 5 GPU-bound cells)". Two devices: how far the slower is from the faster. Else: from the
+    median.
     """
     every = len(against.group.devices) == len(report.gpu_info)
     alike = "" if every else f"{labels(against.group.devices)} "
