@@ -21,7 +21,7 @@ def tallies(
 ) -> dict[Workload, Tally]:
     """Return check → sums over its launches on one device. good: (cell, evidence) of the launches with a result.
 
-    beside: mismatches of launches without a valid result that count against the device. kind: of the device.
+    beside: further mismatches, of launches without a valid result, that count against the device. kind: of the device.
     """
     groups: dict[Workload, list[LaunchEvidence]] = defaultdict(list)
     for cell, evidence in good:
@@ -77,9 +77,10 @@ def method(launches: Sequence[Verification]) -> str:
 
 
 def not_tested(cells: Mapping[str, Sequence[Verification]]) -> dict[str, str]:
-    """Return "<cell> with one method throughout" → reason, for each cell whose launches used several methods.
+    """Return what was not tested because the launches of a cell compared their outputs by different methods → reason.
 
-    A method is how outputs were compared. cells: name of the cell → what its launches verified.
+    What: "<cell> with one method throughout", one for each such cell. cells: name of a cell → what each of its launches
+    verified.
     """
     found = {}
     for name, launches in cells.items():
