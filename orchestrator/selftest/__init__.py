@@ -61,7 +61,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> ExitCode:
-        """INTERNAL if processes or files were left behind, or an uninterrupted run handled a fault other than expected.
+        """INTERNAL if processes or files were left behind, or an uninterrupted run did not handle a fault as expected.
 
         Otherwise INCOMPLETE if a person interrupted the self-test, else PASSED.
         """

@@ -76,7 +76,7 @@ def proven(result: BurnInReport) -> str:
 
 
 def each_gpu(report: Report) -> Section | None:
-    """Return a finding per GPU, gravest first, and one for all that PASS without remark; None without a burn-in."""
+    """Return one finding per GPU, gravest first, but one for all that PASS without remark. None without a burn-in."""
     result = report.burn_in
     if result is None:
         return None

@@ -70,7 +70,7 @@ def worked_s(load: Load) -> float:
 
 
 def started_s(load: Load) -> float:
-    """Return the served seconds before a session's first launch: at most ORDINARY_S, and at most `worked_s` of it.
+    """Return the served seconds before a session's first launch: at most ORDINARY_S, and at most its `worked_s`.
 
     0 if that time does not count (load.since_ns is None) or there was no launch.
     """

@@ -77,10 +77,9 @@ def method(launches: Sequence[Verification]) -> str:
 
 
 def not_tested(cells: Mapping[str, Sequence[Verification]]) -> dict[str, str]:
-    """Return what was not tested because the launches of a cell compared their outputs by different methods → reason.
+    """Return omitted check → reason, for each cell whose launches compared their outputs by different methods.
 
-    What: "<cell> with one method throughout", one for each such cell. cells: name of a cell → what each of its launches
-    verified.
+    The check is named "<cell> with one method throughout". cells: name of a cell → verifications of its launches.
     """
     found = {}
     for name, launches in cells.items():
