@@ -244,7 +244,8 @@ class ShapeResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     series: name → milliseconds of a call (protocol.floats), empty if the output is wrong. "host": until the call
     returns to the host. "real": until an idle device has finished it. "pure": mean of calls back to back, for each
     round of such calls. Names in "_backward": forward and backward pass together. graphed: the calls of "pure" ran as
-    a CUDA graph. no_gradient: no gradient was verified. profile: set for profiled operators.
+    a CUDA graph. no_gradient: gradients could not be verified, because the result is wrong, the output has none or JAX
+    computed it; else False, even for an operator without backward pass. profile: set for profiled operators.
     """
 
     shape: str
@@ -283,8 +284,8 @@ class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_field
     flops_per_iteration: floating-point operations by torch's counter. None if not counted, or if the counter misses
     some. bytes_per_iteration: series → bytes moved, for probes. generated_tokens: number over all sequences and
     measured iterations. loss: sum over the losses of the last training step. verification: burn-in only. others: UUID
-    → verification by the other processes of the cell. load: None without a load window. compilation: None for an eager
-    model. shapes: results of an operator's shapes, in measured order.
+    of another device of the cell → verification by its process. load: None without a load window. compilation: None for
+    an eager model. shapes: results of an operator's shapes, in measured order.
     """
 
     cell: Cell
@@ -317,7 +318,7 @@ class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_field
     def times_ms(self, name: str) -> list[float]:
         """Return the series `name`: milliseconds of an iteration, in measured order. Empty if it was not measured.
 
-        Do not modify the list. Raises ProtocolError if any series is damaged, which `flaw` would report.
+        Do not modify the list. Raises ProtocolError if any series is damaged. If `flaw` is None, none is.
         """
         return self._times_ms.get(name, [])
 
@@ -333,12 +334,12 @@ class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_field
 
     @cached_property
     def warm_up_ms(self) -> list[float]:
-        """Median milliseconds of an iteration in each block of the warm-up (WarmUp.course). Do not modify the list."""
+        """WarmUp.course as a list of milliseconds. Do not modify it. Raises ProtocolError if damaged (see `flaw`)."""
         return floats.unpack(self.warm_up.course)
 
     @property
     def flaw(self) -> str | None:
-        """Reason why this result is impossible, such as "latency: a time is below zero"; None if it is possible."""
+        """Reason why this result is damaged or impossible, such as "latency: a time is below zero", else None."""
         try:
             unpacked, warm_up_blocks = self._times_ms, len(self.warm_up_ms)
         except ProtocolError as error:

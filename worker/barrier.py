@@ -15,10 +15,16 @@ _LOOK_S = 0.005
 
 
 class Gathering:
-    """Barrier between all processes of a launch, seen by one of them. Never times out. steps: counts its barriers."""
+    """Barrier between all processes of a launch, seen by one of them. Never times out.
+
+    steps: counter of the barriers that this process has begun; its connection counts as the first.
+    """
 
     def __init__(self, gang: Gang, size: int) -> None:
-        """Wait until all `size` processes are connected by Unix socket `gang.meeting`. Raises CommunicationError."""
+        """Wait until this process is connected: rank 0 to all `size` - 1 others, each other process to rank 0.
+
+        They meet at the Unix socket `gang.meeting`. Raises CommunicationError if a connection fails.
+        """
         self.steps = StepCounter(gang)
         self.steps.begin()
         self._leads = gang.rank == 0

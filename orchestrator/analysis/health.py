@@ -154,7 +154,7 @@ def _kind(device: Device) -> tuple[str, int | None]:
 
 
 def _worked(archive: Archive) -> dict[str, dict[Segment, Span]]:
-    """Return UUID → session → (first start, last end) of its finished launches, in monotonic ns."""
+    """Return device UUID → session → (first start, last end) of the device's finished launches, in monotonic ns."""
     by_device: dict[str, dict[Segment, Span]] = {}
     for attempt in archive.attempts:
         for uuid in archive.cells[attempt.start.cell].devices:
@@ -166,7 +166,11 @@ def _worked(archive: Archive) -> dict[str, dict[Segment, Span]]:
 
 
 def _work(archive: Archive, worked: Mapping[str, Mapping[Segment, Span]], uuid: str = "") -> Iterator[Work]:
-    """Yield a Work per session: first start to last end on GPU `uuid`; on all GPUs if it is "" or had no launch."""
+    """Yield, for each session, the time from the first start to the last end of launches on GPU `uuid`.
+
+    If `uuid` is "" or had no launch, the launches on all GPUs count. Sessions without launches are omitted. worked:
+    from `_worked`.
+    """
     gpus = [other.uuid for other in archive.stored.devices if other.kind is DeviceKind.CUDA]
     of = [worked[gpu] for gpu in ([uuid] if uuid in worked else gpus) if gpu in worked]
     for segment in dict.fromkeys(archive.segments):

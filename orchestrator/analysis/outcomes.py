@@ -73,9 +73,9 @@ def slots_by_cell(state: RunState) -> Mapping[str, Sequence[Slot]]:
 def launches_counted(state: RunState, slots: Sequence[Slot], planned: Collection[Slot]) -> tuple[int, ...]:
     """Return the numbers of the launches that count for a cell's figures, ascending; () if none has a result.
 
-    Of a scan, the best launch counts. Else one of each round counts, if its batch size is the smallest that was
-    measured in the slots `planned` (of the plan, without added launches) or, if none was, in any slot. slots: all slots
-    of the cell.
+    slots: all slots of the cell. planned: slots of the plan, without added launches. Of a scan, the launch with the
+    best batch size counts. Else the measured launches with one batch size count: the smallest that was measured in
+    planned slots or, if none was, in any slot.
     """
     if not slots:
         return ()

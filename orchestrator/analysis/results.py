@@ -47,7 +47,8 @@ class _Entry(NamedTuple):
 def results(archive: Archive, evidence: Evidence, probe_results: Sequence[ProbeMetrics]) -> tuple[ModelResult, ...]:
     """Return an entry for each model, configuration and device, in the order of the plan, measured or not.
 
-    Batch size scans without a result are omitted. probe_results: the times are checked with the rates of these probes.
+    Batch size scans without a result are omitted. probe_results: from `probes`. The plausibility of each time is judged
+    by the rates that these probes reached on the device.
     """
     entries: dict[_Entry, list[Cell]] = {}
     for cell in archive.stored.plan.cells:

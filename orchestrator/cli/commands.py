@@ -1,4 +1,7 @@
-"""The two programs, which share every command. Import nothing slow here: --help takes 0.2 s."""
+"""The programs gpubench-orchestrate and torch-gpu-benchmark, which share every command.
+
+Import nothing slow here: --help takes 0.2 s.
+"""
 
 from typing import Final, Unpack
 

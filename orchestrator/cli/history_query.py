@@ -34,7 +34,10 @@ def existing(history_db: str | None) -> "Iterator[sqlite3.Connection | None]":
 
 @contextmanager
 def opened(history_db: str | None) -> "Iterator[sqlite3.Connection]":
-    """Open the history within `with`, as `existing` does. Raises HistoryError for an unreadable or missing file."""
+    """Open the history within `with`, for reading. Raises HistoryError if it is unreadable or missing.
+
+    history_db: file of --history-db; None: the default.
+    """
     with existing(history_db) as connection:
         if connection is None:
             raise HistoryError(NONE_YET)
@@ -73,7 +76,10 @@ def run_id(run: str, runs_folder: str) -> str:
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
-    """Return " Did you mean X?" with similar `names`, else " Recorded: X, Y." with SHOWN at most; "" without names."""
+    """Return a hint for an unknown name: " Did you mean X?", else " Recorded: X, Y."; "" if `names` is empty.
+
+    names: recorded names. "Recorded" lists at most SHOWN of them.
+    """
     from orchestrator.config.yaml_schema import did_you_mean
 
     return did_you_mean(name, names) or (f" Recorded: {_some(names)}." if names else "")
@@ -95,7 +101,10 @@ def suggest_filters(connection: "sqlite3.Connection", wanted: "Filter") -> Itera
 
 
 def describe_cells(connection: "sqlite3.Connection", model: str) -> str:
-    """Return " Recorded of X: …" with precisions, sizes and devices; without any, what `nearest` returns."""
+    """Return a hint on what is recorded of a model: " Recorded of X: …" with precisions, batch sizes and devices.
+
+    If nothing is, the hint names other recorded models (see `nearest`).
+    """
     from orchestrator.history import queries
 
     kinds = queries.kinds(connection, model)

@@ -123,7 +123,10 @@ def _least_launches(compile_modes: Iterable[CompileMode]) -> int:
 def refuse_mistakes(
     file: Path, options: tuple[Option, ...], defaults: Path, catalogue: Catalogue, places: Places
 ) -> LayeredSettings:
-    """Return the settings of `file`. Raises ConfigError for a mistake in any key, except for own code in `models`."""
+    """Return the settings of `file`. Raises ConfigError for a mistake in any key, each checked with default values.
+
+    The key `models` is not checked if it names the user's own code. options, defaults: as in `gather`.
+    """
     settings, below = from_file(file, options), from_defaults(defaults, options)
     for key in settings.values:
         if key != "models" or not any(own_code.is_own(word) for word, _ in settings.items(key)):

@@ -81,8 +81,8 @@ class Waiting:
     ) -> Iterator[tuple[str, str]]:
         """Yield (UUID, reason to quarantine it) for each device that no longer waits. The reason is "" if it is usable.
 
-        Such devices are removed. samples: newest sample of each device. foreign: returns the other process that
-        computes on a device, or "". stopping: the run stops, so no device waits. now: seconds of the loop's clock.
+        samples: UUID → newest sample. foreign: returns the other process that computes on the device of a UUID, or "".
+        stopping: the run stops, so no device waits. now: seconds of the loop's clock.
         """
         for uuid in {*self._resting, *self._blocked}:
             sample, given_up = samples.get(uuid), ""

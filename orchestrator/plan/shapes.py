@@ -6,7 +6,7 @@
     generation   models that can write text, with their own batch sizes; prompts have the length of --seq-len
 
 Requested sizes in tokens apply to models that take tokens, sizes in pixels to models that take pixels. A size that a
-model cannot have is excluded with a reason. If the user names such a model, the command refuses the size before.
+model cannot have is excluded with a reason. If the user names the model, the command refuses such a size at the start.
 """
 
 from collections.abc import Iterator

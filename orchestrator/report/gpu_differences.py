@@ -31,9 +31,10 @@ class Lag(NamedTuple):
 class Differences(NamedTuple):
     """Comparison of the speeds of identical GPUs.
 
-    percent: UUID → how much faster than the median GPU (of two: the faster one), in percent, negative if slower; over
-    the cells a median. Empty if no cell can show a difference. cells: number of cells that all these GPUs measured.
-    judging: number of those that can show a difference. lagging: UUID → where this GPU lags; only GPUs that lag.
+    percent: UUID → median, over the cells, of how much faster than the median GPU (of two: the faster one) this GPU is,
+    in percent, negative if slower. Empty if no cell can show a difference. cells: number of cells that all these GPUs
+    measured. judging: number of those that can show a difference. lagging: UUID → the cells in which this GPU lags;
+    only GPUs that lag.
     """
 
     group: Group

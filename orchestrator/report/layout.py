@@ -11,7 +11,8 @@ from orchestrator.report.sections import Badge, Chapter
 class Answer(NamedTuple):
     """Verdict on devices in a special kind of run, shown in place of the run's own.
 
-    reach: text on how much of the run supports the verdict. meaning: text on the exit code; "" for the usual text.
+    reach: what the verdict is based on: "Level full, 8 h requested, 7.9 h at work". meaning: text on the exit code; ""
+    for the usual text.
     """
 
     badge: Badge
@@ -25,9 +26,9 @@ class Layout:
 
     text, brief, markdown, html: chapters of each format, in order. title: name of the kind of run; "" for a benchmark.
     answer: returns the verdict that replaces that of the run; None keeps it. one_page: shorten the text report to a
-    page. checks: the run checks devices, so that tables show no figures. judges_gpus: the verdict of the run includes
-    the health of its GPUs, so that brief and HTML do not repeat it. next_steps: what to do next, for brief and HTML.
-    profile: returns the name of the profile.
+    page. checks: the run tests devices for faults, so the table of cells has no figures. judges_gpus: the verdict of
+    the run includes the health of its GPUs, so that brief and HTML do not repeat it. next_steps: what to do next, for
+    brief and HTML. profile: returns the text shown as profile of the run: "quick", "burn-in, level full".
     """
 
     text: tuple[Chapter, ...]

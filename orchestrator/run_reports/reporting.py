@@ -65,7 +65,7 @@ class Made(NamedTuple):
 
     @property
     def given(self) -> Given:
-        """Arguments that each format takes in addition to the report."""
+        """Keyword arguments for the functions of report/files.py, which some formats need in addition to the report."""
         return {"timeline": self.timeline, "samples": self.samples, "layout": self.layout}
 
 
@@ -99,9 +99,10 @@ def make_all(paths: RunPaths, stored: StoredRun | None = None, held: Against | N
 
 
 def write(stored: StoredRun, paths: RunPaths) -> Report:
-    """Make the report, and write it into the run's folder and, unless that is a copy, to the output path (-o).
+    """Make the report, write it into the run's folder and publish it at the output path (-o).
 
-    Raises UnwrittenError if a file cannot be written. The other files are written all the same.
+    It is not published if the folder is a copy of a run's folder that still exists elsewhere. Raises UnwrittenError if
+    a file cannot be written. The other files are written all the same.
     """
     made = make_all(paths, stored)
     published = () if report_places.is_copy(stored, paths) else stored.configuration.formats
@@ -110,7 +111,7 @@ def write(stored: StoredRun, paths: RunPaths) -> Report:
 
 
 def complete(stored: StoredRun, paths: RunPaths) -> tuple[Report, bool]:
-    """Write the files of a finished run's report: all if outdated, else missing ones. Return (report, any written).
+    """Write the files of a finished run's report: all if outdated, else missing ones. Return (report, was any written).
 
     The report is outdated if report.json is missing, damaged or from before a resume, or if a result file is damaged.
     Raises UnwrittenError as `write` does, and RunFolderError if another process works on the run.
@@ -164,7 +165,7 @@ def _write_each(
 
 
 def kinds(stored: StoredRun, paths: RunPaths) -> tuple[ReportFormat, ...]:
-    """Return the standard, the requested and the existing formats of the run's folder, in the order of ReportFormat."""
+    """Return the formats of the run's folder: standard, requested and existing ones, in the order of ReportFormat."""
     there = [kind for kind in ReportFormat if paths.report(kind).exists()]
     return report.by_importance((*ALWAYS, *stored.configuration.formats, *there))
 

@@ -61,7 +61,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> ExitCode:
-        """INTERNAL if the run left processes or files behind, or a fault was not recognised in an uninterrupted run.
+        """INTERNAL if processes or files were left behind, or an uninterrupted run did not handle a fault as expected.
 
         Otherwise INCOMPLETE if a person interrupted the self-test, else PASSED.
         """
@@ -79,9 +79,9 @@ def inject(
 ) -> Outcome:
     """Inject every fault into each device that it suits, on all devices at once. command: command line to record.
 
-    look: returns NVML's view of the GPUs, if CUDA was tested before; None: read NVML and test CUDA now. Removes the
-    run's folder unless the exit code of the outcome is INTERNAL. Raises UserError if the run cannot be made here,
-    StorageError if files cannot be written.
+    look: returns what NVML showed when CUDA was tested, so that it is not tested again; None: read NVML and test CUDA
+    now. Removes the run's folder unless the exit code of the outcome is INTERNAL. Raises UserError if the run cannot be
+    made here, StorageError if files cannot be written.
     """
     began = time.monotonic()
     stop_signals.spare(1)  # from here on, a stop ends the run, and the table is printed

@@ -63,22 +63,25 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """The categories of the failures, each once, the oldest first."""
+        """Categories of the failed processes, each once, in the order of their first occurrence."""
         return _distinct(failure.category for failure in self.failed)
 
     @property
     def phases(self) -> tuple[str, ...]:
-        """The phases in which processes failed, each once, the oldest first."""
+        """Phases in which processes failed, each once, in the order of their first occurrence."""
         return _distinct(failure.phase for failure in self.failed)
 
     @property
     def signals(self) -> tuple[str, ...]:
-        """The signals that ended failed processes, each once, the oldest first."""
+        """Names of the signals that ended failed processes, each once, in the order of their first occurrence."""
         return _distinct(failure.signal for failure in self.failed)
 
     @property
     def done(self) -> Done:
-        """How the orchestrator reacted to the fault. GIVEN_UP: it tried nothing else, and the cell has no result."""
+        """How the orchestrator reacted to the fault: the first that applies, in this order.
+
+        QUARANTINED, SKIPPED, HALVED (processes had different batch sizes), RETRIED (several processes), GIVEN_UP (one).
+        """
         if self.quarantined:
             return Done.QUARANTINED
         if self.skipped:
@@ -89,7 +92,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float | None:
-        """Longest time in seconds from an injection until the end of its launch was recorded; None if unknown."""
+        """Longest time in seconds from an injection until the failure of its process was recorded; None if unknown."""
         return max((attempt.seconds for attempt in self.failed if attempt.seconds is not None), default=None)
 
 

@@ -84,7 +84,8 @@ def worth_repeating(state: RunState, launch: int, category: Category) -> bool:
 def next_launches(state: RunState) -> tuple[RunState, tuple[NextLaunch, ...]]:
     """Return the state and the launches to start, at most one per device. Pass Started to `step` for each of them.
 
-    In the state, slots that need no launch any more are settled. No launches if the run is stopping.
+    In the state, some slots that need no launch are settled: they have a final status without one, such as SKIPPED. No
+    launches if the run is stopping.
     """
     if state.stopping:
         return state, ()
@@ -158,9 +159,10 @@ def _next_on(
 
 
 def settle(state: RunState) -> RunState:
-    """Return the state in which every slot that needs no launch any more is settled.
+    """Return the state in which every slot that needs no launch any more is settled (has its final status).
 
-    It needs none if its model is skipped or its batch size does not fit. Slow: looks at every slot.
+    A slot needs none if its model is skipped (SKIPPED), or if its batch size does not fit: REFERRED if a smaller
+    planned cell stands in for it, DOES_NOT_FIT if not even size 1 fits. Slow: looks at every slot.
     """
     if not state.too_large and not state.skipped:
         return state
@@ -323,7 +325,7 @@ def _unsupported(state: RunState, slot: Slot) -> RunState:
 
 
 def _again(state: RunState, slot: Slot, *, first: bool = False) -> RunState:
-    """Put a slot back into the queues of its devices: at the start if `first`, else at the end of its turn."""
+    """Put a slot back into the queues of its devices: at the start if `first`, else last in its turn (turns.py)."""
     state = gangs.without(settled(state, slot, SlotStatus.WAITING), slot)
     places = dict.fromkeys(state.cells[slot[0]].devices, 0) if first else turns.ends(state, slot)
     return gangs.into(state, slot, places)

@@ -35,7 +35,7 @@ class Change(NamedTuple):
 
 
 class _Series(NamedTuple):
-    """Logarithms of a figure in each run. bound: the margin as a logarithm, above zero. tests: possible comparisons."""
+    """Logarithms of a figure in each run. bound: the margin as a logarithm, above 0. tests: number of comparisons."""
 
     logs: Sequence[float]
     bound: float

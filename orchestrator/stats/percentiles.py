@@ -20,7 +20,7 @@ _FAR_OUT: Final = 3.0
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """Summary of a series of times. A percentile is None if there are too few times for it.
+    """Summary of a series of times. A percentile is None below MIN_FOR_P95, MIN_FOR_P99 or MIN_FOR_P99_9 times.
 
     std_ms: sample standard deviation, 0 for one time. usual_ms: range of usual times, (first quartile - 3 interquartile
     ranges, third quartile + 3 interquartile ranges). outliers: number of times outside this range.
@@ -64,7 +64,7 @@ def summarise(times_ms: Sequence[float]) -> Summary | None:
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
-    """Return a percentile (0 to 100) of ascending values, interpolated between neighbours."""
+    """Return a percentile (0 to 100) of at least one value, ascending, interpolated between neighbours."""
     position = (len(ordered) - 1) * percent / 100
     below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
@@ -89,7 +89,7 @@ def drifting(drift_percent: float | None) -> bool | None:
 
 
 def spread_percent(values: Sequence[float]) -> float | None:
-    """Return (largest - smallest) / median in percent. None for one value, or if any is not above zero."""
+    """Return (largest - smallest) / median in percent. None below two values, or if any is not above zero."""
     if len(values) < 2 or min(values) <= 0:
         return None
     return (max(values) - min(values)) / median(values) * 100

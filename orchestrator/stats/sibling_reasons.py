@@ -33,7 +33,8 @@ class Work(enum.Enum):
 class Traits:
     """Known facts about a GPU in one cell. None, or () for cores: unknown.
 
-    link: (PCIe generation, lanes). cores: numbers of the host cores near the GPU. launch_bound: it waited for the host.
+    reading: rate, clock, temperature and power limit. link: (PCIe generation, lanes). cores: numbers of the host cores
+    near the GPU. launch_bound: the GPU waited for the host.
     """
 
     reading: Reading

@@ -33,7 +33,7 @@ def fitted(text: str, width: int) -> str:
 
 
 def launch_words(cell: str, batch_size: int | None, attempt: int, *, verbose: bool = False) -> str:
-    """Name an attempt: "resnet50 inference fp32 b8 #2", at batch 8. The first is numbered only if `verbose`."""
+    """Name an attempt: "resnet50 inference fp32 b8 #2" (cell, batch, attempt). "#1" is shown only if `verbose`."""
     batch = "" if batch_size is None else f" b{batch_size}"
     return f"{plain(cell)}{batch}" + (f" #{attempt}" if attempt > 1 or verbose else "")
 

@@ -17,7 +17,7 @@ class ClockUse:
     """Shares, 0 to 1, of samples with a lowered clock, among the samples whose clock-event reasons could be read.
 
     readings: number of those samples; all shares are 0 without any. slowed: slowed down by heat or a hardware brake.
-    slowed_worst: highest such share in any ten minutes, None for a shorter run. capped: at the power limit.
+    slowed_worst: highest such share in any ten minutes, None if no boot has ten minutes. capped: at the power limit.
     """
 
     readings: int = 0

@@ -21,11 +21,11 @@ class Course:
 
     looks: number of readings. first, last, lowest, highest: name of a value → that reading of it. rise: name → total
     increase of a counter, also across its resets. busy_lowest: name → lowest reading at BUSY_PERCENT or more
-    utilisation. spent_s: name → longest time at zero or less, for temperature margins. refusals: name → why it is
-    missing in the newest reading. broken: NVML's first report that the GPU is unusable. damaged: NVML's first report
-    that its InfoROM is damaged. unheard: source of Xids (the driver's error numbers) → why it could not be read at some
-    time. deaf: why no source could be read at some time. Texts are "" if all was well. watched_s: seconds between the
-    readings, without pauses between telemetry processes.
+    utilisation. spent_s: name of a temperature margin → longest time with all readings at 0 or less. refusals: name →
+    why the value is missing in the newest reading. broken: NVML's first report that the GPU is unusable. damaged: its
+    first report that the InfoROM is damaged. unheard: source of Xids (the driver's error numbers) → why it could not be
+    read at some time. deaf: why no source could be read at some time. Texts are "" if all was well. watched_s: seconds
+    between the readings, without pauses between telemetry processes.
     """
 
     looks: int = 0
@@ -46,11 +46,14 @@ class Course:
 
     @property
     def uncorrected(self) -> int:
-        """Number of uncorrected memory errors between the first and the last reading."""
+        """Number of uncorrected memory errors from the first to the last reading; 0 also if they were never read."""
         return max(self.rise.get("ecc_uncorrected", 0), self.rise.get("ecc_uncorrected_lifetime", 0))
 
     def take(self, values: Mapping[str, int], refusals: Mapping[str, str], seconds: float) -> None:
-        """Add a reading: name → value. seconds: time since the previous one, or 0. refusals: missing name → why."""
+        """Add a reading. values: name → value. refusals: name of a missing value → why it is missing.
+
+        seconds: time since the previous reading by the same telemetry process; 0 for its first.
+        """
         busy = values.get("gpu_percent", 0) >= BUSY_PERCENT
         for name, value in values.items():
             self._take(name, value, seconds, busy=busy)
@@ -138,7 +141,10 @@ def follow(records: Iterable[HealthRecord]) -> Courses:
 
 
 class _Hearing(NamedTuple):
-    """Sources of Xids that a process can read. deaf, unlogged: UUID → why not NVML, or not the kernel's log."""
+    """Sources of Xids that a telemetry process can read. kernel_log: the kernel's log is read.
+
+    deaf: UUID → why NVML reports no Xids of this GPU. unlogged: UUID → why the kernel's log may lack its Xids.
+    """
 
     deaf: Mapping[str, str] = {}
     unlogged: Mapping[str, str] = {}

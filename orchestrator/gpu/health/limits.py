@@ -13,11 +13,12 @@ from orchestrator.errors import ConfigError
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits from which health values are warnings or failures (configs/health.yaml). Shares are 0 to 1.
+    """Limits of health values (configs/health.yaml). Shares are 0 to 1.
 
-    ecc_corrected: memory errors in a run. retired_pages: of the memory, in total. Shares: of the run; for
-    slowdown_fail_share, of any ten minutes. temperature_near_c: °C below the board's own limit.
-    pcie_replays_per_lane_minute: one limit for each PCIe generation, from 1.
+    FAIL at or above: retired_pages (their total number), slowdown_fail_share (of any ten minutes). WARN above:
+    ecc_corrected (memory errors in the run), slowdown_warn_share and thermal_violation_share (of the run),
+    pcie_replays_per_lane_minute (one limit for each PCIe generation, from 1). WARN at or below: temperature_near_c (°C
+    left to the board's own limit).
     """
 
     ecc_corrected: int

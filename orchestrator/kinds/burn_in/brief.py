@@ -49,7 +49,10 @@ def answer(report: Report) -> Answer | None:
 
 
 def _by_verdict(result: BurnInReport, report: Report) -> dict[str, list[GpuInfo]]:
-    """Return verdict → devices, gravest first. PASS is omitted if another verdict is graver."""
+    """Return verdict ("WARN (slow)" for a slow GPU) → devices with it, gravest first.
+
+    PASS and NOT APPLICABLE are omitted unless they are the verdict of the run.
+    """
     found: dict[str, list[GpuInfo]] = {}
     for gpu in sorted(result.gpus, key=lambda gpu: GRAVEST_FIRST.index(gpu.verdict)):
         if gpu.verdict in (HealthVerdict.PASS, HealthVerdict.NOT_APPLICABLE) and gpu.verdict is not result.verdict:
@@ -73,7 +76,7 @@ def proven(result: BurnInReport) -> str:
 
 
 def each_gpu(report: Report) -> Section | None:
-    """Return a section with a finding per GPU, gravest first. All that PASS share one. None for other kinds of run."""
+    """Return one finding per GPU, gravest first, but one for all that PASS without remark. None without a burn-in."""
     result = report.burn_in
     if result is None:
         return None
@@ -87,7 +90,7 @@ def each_gpu(report: Report) -> Section | None:
 
 
 def next_steps(report: Report) -> Section | None:
-    """Return how to get a verdict after injected faults or after the repair of a FAIL; None in all other cases."""
+    """Return what to do next: after injected faults, run without them; after FAIL, repeat the burn-in. Else None."""
     result = report.burn_in
     if result is None or not (result.tainted or result.verdict is HealthVerdict.FAIL):
         return None
@@ -137,7 +140,7 @@ def _step(gpu: GpuBurnIn) -> str:
 
 
 def _why_slow(gpu: GpuBurnIn) -> Reason | None:
-    """Return the probable reason why a GPU is slow, if possible one with advice; None if not slow or unknown."""
+    """Return a probable reason why a GPU is slow, preferably one with a NEXT_STEP; None if not slow or unknown."""
     reasons = [pace.reason for pace in gpu.paces if pace.pace is Pace.SLOWER and pace.reason is not None]
     return next(iter(sorted(reasons, key=lambda reason: reason not in NEXT_STEP)), None)
 

@@ -74,7 +74,10 @@ def lost(archive: Archive, burn_in: BurnIn, damaged: Mapping[int, str] = Mapping
 
 
 def cut_off(archive: Archive, launches: Sequence[Lost], device: Device) -> Iterator[Attempt]:
-    """Yield a device's launches that worked on it when the run or its time ended, without the findings `launches`."""
+    """Yield the launches that were at work on a device when the run or its time ended, unless they are findings.
+
+    launches: the findings, from `lost`.
+    """
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     findings = {one.attempt.start.launch for one in launches}
     for attempt in archive.attempts:
@@ -86,7 +89,7 @@ def cut_off(archive: Archive, launches: Sequence[Lost], device: Device) -> Itera
 def failures(launches: Sequence[Lost], done: Collection[tuple[str, int]], device: Device) -> Iterator[str]:
     """Yield "<cell>, round 1, <time>: <failure>" of each failed launch of a device that was not repeated.
 
-    A hang counts as not repeated. done: (cell id, round) of the launches with a result.
+    A hang counts as not repeated. launches: from `lost`. done: (cell id, round) of the launches with a result.
     """
     for launch in _not_repeated(launches, done, device):
         if launch.failure.category is not Category.RESULT_LOST:

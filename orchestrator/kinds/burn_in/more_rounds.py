@@ -16,8 +16,9 @@ from protocol.cell import Cell
 def more(state: RunState, seed: int, fits: Callable[[Cell], bool]) -> tuple[Slot, ...]:
     """Return the launches (cell id, round) to add for devices with nothing left to do; () if there are none.
 
-    Each of these devices gets one more round if its last round with all of its cells had a result. seed: for the random
-    order of the cells. fits: whether a cell fits into the remaining time; cells that do not fit are omitted.
+    Each of these devices gets one more round, unless its latest round that contained all of its cells had no result at
+    all. seed: for the random order of the cells. fits: whether a cell fits into the remaining time; cells that do not
+    fit are omitted.
     """
     found: list[Slot] = []
     looked_at: set[str] = set()
@@ -41,7 +42,7 @@ def _sharing(state: RunState, uuid: str) -> Sequence[str]:
 
 
 def _round(state: RunState, uuids: Sequence[str], seed: int, fits: Callable[[Cell], bool]) -> Iterable[Slot]:
-    """Return another round of `uuids` in a random order that they share; () if their last whole round had no result."""
+    """Return another round for `uuids`, in the same random order; () if their latest whole round had no result."""
     queues = [_cells_of(state, uuid, uuids) for uuid in uuids]
     ids = list(dict.fromkeys(cell.id for cells in queues for cell in cells))
     earlier = _so_far(state, ids)

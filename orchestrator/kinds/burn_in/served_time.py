@@ -70,7 +70,10 @@ def worked_s(load: Load) -> float:
 
 
 def started_s(load: Load) -> float:
-    """Return the served seconds before a session's first launch: no more than ORDINARY_S, nor than its time at work."""
+    """Return the served seconds before a session's first launch: at most ORDINARY_S, and at most its `worked_s`.
+
+    0 if that time does not count (load.since_ns is None) or there was no launch.
+    """
     if load.since_ns is None or not load.launches:
         return 0.0
     first_ns, _ = min(load.launches)
@@ -83,7 +86,7 @@ def ordinary_s(gap: Span, suspensions: Iterable[Span]) -> float:
 
 
 def is_short(served_s: float, requested_s: float, cell_s: float) -> bool:
-    """Whether a device served too little time: less than SHARE * requested_s - LATE_S - cell_s (its longest cell)."""
+    """Whether a device served less than SHARE * requested_s - LATE_S - cell_s. cell_s: length of its longest cell."""
     return served_s < SHARE * requested_s - LATE_S - cell_s
 
 

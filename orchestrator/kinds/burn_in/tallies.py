@@ -21,7 +21,7 @@ def tallies(
 ) -> dict[Workload, Tally]:
     """Return check → sums over its launches on one device. good: (cell, evidence) of the launches with a result.
 
-    beside: mismatches of launches without a valid result that count against the device. kind: of the device.
+    beside: further mismatches, of launches without a valid result, that count against the device. kind: of the device.
     """
     groups: dict[Workload, list[LaunchEvidence]] = defaultdict(list)
     for cell, evidence in good:
@@ -77,9 +77,9 @@ def method(launches: Sequence[Verification]) -> str:
 
 
 def not_tested(cells: Mapping[str, Sequence[Verification]]) -> dict[str, str]:
-    """Return "<cell> with one method throughout" → reason, for each cell whose launches used several methods.
+    """Return omitted check → reason, for each cell whose launches compared their outputs by different methods.
 
-    A method is how outputs were compared. cells: name of the cell → what its launches verified.
+    The check is named "<cell> with one method throughout". cells: name of a cell → verifications of its launches.
     """
     found = {}
     for name, launches in cells.items():

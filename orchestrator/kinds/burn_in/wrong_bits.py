@@ -84,7 +84,10 @@ def unread(launches: Iterable[Uncounted], device: Device) -> Iterator[str]:
 
 
 def samples(launches: Iterable[tuple[Attempt, Cell, Verification | None]]) -> Iterator[Sample]:
-    """Yield a Sample for each launch with a verification. launches: (launch, cell, what its first device verified)."""
+    """Yield the digests of each launch's outputs, to compare them with other launches. Skip launches without any.
+
+    launches: (launch, cell, what its first device verified or None).
+    """
     for attempt, cell, verification in launches:
         if verification is not None:
             start = attempt.start

@@ -30,7 +30,10 @@ _SHOWN: Final = 4
 
 @dataclass(frozen=True)
 class _Row:
-    """A compiled cell. group: name of the cell without its compile mode. model: `group` without the batch size."""
+    """A compiled cell. group: name of the cell without its compile mode. model: `group` without the batch size.
+
+    mode: the compile mode, or OWN_CODE if the model's code compiles. line: the cell as `report.lines` yields it.
+    """
 
     group: str
     model: str

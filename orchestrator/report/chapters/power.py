@@ -23,7 +23,7 @@ _SUMMARY: Final = "Power and energy of the GPU at work, and processor time and m
 
 
 def power(report: Report) -> Section | None:
-    """Return a table of cells with a power reading, or else of cells with a reading of the host; None without both."""
+    """Return a table of cells with a power reading or, if none has one, with the host's CPU use; None without both."""
     rows = [(line, {field: _figure(line, field) for field in _FIGURES}) for line in lines(report)]
     read = next((found for field in ("power_draw_w", "host_cpu_percent") if (found := _with(field, rows))), None)
     if read is None:

@@ -61,7 +61,7 @@ def stragglers(report: Report) -> Section | None:
 
 
 def answer(report: Report) -> Section | None:
-    """Return how each device compares with its siblings, or why it cannot; None if the report has no standings."""
+    """Return how each device compares with its siblings, or why it has no verdict; None without standings."""
     if not report.stragglers:
         return None
     devices = {device.gpu_uuid: device for device in report.gpu_info}
@@ -171,9 +171,9 @@ def _rate(one: Standing) -> str:
 
 
 def without_finding(report: Report, elsewhere: Collection[str]) -> Iterator[Finding]:
-    """Yield a finding for all GPUs that are OK together, and one for each reason why GPUs have no verdict.
+    """Yield one finding that names all GPUs with verdict OK, and one for each reason why GPUs have no verdict.
 
-    Skipped are GPUs for which is_found is true, and those in `elsewhere` (UUIDs).
+    Skipped are GPUs with a finding of their own (is_found) and GPUs in `elsewhere` (UUIDs).
     """
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     standings = [one for one in report.stragglers if not is_found(one) and one.gpu_uuid not in elsewhere]
@@ -186,7 +186,7 @@ def without_finding(report: Report, elsewhere: Collection[str]) -> Iterator[Find
 
 
 def rates(standings: Sequence[Standing]) -> str:
-    """Return the range of the rates. At least one must be known: "99.7% to 100.2% of siblings' rate"."""
+    """Return the range of the rates: "99.7% to 100.2% of siblings' rate". At least one rate must be known."""
     percents = sorted(standing.percent for standing in standings if standing.percent is not None)
     between = " to ".join(dict.fromkeys(map(share, (percents[0], percents[-1]))))
     return f"{between} of siblings' rate"
@@ -225,7 +225,7 @@ def _cell(effect: SiblingEffect) -> str:
 
 
 def _alike(standings: Sequence[Standing], devices: Mapping[str, GpuInfo]) -> Iterator[str]:
-    """Yield a line for all OK devices, and one for each reason for no verdict. Skip those slowed by heat or power."""
+    """Yield one line that names all OK devices, and one for each reason for no verdict. Skip SLOWED DOWN devices."""
     alike_by_line: dict[str, list[GpuInfo]] = {}
     for one in standings:
         if one.slowed:
@@ -240,7 +240,7 @@ def _alike(standings: Sequence[Standing], devices: Mapping[str, GpuInfo]) -> Ite
 
 
 def full_node(report: Report) -> Section | None:
-    """Return how much speed each cell loses when all devices work, compared with one; None unless both were measured.
+    """Return how much slower each cell is when all devices work than when one does; None unless both were measured.
 
     Names of the tables: "means" (over the devices) and "devices".
     """
