@@ -136,7 +136,10 @@ class LoadSteps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class ChangingShapes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Input sizes to call a compiled model with after its measurement. bucket: padded sizes are multiples of it."""
+    """Input sizes to call a compiled model with after its measurement: static, dynamic and padded.
+
+    bucket: padded inputs have the next multiple of it as their size.
+    """
 
     sizes: tuple[int, ...]
     bucket: int

@@ -28,7 +28,7 @@ DEFAULTS: Final = {
 
 
 class QuickParams(RunParams):
-    """Options of a run, and the flags that choose a preset."""
+    """Options of a run, and the flags that choose a preset: at most one of them, none for `standard`."""
 
     light: bool
     standard: bool

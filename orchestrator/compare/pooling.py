@@ -35,7 +35,8 @@ def partners(candidates: Sequence[Place], place: Place, *, any_device: bool = Fa
 def combined(places: Sequence[Place]) -> Place:
     """Return the results of one or more devices for the same cell as one result, with the launches of all.
 
-    Differences between devices are removed. The result is throttled or contaminated if one is, and steady if all are.
+    Differences between devices are removed from the values (`_launches`). The result is throttled, contaminated or
+    power-capped if one is, and steady if all are.
     """
     first = places[0]
     if len(places) == 1:

@@ -56,7 +56,8 @@ class Threshold(Part, frozen=True, kw_only=True):
     """A limit of one figure, in its unit: exactly one of `below`, `at_most`, `above` and `at_least` is set.
 
     It applies to cells that match `phase` and all tuples; an empty tuple matches everything. models: models or
-    operators. implementations, shapes, times ("pure"): only for operators. samples_per_epoch: only for epoch_time_s.
+    operators. implementations, shapes, times ("pure"): only for operators. samples_per_epoch: samples of the epoch that
+    epoch_time_s limits; None for other figures.
     """
 
     name: str
@@ -99,9 +100,10 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load(path: Path, models: Collection[str], probes: Collection[str]) -> tuple[Threshold, ...]:
-    """Read a file of thresholds. models: names that thresholds may use. probes: names that they must not use.
+    """Read a file of thresholds.
 
-    Raises ConfigError with line and key for a threshold with a mistake, and for a file without thresholds.
+    Raises ConfigError with line and key for a threshold with a mistake or with a name that is not in `models`, and for
+    a file without thresholds. probes: names for which the error says that thresholds do not apply to probes.
     """
     document = yaml_file.read(path)
     found = document.convert(_File).thresholds

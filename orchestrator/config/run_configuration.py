@@ -23,8 +23,8 @@ class Isolation(enum.StrEnum):
 class InjectedFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A fault that a burn-in injects into a device (UUID): one of flip_bits, slow_percent or hot_c is set.
 
-    flip_bits: bits to flip in results, only in `round` (from 0). slow_percent: how much slower the device gets, in
-    every round. hot_c: temperature that its readings show, in degrees Celsius, in every round.
+    flip_bits: number of bits to flip in a result, only in `round` (from 0). slow_percent: how much slower the device
+    gets, in every round. hot_c: temperature that its readings show, in degrees Celsius, in every round.
     """
 
     device: str
@@ -37,8 +37,8 @@ class InjectedFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class BurnIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of a burn-in. level: name in configs/burn_in.yaml. cell_s: seconds of one cell.
 
-    injections: faults to cause on purpose. max_temperature_c: stops a GPU in addition to its own limit; None: no such
-    limit. steps: device UUID → its alternating load and pauses; empty without --steps.
+    injections: faults to cause on purpose. max_temperature_c: temperature (°C) at which a GPU is stopped even below its
+    own limit; None: no such limit. steps: device UUID → its alternating load and pauses; empty without --steps.
     """
 
     duration_s: float
@@ -52,7 +52,8 @@ class BurnIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class GateSide(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A side of a gate's comparison: the cells planned from `configuration`. models: names of its models in this run.
 
-    label: its settings that differ, else "unchanged". python: its interpreter, "" for ours.
+    label: the settings requested for this side ("precision=fp32"), "unchanged" without any. python: path of its
+    interpreter; "": the one that runs gpubench.
     """
 
     label: str
@@ -79,8 +80,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     models: requested models and probes. probes: all that ship; a plan adds some of them. batch_sizes: of inference.
     launches: of each cell. sequence_lengths (tokens), input_sizes (pixels): () for each model's own. shapes: input
     sizes to call compiled models with after their measurement. required_signals: health signals that PASS needs beside
-    those of configs/health.yaml. implementations: of operators. study: its name, "" for another run. tainted: faults
-    are injected on purpose. adds_launches: whether launches are added while a GPU is SUSPECT.
+    those of configs/health.yaml. implementations: of operators. study: name of the study, "" in other runs. tainted:
+    faults are injected on purpose. adds_launches: whether launches are added while a GPU is SUSPECT.
     """
 
     models: tuple[ModelSpec, ...]  # requested ones, with probes
@@ -140,7 +141,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def least_launches(self) -> int:
-        """Launches per device to start even if too little time is left: 0; in a gate 1 per side, with a baseline 1."""
+        """How many first launches of a device no time limit drops: in a gate 1 per side (with a baseline 1), else 0."""
         return 0 if self.gate is None else max(1, len(self.gate.sides))
 
     @property

@@ -53,7 +53,7 @@ from protocol.result import Result
 
 
 class Conductor:
-    """Starts launches, and keeps the state of the run. begun: state of the run to start from.
+    """Starts launches, and keeps the state of the run. begun: state from which the run starts or is resumed.
 
     Methods raise StorageError if the journal, a result or the folder of a launch cannot be written.
     """
@@ -90,7 +90,7 @@ class Conductor:
 
     @property
     def busy(self) -> bool:
-        """Whether the loop must wait for a running launch, or for a device that is not free yet.
+        """Whether the main loop must wait for a running launch, or for a device that is not free yet.
 
         False once the time limit has ended all launches, and the wait for their processes (PATIENCE_S) is over.
         """
@@ -123,11 +123,11 @@ class Conductor:
         return bool(slots)
 
     def in_doubt(self) -> Look:
-        """Return which GPUs the results so far leave in doubt, and in which cells. Slow: reads all results."""
+        """Return the GPUs in doubt and their cells; nothing if no launch may be added now. Slow: reads all results."""
         return self._adaptive.look(self.state)
 
     def add_launches(self, look: Look) -> bool:
-        """Add launches for the doubts in `look`, if that is still possible. Return True if any was added."""
+        """Add launches for the doubts in `look` if time permits, and show its warning. Return True if any was added."""
         more = self._adaptive.decide(self.state, look)
         self._announcer.warned(look.warning, look.advice)
         if not more.slots:
@@ -138,7 +138,7 @@ class Conductor:
         return True
 
     def carry_out(self, happenings: Iterable[Happening]) -> None:
-        """Act on what happened to processes, and record it. Register the pidfd of each new process with the poller."""
+        """Record outcomes of launches, free devices whose process is gone (`let_pass`), and poll new pidfds."""
         for happening in happenings:
             match happening:
                 case Concluded(live, outcome):
@@ -156,10 +156,10 @@ class Conductor:
                 self.recorder.spawned(live)
 
     def let_pass(self, passed: Passed | None) -> None:
-        """Free the device of a process that is gone, or block it while it is in use or unusable. None: do nothing.
+        """Free a device whose process is gone, or let it wait while it is too hot or in use. None: do nothing.
 
-        It is quarantined if the process cannot be killed. Withdraws the launch's result, if other processes used the
-        device, or if it was throttled and repeating may help. Records the launch as gone after its last device.
+        A device whose process cannot be killed is quarantined. Withdraws the launch's result, if other processes used
+        the device, or if it was throttled and repeating may help. Records the launch as gone after its last device.
         """
         if passed is None:
             return
@@ -183,7 +183,7 @@ class Conductor:
     def beware(self, message: XidSeen | GpuBroken | TooHot) -> None:
         """Handle an error or overheating of a GPU: quarantine it and end its launches, if it is too hot or unusable.
 
-        Otherwise warn of an Xid that this GPU has not reported before. If it is already quarantined, only note that.
+        Otherwise warn of an Xid that this GPU has not reported before. Of a quarantined GPU, only remember the message.
         """
         hazards = self.failure_context.hazards
         device, news = self._devices[message.uuid], hazards.is_news(message)

@@ -93,8 +93,8 @@ class PaceReport(Part, frozen=True, kw_only=True):
     """Verdict on one kind of rates of a GPU, such as its rates in training. text: the evidence.
 
     courses: changes over the burn-in, those "against its siblings" first. reason: probable reason why the GPU is
-    slower. rate_per_clock_percent: change of the work per SM clock cycle, over the burn-in or from the siblings to this
-    GPU, as the kind of rates is compared. Both are null if the GPU is not slower, or if they are unknown.
+    slower, reason_text: in words. rate_per_clock_percent: change of the work per SM clock cycle, compared as the rates
+    are: over the burn-in, or with the siblings. Both are null if the GPU is not slower, or if unknown.
     """
 
     kind: str
@@ -109,11 +109,12 @@ class PaceReport(Part, frozen=True, kw_only=True):
 class GpuBurnIn(Part, frozen=True, kw_only=True):
     """Result of the burn-in on one GPU.
 
-    served_seconds: time in launches and in gaps before them: at most 20 s of each gap, and of a session's gaps at most
-    its time in launches. under_load_seconds: time of the measured blocks only. compared_launches: number of launches
-    whose output bits were compared with those of another launch. heat_soak: null for a CPU device, whose rates are not
-    judged. not_tested: check or rate → why it was not tested. unfinished: the checks in not_tested that were planned
-    but did not finish. not_decided: the rates in not_tested that were measured but have no verdict.
+    served_seconds: time in launches and in gaps before them. Only 20 s of a longer gap count, and the gaps between the
+    launches of a session count at most as much as these. under_load_seconds: time of the measured blocks only.
+    compared_launches: number of launches whose output bits were compared with those of another launch. heat_soak: null
+    for a CPU device, whose rates are not judged. not_tested: check or rate → why it was not tested. unfinished: the
+    checks in not_tested that were planned but did not finish. not_decided: the rates in not_tested that were measured
+    but have no verdict.
     """
 
     gpu_uuid: str

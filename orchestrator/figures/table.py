@@ -62,7 +62,7 @@ class Limit:
     """How a threshold limits a figure. unit: of the threshold. scale: factor from the report's unit to it.
 
     least, most: range of the figure's possible values, in `unit`. of_time: whether the figure is computed from a time,
-    and so not judged in a faulty cell (compare/cell_facts.py).
+    and so not judged in a cell with a fault such as throttling (compare/cell_facts.py).
     """
 
     name: LimitName
@@ -78,10 +78,11 @@ class Limit:
 class Figure:
     """A figure of a cell.
 
-    field: name in the JSON report. column, title: name in CSV and in the text report, or empty; both have the order of
-    the rows. source: what the field is computed from; None: analysis/cell_figures.py computes it. workloads: workloads
-    that have this figure. main: whether cells are compared by this figure. heading: title in the table of all cells
-    (HTML), or empty. pytorch: whether PyTorch's records contain it. read: computes the value if the field lacks it.
+    field: name in the JSON report. column, title, heading: name in CSV, in the text report, and in the table of all
+    cells (HTML); "": not shown there. They are shown in the order of this table. source: what workers measure for it;
+    None: analysis/cell_figures.py computes it. workloads: workloads that have this figure. main: whether cells are
+    compared by this figure. pytorch: whether PyTorch's records contain it. read: returns the value from a measurement
+    in which it is not the attribute `field`; None: it is this attribute.
     """
 
     field: str
@@ -419,7 +420,7 @@ UNITS: Final = {figure.field: figure.unit for figure in FIGURES if figure.main}
 
 
 def main_figure(workload: Workload, model_name: str) -> Figure:
-    """Return the figure by which cells are compared. model_name: used for a probe. IndexError for a burn-in check."""
+    """Return the figure by which cells are compared. model_name: of a probe. IndexError for a check of a burn-in."""
     if workload is Workload.PROBE and model_name in PROBES:
         return BY_FIELD[PROBES[model_name].figure]
     return MAIN[workload][0]

@@ -74,7 +74,8 @@ def once(waiting: Callable[[str], None] | None = None) -> Look:
 def look(waiting: Callable[[str], None] | None = None, timeout_s: float | None = None) -> Seen:
     """Read GPUs, processes and compute modes with NVML. CUDA_VISIBLE_DEVICES has no effect.
 
-    Errors of NVML are part of the result. waiting: called with a message after REMARK_S. timeout_s: None for TIMEOUT_S.
+    Errors of NVML are part of the result. waiting: called once with a message if there is no answer after REMARK_S.
+    timeout_s: seconds after which NVML counts as hanging; None for TIMEOUT_S.
     """
     if (missing := nvml.missing()) is not None:
         return _without(missing)

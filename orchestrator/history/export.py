@@ -35,7 +35,7 @@ def indented(value: object) -> bytes:
 
 
 def to_csv(runs: Iterable[RunRecord]) -> Iterator[bytes]:
-    """Yield the pieces of one CSV file (UTF-8): a row per cell, and one per device without cells, as in a burn-in."""
+    """Yield the pieces of one CSV file (UTF-8): a header, and the rows of each run (see `rows`)."""
     yield _written([COLUMNS])
     for made in runs:
         devices = {one.device.gpu_uuid: one for one in made.devices}

@@ -18,12 +18,11 @@ _Place = tuple[str, CellKey]
 
 
 def spread(records: Iterable[RunRecord], side: Side, others: frozenset[str], margins: Margins) -> SessionSpread | None:
-    """Return the standard deviations of results between runs, as shares of the mean.
+    """Return the spread of a machine's results between runs, learned from earlier runs like `side`.
 
-    None with fewer than three runs that count. Runs count if they have the cells, versions and settings of `side`, and
-    no injected faults. Of each day only the newest such run counts: a machine's state often stays the same for a day.
-    records: newest first. others: ids of runs to ignore. margins: has the spread assumed before any run; the result is
-    shrunk towards it.
+    Runs like `side` have exactly its cells, its versions and settings, and no injected faults. Only the newest of each
+    day is used, because a machine's state often stays the same for a day. None with fewer than three. records: newest
+    first. others: ids of runs to ignore. margins: has the spread assumed before any run; the result is shrunk to it.
     """
     host = {place: cell_facts.measures_host(one, one) for place, one in pairing.places(side).items() if one.cell.values}
     of_days: dict[str, Mapping[_Place, tuple[float, ...]]] = {}

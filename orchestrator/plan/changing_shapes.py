@@ -22,9 +22,9 @@ def of_launch(cell: Cell, configuration: Configuration, round_: int) -> Changing
 
 
 def forms(cell: Cell, configuration: Configuration, round_: int) -> int:
-    """Return the number of graphs that a launch compiles for changing input sizes; 0 without such sizes.
+    """Estimate the number of graphs that a launch compiles for changing input sizes; 0 without such sizes.
 
-    Each size is compiled as it is and padded. One more graph is dynamic: it serves all sizes.
+    Each size is compiled twice, as it is and padded, and one dynamic graph serves all sizes.
     """
     shapes = of_launch(cell, configuration, round_)
     return 0 if shapes is None else 2 * len(shapes.sizes) + 1

@@ -1,7 +1,7 @@
 """Modules to import before a measurement: by the process that forks workers, or by a new interpreter for each cell.
 
-The process imports them before it connects. Imports after its first thread change memory addresses, which changed the
-times of launch-bound cells by some percent (docs/measurements-reference.md).
+They are imported before the worker connects to the orchestrator, and so before its first thread. Later imports change
+memory addresses, which changed the times of launch-bound cells by some percent (docs/measurements-reference.md).
 """
 
 from collections.abc import Iterable

@@ -75,7 +75,7 @@ class Stopping:
 
 
 def how_it_ended(category: str, message: str) -> str:
-    """Return "ended by the time limit" if this is the failure of a launch that the limit ended, else the category."""
+    """Return "ended by the time limit" for the category and message of `out_of_time`, for others the category."""
     limited = category == Category.STOPPED and message == OUT_OF_TIME
     return "ended by the time limit" if limited else str(category)
 

@@ -131,7 +131,7 @@ class Drift:
     def open_course(self) -> Course | None:
         """The course that has no verdict yet (TOO_SHORT): the relative or else the raw one, None if both have one.
 
-        The relative course is ignored unless the siblings were compared for most of the time.
+        The relative course is ignored unless it covers most of the GPU's time (`had_siblings`).
         """
         courses = [self.relative] if self.relative is not None and self.had_siblings else []
         return next((one for one in (*courses, self.raw) if one.verdict is DriftVerdict.TOO_SHORT), None)
@@ -170,7 +170,7 @@ def judge(rates: Mapping[str, Sequence[Window]], margin: float, alone: float) ->
 
 
 def changes(series: Mapping[str, Sequence[float]], least: int, confidence: float) -> dict[str, Interval]:
-    """Return GPU → mean of the last fifth of its values minus mean of the first fifth, with an interval.
+    """Return GPU → mean of the last fifth of its values minus mean of the first fifth, with a confidence interval.
 
     series: GPU → values in order of time, at least 2 x `least` of them. If a fifth of them is fewer than `least`
     values, the first and last `least` are compared. confidence: one-sided, 0.975 for a 95 % interval.
@@ -368,9 +368,10 @@ def _courses(logs: Mapping[str, Sequence[Window]], margin: float) -> dict[str, C
 
 
 def _blocks(logs: Sequence[Window]) -> list[_Block]:
-    """Return the log rate of a GPU in up to BLOCKS parts of its time. Each is the median over the kinds of work.
+    """Return a GPU's log rate, minus its usual level, in BLOCKS parts of its time. Parts without rates are omitted.
 
-    The level of each kind (its median without the common slope) is subtracted. Kinds that ran too short are excluded.
+    It is the median over the kinds of work, from each of which the kind's level is subtracted: the median of its blocks
+    after the slope that all kinds share is removed. Kinds that did not run for most of the time are excluded.
     """
     first, span = logs[0].number, logs[-1].number - logs[0].number + 1
     kinds = [_by_block(own, first, span) for own in _by_key(logs).values() if _lasts(own, logs)]

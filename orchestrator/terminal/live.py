@@ -61,7 +61,7 @@ class LiveDisplay:
             self._console.print(Text(line, style=style))
 
     def close(self) -> None:
-        """Remove the live lines, restore the cursor and close the outlet, waiting at most a second for its reader."""
+        """Remove the live lines, restore the cursor and close the outlet. Unread output is dropped after a second."""
         if self._live is not None:
             self._live.stop()
         self._outlet.close()

@@ -112,7 +112,7 @@ class _Convolution(nn.Conv2d):
 
 
 class ModulatedConvolution(nn.Module):
-    """Convolution of the generator. A style scales its input channels. latent: length of the style.
+    """Convolution of the generator. A style scales its input channels. latent: numbers in the style of one image.
 
     demodulate: divide the outputs by their expected standard deviation. up: double the side, then filter.
     """
@@ -216,7 +216,7 @@ class Generator(nn.Module):
             self.blocks.append(_SynthesisBlock(inputs, channels(side, base, most), latent))
 
     def forward(self, latents: torch.Tensor) -> torch.Tensor:
-        """Make images. One style for each image modulates all layers."""
+        """Make images from latents (batch, latent). One style for each image modulates all layers."""
         style = self.mapping(latents)
         features = self.first(self.constant.repeat(len(latents), 1, 1, 1), style)
         image: torch.Tensor = self.to_rgb(features, style)

@@ -1,4 +1,4 @@
-"""Image classifiers of torchvision: ResNet, ResNeXt, EfficientNet, ViT. builder: torchvision's name of the model."""
+"""Image classifiers of torchvision: ResNet, ResNeXt, EfficientNet, ViT."""
 
 from collections.abc import Callable
 from typing import Final
@@ -23,7 +23,10 @@ _GATE: Final = 0.25
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """Build the model with random weights. spec.config: `builder` and its arguments, with "size" for `input_size`."""
+    """Build the model with random weights.
+
+    spec.config: `builder` (torchvision's name of the model) and its arguments. A value "size" stands for `input_size`.
+    """
     options = arguments(spec, input_size)
     builder = str(options.pop("builder"))
     with torch.device(device):

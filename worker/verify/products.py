@@ -51,10 +51,13 @@ class Products(Protocol):
         """Return the two operands of `pair`, left and right."""
 
     def allowed(self, exact: float, magnitude: float) -> float:
-        """Return the largest error of an output's element by rounding. exact, magnitude: as in rounding.bound."""
+        """Return the largest rounding error of an output's element.
+
+        exact: exact value of the element, a sum of products. magnitude: sum of the absolute values of these products.
+        """
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
-        """Return all tensors on the device except the outputs."""
+        """Return all tensors that the products keep on the device except outputs, to count their memory."""
 
 
 def side_of(cell: Cell) -> int:

@@ -23,7 +23,10 @@ _SIGN_OF_ZERO: Final = "this check compares numbers, and 0.0 equals -0.0"
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell: multiply matrices of side `input_size` repeatedly, and check each product."""
+    """Measure the cell: multiply matrices of side `input_size` repeatedly, and check each product.
+
+    isolation: "fork" or "exec", the way in which this process was started, for the result.
+    """
     return burning.run(assign, stage, isolation, WholeProducts)
 
 

@@ -14,7 +14,7 @@ _ROOM: Final = "Check the room temperature during the burn-in, then measure agai
 
 
 def by_reference(drift: Drift) -> dict[str, Course]:
-    """Return what a GPU's rates were compared with → their change over time: ITSELF, and SIBLINGS if it has any."""
+    """Return the changes of a GPU's rates: SIBLINGS → relative to siblings, if it has any; ITSELF → by themselves."""
     relative = {} if drift.relative is None else {SIBLINGS: drift.relative}
     return {**relative, ITSELF: drift.raw}
 

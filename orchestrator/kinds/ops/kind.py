@@ -23,7 +23,7 @@ MEASURE_S: Final = 600.0
 
 
 def launch_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return the usual terms of a launch, with at least MEASURE_S for the measurement, which includes compilation."""
+    """Return the run's rules and deadlines for a launch, with at least MEASURE_S to measure, compilation included."""
     own = configuration.deadlines
     return LaunchTerms(configuration.measurement, replace(own, measure=max(own.measure, MEASURE_S)))
 

@@ -126,9 +126,10 @@ def _tested(report: Report, found: Sequence[_Models]) -> str:
 
 
 def _grows(report: Report, phases: Sequence[tuple[Workload, dict[_Shape, list[Measured]]]]) -> bool:
-    """Whether the largest batch is the fastest in at least one model and phase, and memory limited no batch size.
+    """Whether batches larger than the measured ones may be faster: the largest is the fastest in a model and phase.
 
-    phases: an entry for each model and phase. Those with a single batch size count only if none has several.
+    phases: (phase, rates) of each model and phase. Those with a single batch size are ignored if any has several. False
+    if memory limited a batch size, or if -b auto chose the sizes.
     """
     several = [one for one in phases if len({shape.batch for shape in one[1]}) > 1] or phases
     tops = [(_top(*one), max(shape.batch for shape in one[1])) for one in several]
@@ -141,7 +142,7 @@ def _grows(report: Report, phases: Sequence[tuple[Workload, dict[_Shape, list[Me
 def untested(report: Report) -> Iterator[str]:
     """Yield options with which a run may show higher rates; nothing if a GPU is faulty or slow.
 
-    "-b 64,128" if the largest batch was the fastest of at least one model, "-p fp32,bf16" if GPUs only ran fp32.
+    "-b 64,128" if batches larger than the measured ones may be faster, "-p fp32,bf16" if GPUs only ran fp32.
     """
     if concerns_gpus(report):
         return
@@ -191,7 +192,7 @@ def _found(report: Report, uuids: set[str]) -> _Models:
 
 
 def _largest(report: Report, devices: Sequence[GpuInfo]) -> dict[_Scanned, int]:
-    """Return scan of `-b auto` → largest batch that fits on all `devices`. Devices without a result are ignored."""
+    """Return scan (-b auto) → largest batch that fits on each of `devices` for which the scan has a result."""
     uuids, sizes = {device.gpu_uuid for device in devices}, dict[_Scanned, int]()
     for scan in report.batch_scans:
         if scan.gpu_uuid in uuids and (size := scan.largest_batch_size) is not None:

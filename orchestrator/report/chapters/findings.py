@@ -14,10 +14,11 @@ SHOWN: Final = 3
 
 
 def findings(report: Report, layout: Layout) -> Sequence[Finding]:
-    """Return up to three findings on faulty, slow and doubtful GPUs, those on healthy GPUs, and one on the baseline.
+    """Return the most important findings: at most three problems, then all healthy GPUs, then the baseline.
 
-    If the run did not pass and no GPU is faulty or slow, one of the three is the first reason for the exit code, before
-    doubtful GPUs (unless layout.judges_gpus). If there is none of the three, healthy GPUs are omitted.
+    Problems are faulty, slow and doubtful GPUs, in this order. If the run did not pass, without a faulty or slow GPU,
+    the first reason for its exit code precedes doubtful GPUs (unless layout.judges_gpus). Healthy GPUs are omitted if
+    there is no problem, the baseline if the run was not compared with one.
     """
     of_gpus = [finding for chapter in layout.brief if (section := chapter(report)) for finding in section.findings]
     faulty = [one for one in of_gpus if one.badge and one.badge.tone is Tone.BAD]

@@ -61,7 +61,7 @@ def verdict_text(judged: DeviceHealth | NodeHealth) -> str:
 
 
 def findings(signals: Sequence[SignalReport]) -> Iterator[str]:
-    """Yield a line for each signal that failed, warned, passed with a message, or was required but not read."""
+    """Yield a line for each signal that failed, warned, passed with a message, or was required but has no value."""
     for signal in signals:
         if signal.state in {State.WARN, State.FAIL}:
             yield f"{signal.state.upper()}: {signal.words}"
