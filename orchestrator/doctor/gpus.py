@@ -27,9 +27,8 @@ _INSTALL: Final = (
     "container with the NVIDIA runtime (docker run --gpus all)"
 )
 _GIVE_A_GPU: Final = (
-    "In a container or virtual machine: pass a GPU to it (docker run --gpus all). On the host: check that lspci shows "
-    "the GPU. Without a GPU, run with "
-    "--gpu-ids cpu:0,cpu:1"
+    "In a container or virtual machine: pass a GPU to it (docker run --gpus all). On the host: run lspci. If it shows "
+    "the GPU, install the driver, else check the slot and power of the GPU. To run without a GPU: --gpu-ids cpu:0,cpu:1"
 )
 _MPS_DAEMON: Final = "nvidia-cuda-mps"
 _EXCLUSIVE: Final = {1: "exclusive-thread", 3: "exclusive-process"}
