@@ -28,7 +28,10 @@ _CALLS: Final = 4
 
 
 class Trials:
-    """Trials of one launch. batch_of: makes inputs of a given size (ChangingShapes.sizes). forward: calls `module`."""
+    """Trials of one launch: the model `module` is compiled in each ShapeWay and called with inputs of each size.
+
+    batch_of: makes inputs of a given size (ChangingShapes.sizes). forward: calls `module`, compiled or not.
+    """
 
     def __init__(
         self,

@@ -252,6 +252,8 @@ def _package_of(path: Path) -> tuple[str, Path]:
 def _require_imports(tree: ast.Module, searched: tuple[str, ...], origin: str) -> None:
     """Raise ConfigError for an import of a missing package. searched: folders to search before those of sys.path.
 
+    origin: option and file that name the code; the error begins with it.
+
     Ends without error at the first code that may change sys.path, as the imports after it cannot be judged.
     """
     for node in tree.body:

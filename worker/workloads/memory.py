@@ -185,7 +185,10 @@ class MemoryTest:
     """Test of a device's memory in visits (verify/patterns.py), and its mismatches. chunk_bytes: bytes of a visit."""
 
     def __init__(self, memory: Memory, seed: int, stage: Stage, first: int = 0) -> None:
-        """Start with march number `first` (patterns.py). memory: a whole number of chunks. seed: of random words."""
+        """Start with march number `first` (patterns.py). memory: a whole number of chunks. seed: of random words.
+
+        stage: reports the phases, and stores each mismatch.
+        """
         self.chunk_bytes = CHUNK[memory.device.type]
         self._memory, self._stage = memory, stage
         self._chunks = memory.words.nbytes // self.chunk_bytes

@@ -66,7 +66,10 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 def parts_of(family: Family, module: torch.nn.Module, assign: Assign, device: torch.device) -> tuple["Part", ...]:
-    """Return one Part for each objective of the family. Without objectives, one Part trains all parameters."""
+    """Return one Part for each objective of the family. Without objectives, one Part trains all parameters.
+
+    assign: the message that says what to measure, such as precision and batch size.
+    """
     objectives = getattr(family, "objectives", None)
     if objectives is None:
         return (Part(Objective("model", family.loss, lambda module: module.parameters()), module, assign, device),)

@@ -120,7 +120,10 @@ class Fleet:
                 yield from self._apply(live, lifecycle.Reported(outcome), now)
 
     def died(self, pidfd: int, now: float) -> Iterator[Happening]:
-        """Handle the death of the process with this pidfd: kill its process group, reap it and close the pidfd."""
+        """Kill the process group of the dead process with this pidfd, reap it, and close the pidfd. now: loop's clock.
+
+        Yields what the run must know of its end, perhaps nothing. Must be iterated to its end to have these effects.
+        """
         live = next(live for live in self.live.values() if live.pidfd == pidfd)
         assert live.pid is not None
         process_end.signal_group(live.pid, signal.SIGKILL)
