@@ -31,7 +31,10 @@ class Stretch:
 
 @dataclass(frozen=True)
 class DeviceTimeline:
-    """Timeline of one device. spans: by start, at most 100 failed ones. unseen: number of further failed launches."""
+    """Timeline of one device. spans: by start, at most 100 failed ones. unseen: number of further failed launches.
+
+    stretches: its readings (power, temperature, ...), one for each boot of the machine, oldest first.
+    """
 
     gpu_uuid: str
     spans: tuple[Span, ...]

@@ -233,8 +233,8 @@ def _squares(values: Sequence[float]) -> float:
 def _logs(rates: Mapping[str, Sequence[Window]]) -> tuple[dict[str, list[Window]], dict[str, list[Window]]]:
     """Return two dicts GPU → windows with log rates: raw ones, and those relative to siblings.
 
-    Relative: minus the median of the other GPUs in the same window, each corrected for its usual lead over this GPU. Of a
-    GPU or window with fewer than three others, there is no relative rate; each dict has all GPUs.
+    Relative: minus the median of the other GPUs in the same window, each corrected for its usual lead over this GPU.
+    Windows with fewer than three other GPUs have no relative rate. Each dict has all GPUs.
     """
     raw: dict[str, list[Window]] = {gpu: [] for gpu in rates}
     relative: dict[str, list[Window]] = {gpu: [] for gpu in rates}

@@ -185,5 +185,5 @@ class WatchedWork(Work):
         return block
 
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
-        """Return the least multiple of `group` iterations that lasts `duration_s`; at most as many as `watch.outputs`."""
+        """Return the least multiple of `group` iterations that lasts `duration_s`, at most len(`watch.outputs`)."""
         return min(super().size(duration_s, iteration_ms, group), len(self.watch.outputs))
