@@ -61,7 +61,7 @@ class RandomProducts:
         self._digester.add(output, verdicts, slot)
 
     def verdict(self, pair: int) -> int:
-        """Return the verdict of a right product: the reference's digest, a signed 64-bit integer. pair: 0 A·B, 1 B·A."""
+        """Return the verdict of a right product: the digest of the reference, a signed 64-bit integer."""
         return signed(self._digests[pair], _DIGEST_BITS)
 
     def expected(self, pair: int) -> torch.Tensor:
