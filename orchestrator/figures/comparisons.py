@@ -77,13 +77,14 @@ class Standing(Part, frozen=True, kw_only=True):
     """Comparison of one GPU with its identical siblings (docs/method.md).
 
     why: reason for the verdict, or why there is none. identical: number of identical GPUs in the run, with this one.
-    effects: rates over all cells of a mode with the same limit. percent, low_percent, high_percent: rate in percent of
-    the siblings' median with its interval, from the effect that decides the verdict. p: p-value after Holm's correction
-    over the GPUs. slowest_cells: slowest first; empty if the verdict is OK or SPLIT. reason, next_step: probable
-    reason and advice, for a finding or a slowed-down GPU. not_comparable: differing fact → number of cells excluded for
-    it. launches_wanted: total launches per cell that should resolve SUSPECT; null if no number would.
-    launches_added: launches beyond the plan, because an identical GPU was SUSPECT. baseline: name of the board's
-    baseline, or empty. baseline_percent: rate in percent of the baseline's, with the 90 % interval.
+    effects: one rate for each mode and bound (power, clock, ...), over all cells that this bound limits. percent,
+    low_percent, high_percent: rate in percent of the siblings' median with its interval, from the effect that decides
+    the verdict. p: p-value after Holm's correction over the GPUs. slowest_cells: slowest first; empty if the verdict is
+    OK or SPLIT. reason, next_step: probable reason and advice, for a finding or a slowed-down GPU. not_comparable:
+    differing fact → number of cells excluded for it. launches_wanted: total launches per cell that should resolve
+    SUSPECT; null if no number would. launches_added: launches beyond the plan, because an identical GPU was SUSPECT.
+    baseline: name of the board's baseline, or empty. baseline_percent: rate in percent of the baseline's, with the 90 %
+    interval.
     """
 
     gpu_uuid: str

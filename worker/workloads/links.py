@@ -139,7 +139,7 @@ class LinksTest:
     def verification(self, key_: tuple[str, ...]) -> Verification:
         """Return the counts of the launch and its kept mismatches. key_: result of verify.key.key.
 
-        `checks` counts compared transfers (copies and sums), and `verified_bytes` their bytes, without repetitions.
+        `checks` counts compared transfers (copies and sums), `verified_bytes` their bytes. Neither counts repetitions.
         """
         return Verification(
             key=key_,

@@ -146,7 +146,7 @@ class _Start:
 
 
 class Replays:
-    """Runs the replays of a launch, compares their losses and digests, and keeps mismatches."""
+    """Repeats the same training steps, compares each repetition (replay) with the first, and keeps the mismatches."""
 
     def __init__(
         self, module: torch.nn.Module, parts: Sequence[Part], work: Work, assign: Assign, stage: Stage
@@ -223,7 +223,7 @@ class Replays:
 
     @property
     def loss(self) -> float:
-        """Loss of the reference's last step, as the sum over its parts."""
+        """Loss of the last step of the first replay: the sum over the parts of the model."""
         return self._expected[-1].loss
 
     def _first(self, outcomes: list[Outcome]) -> list[Outcome]:
