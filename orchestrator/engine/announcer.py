@@ -71,7 +71,7 @@ class Announcer:
             self._advise(self._kind.advise, live, outcome)
 
     def warned(self, warning: str, advice: str) -> None:
-        """Show both texts as one notice. After one warning (or advice), no other one is shown in this session; "": none."""
+        """Show both texts as one notice. Once a warning (an advice) was shown, further ones are dropped; "": none."""
         news = ("" if self._warned else warning, "" if self._advised else advice)
         self._warned, self._advised = self._warned or bool(warning), self._advised or bool(advice)
         if any(news):
