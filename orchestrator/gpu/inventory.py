@@ -35,7 +35,8 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """The GPUs of the machine in NVML's order, and their MIG slices.
 
     gpus, slices: only those that can be used. unreadable: index of each other GPU → why it cannot. reason: why NVML or
-    some GPUs are unusable, or "". hangs: True if NVML did not answer in time.
+    some GPUs are unusable, or "". hangs: True if NVML did not answer in time. cuda_driver_version: newest CUDA version
+    that the driver supports, such as "13.0". None: the version is unknown.
     """
 
     gpus: tuple[Device, ...]

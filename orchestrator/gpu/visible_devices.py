@@ -44,7 +44,10 @@ def visible_gpus(
 def _place(
     gpus: Sequence[Device | None], everything: Sequence[Device | None], entry: str, visible: str, order: str | None
 ) -> int | None:
-    """Return the index in `everything` (GPUs, then slices) that an entry of `visible` names; None: none, or several."""
+    """Return the index in `everything` (GPUs, then slices) that an entry of `visible` names; None: none, or several.
+
+    entry: index or start of a UUID. visible, order: as in `visible_gpus`.
+    """
     number = _INDEX.match(entry)
     if number is None:
         places = [place for place, gpu in enumerate(everything) if gpu and entry and gpu.uuid.startswith(entry)]

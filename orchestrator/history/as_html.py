@@ -45,7 +45,7 @@ _AXIS: Final = (
 def to_html(trends: Sequence[Trend], filters: Mapping[str, str]) -> bytes:
     """Return an HTML page about `trends`, which must not be empty. A page over 3 MB is shortened (size_limit.py).
 
-    filters: name of each requested filter → its value, to show them. The key "Model" must be among them.
+    filters: name of each requested filter, such as "Batch size" → its value. The page shows them. "Model" is required.
     """
     return fitted(page(trends, filters), MOST_POINTS)
 

@@ -16,9 +16,10 @@ class RunLine(Part, frozen=True, kw_only=True):
     """Summary of a run.
 
     test_date: its start, ISO 8601, UTC. folder: absolute path. profile: kind of run, such as "standard" or "burn-in
-    quick". seconds: its duration. verdict: in a word, such as "complete" (figures/exit_code.py). planned, ok: numbers
-    of cells. tainted: faults were injected. health: worst health verdict of all devices. burn_in: their worst verdict
-    of a burn-in, "" in other runs. stack: name → version or setting. devices: ("8 x NVIDIA H200",).
+    quick". seconds: its duration. verdict: in a word, such as "complete" (figures/exit_code.py). finished: False if the
+    run was interrupted or killed, or was still running. planned, ok: numbers of cells. tainted: faults were injected.
+    health: worst health verdict of all devices. burn_in: their worst verdict of a burn-in, "" in other runs. stack:
+    name → version or setting. devices: ("8 x NVIDIA H200",).
     """
 
     run_id: str
@@ -56,7 +57,7 @@ class CellRecord(Part, frozen=True, kw_only=True):
     """A cell (model and configuration) on one device.
 
     metric: name of its main figure. launches: the value of `metric` in each launch (process). doubt: why the cell is
-    not judged, or "". figures: name, with unit → median over the launches.
+    not judged, or "". figures: name, with unit → median over the launches. status: value of figures.cells.Status.
     """
 
     gpu_uuid: str
@@ -77,7 +78,10 @@ class RunRecord(Part, frozen=True, kw_only=True):
 
 
 class Point(Part, frozen=True, kw_only=True):
-    """The result of a cell (model and configuration) in one run. test_date: start of the run, ISO 8601, UTC."""
+    """The result of a cell (model and configuration) in one run.
+
+    test_date, hostname, tainted, stack: of the run, as in RunLine.
+    """
 
     run_id: str
     test_date: str
@@ -91,7 +95,8 @@ class Point(Part, frozen=True, kw_only=True):
 class Offence(Part, frozen=True, kw_only=True):
     """A run in which a GPU had the verdict FAIL or WARN for its health or its burn-in.
 
-    health, burn_in: verdict, or "" if there is none. health_words, burn_in_words: the reasons for it.
+    test_date: start of the run, ISO 8601, UTC. health, burn_in: verdict, or "" if there is none. health_words,
+    burn_in_words: the reasons for it.
     """
 
     run_id: str

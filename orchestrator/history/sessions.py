@@ -50,7 +50,10 @@ def spread(records: Iterable[RunRecord], side: Side, others: frozenset[str], mar
 
 
 def same_stack(stack: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Whether all versions and settings but the seed are equal. An unknown version counts as equal."""
+    """Whether all versions and settings of two runs but the seed are equal. An unknown version counts as equal.
+
+    stack, other: name → version or setting.
+    """
     return not {change.name for change in cell_facts.differences(stack, other)} - _QUIET
 
 

@@ -24,9 +24,9 @@ _QUIET: Final = frozenset({"seed"})
 class TrendPoint(Part, frozen=True, kw_only=True):
     """One run in a trend. value: of the trend's figure, None if the run lacks it. launches: number of launches.
 
-    excluded: why the run is not judged, or "". stack: texts, one for each version or setting that differs from the run
-    before. change_percent: lasting change of the level that begins with this run, above 0 if the figure rose; None
-    without a change.
+    test_date: start of the run, ISO 8601, UTC. excluded: why the run is not judged, or "". stack: texts, one for each
+    version or setting that differs from the run before. change_percent: lasting change of the level that begins with
+    this run, above 0 if the figure rose; None without a change.
     """
 
     run_id: str

@@ -23,6 +23,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     """The last good measurement of a cell. None: unknown.
 
     label, uuid: of its device. batch_size: as measured, maybe below the planned one. iteration_s: mean.
+    mode: "loaded" or "solo". items_per_second: throughput, None also if the cell has no items.
     """
 
     label: str  # of its device
@@ -39,10 +40,11 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """State of one run at the time `at`.
 
-    began, at: seconds since the epoch. boot: number that, added to monotonic seconds, gives seconds since the epoch.
-    exit_code: None until the run ends. snapshot: progress; None until the run first reports it. figures: by id of the
-    planned cell. failures, retries: numbers in this process, not in earlier sessions. health, burn_in: verdicts by
-    device UUID. node: verdict on the machine. These three are unset until the report is made.
+    tool_version: of gpubench. profile: kind of run, such as "standard" or "burn-in quick". began, at: seconds since the
+    epoch. boot: number that, added to monotonic seconds, gives seconds since the epoch. exit_code: None until the run
+    ends. snapshot: progress; None until the run first reports it. figures: by id of the planned cell. failures,
+    retries: numbers in this process, not in earlier sessions. health, burn_in: verdicts by device UUID. node: verdict
+    on the machine. These three are unset until the report is made.
     """
 
     run_id: str

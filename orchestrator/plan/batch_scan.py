@@ -30,7 +30,10 @@ _ROUND_FROM: Final = 64
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Memory and throughput at a batch size. peak_bytes: allocated on a GPU, resident set on a CPU device."""
+    """Memory and throughput at a batch size. peak_bytes: allocated on a GPU, resident set on a CPU device.
+
+    items_per_second: mean over the measured time.
+    """
 
     peak_bytes: int
     items_per_second: float

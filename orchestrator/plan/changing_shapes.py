@@ -25,6 +25,7 @@ def forms(cell: Cell, configuration: Configuration, round_: int) -> int:
     """Estimate the number of graphs that a launch compiles for changing input sizes; 0 without such sizes.
 
     Each size is compiled twice, as it is and padded, and one dynamic graph serves all sizes.
+    round_: the launch's round.
     """
     shapes = of_launch(cell, configuration, round_)
     return 0 if shapes is None else 2 * len(shapes.sizes) + 1

@@ -39,7 +39,10 @@ def planned(
 
 
 def cell(place: Place, model: ModelSpec, workload: Workload, precision: Precision, *, compiled: bool = False) -> Cell:
-    """Return the cell that measures `model` at `place`. All implementations of an operator get the same seed."""
+    """Return the cell that measures `model` at `place`. All implementations of an operator get the same seed.
+
+    compiled: by torch.compile in its default mode.
+    """
     name = model.operator.name if model.operator else model.name
     return Cell(
         devices=(place.device.uuid,),

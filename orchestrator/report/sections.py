@@ -114,7 +114,7 @@ class Table:
 class Chart:
     """A chart of the data in the table named `table`. says: its description. not_shown: text on what it leaves out.
 
-    choice: what distinguishes the plots, such as "Batch"; the reader chooses one.
+    id: of its HTML element. choice: what distinguishes the plots, such as "Batch"; the reader chooses one.
     """
 
     id: str
@@ -159,7 +159,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Card:
-    """A key figure of the run, shown in a box at the top of the page."""
+    """A key figure of the run, shown in a box at the top of the page. detail: text below the figure, "" for none."""
 
     title: str
     figure: str
@@ -189,7 +189,8 @@ class Cells:
 class Section:
     """A chapter or a part of one. summary: text at its top. notes: text at its end.
 
-    wide: its charts take the whole width. most: largest number of findings in text.
+    id: of its HTML element. Some formats omit sections by it. wide: its charts take the whole width. most: largest
+    number of findings in text.
     """
 
     id: str
@@ -250,7 +251,10 @@ def table(
     elsewhere: str = "report.json",
     name: str = "",
 ) -> Table:
-    """Return a table. note: text below it. elsewhere: file in which a reader finds the rows that a format omits."""
+    """Return a table. note: text below it. elsewhere: file in which a reader finds the rows that a format omits.
+
+    name: as in Table.
+    """
     more = f"{{}} more rows are in {elsewhere}."
     return Table(caption, tuple(columns), tuple(rows), note, more=more, name=name)
 

@@ -62,7 +62,10 @@ def _folded_lines(text: str, columns: int) -> list[str]:
 
 
 def bullet(text: str, indent: str = "  ") -> Iterator[str]:
-    """Yield `text` as the lines of a list item: "- " before the first, blanks before the others."""
+    """Yield `text` as the lines of a list item: "- " before the first, blanks before the others.
+
+    indent: text before every line.
+    """
     mark = "- "
     for line in wrap(text, f"{indent}  "):
         yield f"{indent}{mark}{line[len(indent) + 2 :]}"

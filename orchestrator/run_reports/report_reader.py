@@ -113,7 +113,10 @@ def baseline(name: str, runs_folder: str, history_db: str | None = None, *, orig
 
 
 def _head(data: bytes, name: str) -> _Head:
-    """Return the versions that a file names; None for one that it lacks. Raises ConfigError for a pytorch.json file."""
+    """Return the versions that a file names; None for one that it lacks. Raises ConfigError for a pytorch.json file.
+
+    data: contents of the file. name: of the file, for messages.
+    """
     try:
         records = msgspec.json.decode(data, type=list[_Exported])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -93,7 +93,10 @@ class ForeignUse:
         return self.here(uuid) or (words if left_ns >= since_ns else "")
 
     def beside(self, uuids: Iterable[str], since_ns: int) -> str:
-        """Return the result of `during` for the first of `uuids`, in their order, that is not empty; else ""."""
+        """Return the first result of `during` for `uuids` (GPUs), in their order, that is not empty; else "".
+
+        since_ns: monotonic, as in `during`.
+        """
         return next(filter(None, (self.during(uuid, since_ns) for uuid in uuids)), "")
 
 

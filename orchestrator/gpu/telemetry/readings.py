@@ -208,7 +208,10 @@ class _Moment(NamedTuple):
 
 
 def _moments(times_ns: Sequence[int], windows: Sequence[Window]) -> list[_Moment] | None:
-    """Return a _Moment for each start and end of the windows; None if one is not between samples at most 1 s apart."""
+    """Return a _Moment for each start and end of the windows; None if one is not between samples at most 1 s apart.
+
+    times_ns: of the samples, ascending.
+    """
     found: list[_Moment] = []
     last = len(times_ns) - 1
     for window in windows:
@@ -225,7 +228,10 @@ def _moments(times_ns: Sequence[int], windows: Sequence[Window]) -> list[_Moment
 
 
 class _Counters(NamedTuple):
-    """Interpolates counters at `moments`: starts and ends of the windows, None if samples are missing there."""
+    """Interpolates counters at `moments`: starts and ends of the windows, None if samples are missing there.
+
+    times_ns: of the samples, ascending.
+    """
 
     times_ns: Sequence[int]
     moments: list[_Moment] | None
@@ -251,7 +257,10 @@ class _Counters(NamedTuple):
         return total
 
     def held(self, values: Sequence[int | None], measured_ns: int) -> float | None:
-        """Return the rise of a counter of nanoseconds as a fraction (0 to 1) of `measured_ns`; None if unknown."""
+        """Return the rise of a counter of nanoseconds as a fraction (0 to 1) of `measured_ns`; None if unknown.
+
+        values: as in `increase`. measured_ns: total length of the windows.
+        """
         held_ns = self.increase(values)
         return None if held_ns is None or not measured_ns else min(1.0, held_ns / measured_ns)
 

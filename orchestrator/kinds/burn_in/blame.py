@@ -85,7 +85,10 @@ def _own(device: str, verification: Verification) -> Iterator[Mismatch]:
 
 
 def _copies(seen: Mapping[str, Verification]) -> dict[tuple[str, str], list[Mismatch]]:
-    """Return (sender, receiver) → wrong copies, without copies of numbers that were wrong before they were sent."""
+    """Return (sender, receiver) → wrong copies, without copies of numbers that were wrong before they were sent.
+
+    seen: device UUID → what it verified in one launch. The receiver of a copy verifies it.
+    """
     found: dict[tuple[str, str], list[Mismatch]] = defaultdict(list)
     for receiver, verification in seen.items():
         for one in verification.kept:

@@ -74,7 +74,7 @@ class Wrong:
 
 @dataclass(frozen=True)
 class Planned:
-    """A planned cell of a GPU. checks: number of comparisons that its launches made.
+    """A planned cell of a GPU. name: by `cell_name`. checks: number of comparisons that its launches made.
 
     why: reason if there are none; "" if unknown. impossible: the software cannot verify it on this GPU. untried: it has
     no result only because time ran out.
@@ -114,15 +114,16 @@ class Work:
     """All facts of one GPU after a burn-in, for its verdict. Texts are "" if there is nothing to report.
 
     served_s: seconds at work that count towards requested_s. cell_s: expected seconds of work of its longest cell.
-    planned: its cells. idle: gaps without a known reason. beside: other processes on the GPU, one text for each launch
-    that they contaminated. wrong: mismatches with details. unclear: number of mismatches without details that may be
-    its own. unread: launches whose mismatches cannot be read. deviations: its launches with unexpected bits. undecided:
-    cells whose right bits are unknown, because rounds or GPUs differ without a majority. failures: failed launches that
-    were not repeated with a result; repeated: those that were. lost_results: launches whose result file was lost.
-    health: verdict of its health signals. paces: kind of rate → verdict. not_tested: check → reason. lost_time: longest
-    time without work, and why. goes_on: the run still runs. interrupted: why it ended early. too_hot: why the GPU was
-    too hot to continue, and when. reboots: number of reboots between the run's sessions. tainted: faults were injected
-    on purpose.
+    ahead: ways to add missing work. tallies: check → sums over its launches. planned: its cells. idle: gaps without a
+    known reason. beside: other processes on the GPU, one text for each launch that they contaminated. wrong: mismatches
+    with details. unclear: number of mismatches without details that may be its own. unread: launches whose mismatches
+    cannot be read. deviations: its launches with unexpected bits. undecided: cells whose right bits are unknown,
+    because rounds or GPUs differ without a majority. failures: failed launches that were not repeated with a result;
+    repeated: those that were. lost_results: launches whose result file was lost. health: verdict of its health signals.
+    health_reason, health_action: why, and what to do about it if the verdict is FAIL. quarantined: why the GPU was
+    quarantined. paces: kind of rate → verdict. not_tested: check → reason. lost_time: longest time without work, and
+    why. goes_on: the run still runs. interrupted: why it ended early. too_hot: why the GPU was too hot to continue, and
+    when. reboots: number of reboots between the run's sessions. tainted: faults were injected on purpose.
     """
 
     requested_s: float

@@ -40,9 +40,10 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
-    """The contents of a study's file. base: folder of the file. origin: its name in messages.
+    """The contents of a study's file. name: of the file, without suffix. base: folder of the file.
 
-    sizes: dimension, such as "h" → its sizes. implementations: "eager", "im2col+compiled", "conv.py:mine" or "jax".
+    origin: the file's name at the start of messages. operations: names of operators, such as "conv2d". sizes:
+    dimension, such as "h" → its sizes. implementations: "eager", "im2col+compiled", "conv.py:mine" or "jax".
     """
 
     name: str

@@ -32,7 +32,8 @@ _SHOWN: Final = 4
 class _Row:
     """A compiled cell. group: name of the cell without its compile mode. model: `group` without the batch size.
 
-    mode: the compile mode, or OWN_CODE if the model's code compiles. line: the cell as `report.lines` yields it.
+    batch: the batch size that ran. mode: the compile mode, or OWN_CODE if the model's code compiles. metric: figures of
+    the cell. figures: those of its compilation. line: the cell as `report.lines` yields it.
     """
 
     group: str

@@ -99,7 +99,8 @@ class Reading:
 class Bar:
     """A bar in a timeline: one or several launches (measuring processes). start_s, end_s: since the start of the run.
 
-    row: index of the device. kind: workload of the launches or "several", decides the colour. says: tooltip.
+    row: index of the device. kind: workload of the launches or "several", decides the colour. failed: without a result.
+    says: tooltip.
     """
 
     row: int
@@ -195,7 +196,10 @@ class Roof:
 
 @dataclass(frozen=True)
 class RoofPoint:
-    """A cell in a roofline chart. roof: name of its Roof. intensity: operations per byte. open: hollow (host-bound)."""
+    """A cell in a roofline chart. roof: name of its Roof. intensity: operations per byte. open: hollow (host-bound).
+
+    tflops: achieved TFLOP/s.
+    """
 
     name: str
     roof: str

@@ -35,9 +35,10 @@ SCRIPTS: Final = (
 class Page:
     """The contents of a page: from top to bottom verdict, findings, cards, glance, sections, cells and footer.
 
-    meaning: text on the exit code. reasons: for the verdict, without those that a finding names. notices: warnings
-    about doubtful results or the run. elsewhere: file with what did not fit. facts: (name, text). glance: tables and
-    charts of the first screen. file_name: for saving the table of cells. steps: what to do next.
+    title: of the browser's tab. meaning: text on the exit code. reasons: for the verdict, without those that a finding
+    names. notices: warnings about doubtful results or the run. elsewhere: file with what did not fit. facts: (name,
+    text). glance: tables and charts of the first screen. file_name: for saving the table of cells. steps: what to do
+    next.
     """
 
     title: str
