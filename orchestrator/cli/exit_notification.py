@@ -106,7 +106,10 @@ def in_one_line(
 
 
 def _judged(burn_in: Mapping[str, str]) -> Iterator[str]:
-    """Yield "7 PASS" (devices), then "GPU 3 FAIL" for each other one, or "5 FAIL" if more than NAMED have a verdict."""
+    """Yield "7 PASS" (devices), then "GPU 3 FAIL" for each other one, or "5 FAIL" if more than NAMED have a verdict.
+
+    burn_in: label of a device ("GPU 3") → verdict.
+    """
     from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
 
     for verdict in (HealthVerdict.PASS, *(other for other in GRAVEST_FIRST if other is not HealthVerdict.PASS)):
