@@ -32,7 +32,7 @@ class Group(NamedTuple):
 
 
 class Point(NamedTuple):
-    """The result of one device for a cell. value: the compared figure; None if it was not measured."""
+    """The result of one device for a cell. metric: all its figures. value: the compared one; None if not measured."""
 
     device: Device
     metric: Measured

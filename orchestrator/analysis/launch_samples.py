@@ -27,7 +27,7 @@ _Usual = Mapping[str, tuple[float, float]]  # Series → the range without outli
 
 
 class _Kept(msgspec.Struct, frozen=True, gc=False):
-    """What is kept of a launch with a result file. promised: SHA-256 of the file. Others: as in LaunchSamples."""
+    """What is kept of a launch with a result file. promised: SHA-256 of the file. Other fields: as in LaunchSamples."""
 
     launch: int
     round: int

@@ -32,7 +32,10 @@ DAMAGED: Final = "damaged"
 
 
 class _Entry(NamedTuple):
-    """Key of a model's entry in the report. The cells of an entry differ only in workload and batch size."""
+    """Key of a model's entry in the report. The cells of an entry differ only in workload and batch size.
+
+    device: UUID. Other fields: as in Cell. compile_mode: its compile_name.
+    """
 
     device: str
     model: str

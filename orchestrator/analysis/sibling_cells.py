@@ -30,7 +30,8 @@ CAPPED: Final = CLOCK_EVENT_REASONS[POWER_CAP]
 class JudgedCell:
     """A cell measured on identical GPUs. bound: what limits its rate, such as clock or bandwidth.
 
-    points: UUID → result of each GPU that was not throttled. held: UUID → result of each throttled GPU.
+    name: of the cell, for people, without its mode (solo, loaded). points: UUID → result of each GPU that was not
+    throttled. held: UUID → result of each throttled GPU.
     """
 
     name: str

@@ -13,7 +13,10 @@ _BY_KEY: Final = {option.key: option for option in OPTIONS if option.key}
 
 
 def settings_of(params: Mapping[str, object]) -> LayeredSettings:
-    """Convert the given options of a command line to settings. Raises ConfigError for a value of a wrong type."""
+    """Convert the given options of a command line to settings. Raises ConfigError for a value of a wrong type.
+
+    params: name of the parameter → its value from click; None, () or absent if the option was not given.
+    """
     values: dict[str, object] = {}
     origins: dict[str, str] = {}
     for key, row in _BY_KEY.items():

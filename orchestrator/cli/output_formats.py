@@ -47,7 +47,7 @@ def chosen(kind: str | None, output: str | None, formats: Sequence[str]) -> str:
 
 
 def deliver(rendered: str | bytes, output: str | None) -> None:
-    """Print the text, or write it to the file `output` and print the file's name. Raises StorageError if that fails."""
+    """Print `rendered`, or write it to the file `output` and print its name. Raises StorageError if that fails."""
     if output is None:
         say(rendered)
         return
@@ -56,7 +56,7 @@ def deliver(rendered: str | bytes, output: str | None) -> None:
 
 
 def write(rendered: str | bytes, output: str) -> None:
-    """Write to the file `output`, plus a newline. Raises StorageError if that fails.
+    """Write `rendered` and a newline to the file `output`. Raises StorageError if that fails.
 
     An existing file is kept under the first free name, such as output.1.json (files.keep_old).
     """

@@ -52,7 +52,10 @@ _LIMITS: Final = {presets.TRIAGE: presets.TRIAGE, gate.NAME: "--time-limit"}
 
 
 class Requested(NamedTuple):
-    """A requested run. models: models that options may name. against: baseline and thresholds to compare it with."""
+    """A requested run. models: models that options may name. against: baseline and thresholds to compare it with.
+
+    settings: those that `configuration` was resolved from (in a gate with two sides: of side a).
+    """
 
     settings: LayeredSettings
     configuration: Configuration

@@ -211,14 +211,20 @@ class Change(NamedTuple):
 
 
 def shown(name: str, value: str | None) -> str:
-    """Return a version or setting as text. If missing: "not set" (variables), "adaptive" (iterations), or "unknown"."""
+    """Return the value of the version or setting `name` as text.
+
+    Without a value: "not set" (variables), "adaptive" (iterations), or "unknown".
+    """
     if name in EFFECTS:
         return value or "not set"
     return value.replace(", ", " and ") if value else _ABSENT.get(name, "unknown")  # a run may have several drivers
 
 
 def changes(before: Side, after: Side, paired: Iterable[tuple[SideDevice, SideDevice]]) -> Iterator[Change]:
-    """Yield the differing versions and settings of two runs, then those of the pairs of devices, each once."""
+    """Yield the differing versions and settings of two runs, then those of `paired` devices, each once.
+
+    paired: (device of `before`, its partner in `after`). Another board is the change "board", from UUID to UUID.
+    """
     yield from differences(before.stack, after.stack)
     seen: dict[Change, None] = {}
     for old, new in paired:
@@ -232,7 +238,8 @@ def changes(before: Side, after: Side, paired: Iterable[tuple[SideDevice, SideDe
 def differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:
     """Yield the versions and settings that differ between two runs or devices.
 
-    An unknown version is no difference if only launches report it, such as torch's: a run without results lacks it.
+    before, after: name of a version or setting ("driver") → its value. An unknown version is no difference if only
+    launches report it, such as torch's: a run without results lacks it.
     """
     for name in dict.fromkeys([*before, *after]):
         old, new = before.get(name, ""), after.get(name, "")

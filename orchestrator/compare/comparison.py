@@ -49,14 +49,16 @@ class SessionSpread(NamedTuple):
 class ComparedCell(Part, frozen=True, kw_only=True):
     """A compared cell. ratio: rate of the second run / rate of the first (above 1: the second run is faster).
 
-    low, high: 95 % interval of the ratio; low_90, high_90: 90 % interval. before, after: the figure `metric` of each
-    run, a median over the launches; null without a result. margin_percent: tolerated change; null if not compared. p:
-    p-value of a larger change, Holm-corrected over the cells. phase: workload. reason: why the cells are not
-    comparable, or a remark on the verdict. launches_needed: launches that each run needs for a verdict; null if there
-    is a verdict, more launches do not help, or 100 would not suffice (needed_beyond). excluded_percent: a larger
-    slow-down is excluded with 95 % confidence; null unless SAME or NO CHANGE SEEN. implementation, shape: of operators
-    and studies, else "". time: which time of an operator, such as "pure" (without the host), else "". figures: figures
-    without a verdict, such as "p95, ms" → values in both runs.
+    low, high: 95 % interval of the ratio; low_90, high_90: 90 % interval. gpu_before, gpu_after: label of the device in
+    each run, "GPU 0". before, after: the figure `metric` of each run, a median over the launches; null without a
+    result. margin_percent: tolerated change; null if not compared. p: p-value of a larger change, Holm-corrected over
+    the cells. launches_before, launches_after: numbers of launches with this figure. cell: name for people. phase:
+    workload. mode: "solo" or "loaded". reason: why the cells are not comparable, or a remark on the verdict.
+    launches_needed: launches that each run needs for a verdict; null if there is a verdict, more launches do not help,
+    or 100 would not suffice (needed_beyond). excluded_percent: a larger slow-down is excluded with 95 % confidence;
+    null unless SAME or NO CHANGE SEEN. implementation, shape: of operators and studies, else "". time: which time of an
+    operator, such as "pure" (without the host), else "". figures: figures without a verdict, such as "p95, ms" → values
+    in both runs.
     """
 
     cell: str
@@ -97,7 +99,10 @@ class ComparedCell(Part, frozen=True, kw_only=True):
 
 
 class LoneCell(Part, frozen=True, kw_only=True):
-    """A cell that one run has alone. why: the device or mode (solo, loaded) in which the other run has it, or ""."""
+    """A cell that one run has alone. why: the device or mode (solo, loaded) in which the other run has it, or "".
+
+    cell: name for people. gpu: label of the device, "GPU 0".
+    """
 
     cell: str
     model_name: str
@@ -133,6 +138,7 @@ class Comparison(Part, frozen=True, kw_only=True):
     title: `changes` as text, such as "torch 2.7 -> 2.8". runs_before, runs_after: ids of the run, or of all runs of a
     baseline. counts: verdict → number of cells. means: one for each workload. only_*: cells that the other run lacks.
     notes: sentences on limits of the comparison. unheld: devices of the second run without a cell in the baseline.
+    against_baseline: whether the first run is a baseline.
     """
 
     before: str
@@ -292,7 +298,10 @@ def _compared(pair: tuple[Place, Place], names: _Names, rates: Pair, judged: Jud
 
 
 def _not_comparable(pair: tuple[Place, Place], names: _Names, reason: str) -> ComparedCell:
-    """Return a cell without a verdict on its speed: WRONG if only the second result is wrong, else NOT COMPARABLE."""
+    """Return a cell without a verdict on its speed: WRONG if only the second result is wrong, else NOT COMPARABLE.
+
+    pair: the cell in the first and in the second run. reason: why it is NOT COMPARABLE.
+    """
     before, after = pair
     if after.cell.wrong and before.cell.values and not before.cell.wrong:
         return _cell(*pair, names, ChangeVerdict.WRONG, after.cell.wrong)

@@ -131,7 +131,8 @@ def _of_siblings(
 ) -> Iterator[tuple[tuple[object, ...], Relative]]:
     """Yield (UUID and facts of a cell, as from `_among_siblings`; its speed in percent of identical devices' median).
 
-    The speed is unknown if any of the devices compared in this cell has a fault.
+    The speed is unknown if any of the devices compared in this cell has a fault. places: (UUID, cell) → the cell in
+    `report`, with its device.
     """
     named = {_among_siblings(uuid, key): place for (uuid, key), place in places.items()}
     for spread in report.cross_gpu:

@@ -54,7 +54,10 @@ _EXPONENT: Final = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+|[-+]?[0-9]*\.[0-9]*[e
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"class_": "class"}):
-    """One model of the file. config, args and input_shape are checked by hand: they may hold any value."""
+    """One model of the file. config, args and input_shape are checked by hand: they may hold any value.
+
+    class_: the key `class`, as in "net.py:Net" or "pkg.module:Net". type: one of TYPES.
+    """
 
     name: str
     class_: str
@@ -114,7 +117,10 @@ def read(
 
 
 def notes(wrong: Mapping[str, ConfigError]) -> Iterator[str]:
-    """Yield a sentence for each unusable model, except models that only lack --allow-code."""
+    """Yield a sentence for each unusable model, except models that only lack --allow-code.
+
+    wrong: name of the model → why it is unusable.
+    """
     for name, error in wrong.items():
         if not isinstance(error, NotAllowedError):
             yield f"{name} is not measured here, and would fail: {str(error).rstrip('.')}"
@@ -248,7 +254,8 @@ def _range(name: str, described: _Input, where: str) -> tuple[float, float]:
     """Return the range of an input's random values: (lowest value, limit that all values are below).
 
     Both are 0 for normally distributed floats, for bools, and for token ids within the model's vocabulary. Raises
-    ConfigError for a range that is incomplete, empty, or given for bools.
+    ConfigError for a range that is incomplete, empty, or given for bools. name: of the input. where: its place in the
+    file, begins the error message.
     """
     dtype, low, high = described.dtype, described.low, described.high
     if dtype is Dtype.BOOL and (low is not None or high is not None):

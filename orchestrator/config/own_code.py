@@ -111,7 +111,10 @@ class Search:
 
 
 def folders(paths: Iterable[str], current: Path, origin: str) -> tuple[str, ...]:
-    """Make the folders of --pythonpath absolute, from the folder `current`. Raises ConfigError for a missing one."""
+    """Make the folders of --pythonpath absolute, from the folder `current`. Raises ConfigError for a missing one.
+
+    origin: where the user gave `paths`, begins the error message.
+    """
     found = [os.path.normpath(current / Path(word).expanduser()) for word in paths]
     for folder in found:
         if not safe_read.is_folder(Path(folder)):
@@ -129,7 +132,10 @@ def is_own(word: str) -> bool:
 
 
 def in_a_folder_of_the_users(package: str, pythonpath: tuple[str, ...]) -> bool:
-    """Whether a launch would import `package` from a user's folder, not from installed packages. False if missing."""
+    """Whether a launch would import `package` from a user's folder, not from installed packages.
+
+    False if there is no such package. pythonpath: absolute folders, as from `folders`.
+    """
     spec = _find(package, pythonpath)
     if spec is None or _installed(place := _place(spec)):
         return False
@@ -140,7 +146,8 @@ def in_a_folder_of_the_users(package: str, pythonpath: tuple[str, ...]) -> bool:
 def require_buildable(own: OwnModel, origin: str) -> None:
     """Raise ConfigError if `own`, code in a .py file, makes no torch module, needs arguments or defines no inputs.
 
-    Mistakes that only an import would show are not found. Code of a package is not checked.
+    Mistakes that only an import would show are not found. Code of a package is not checked. origin: where the user
+    named the code, begins the error message.
     """
     where, _, name = own.target.rpartition(":")
     if not where.endswith(".py"):

@@ -15,7 +15,8 @@ class ReportFormat(enum.StrEnum):
     def __new__(cls, suffix: str, renderer: str, needs: tuple[str, ...] = (), always: bool = False) -> "ReportFormat":  # noqa: FBT001, FBT002 - a row of a table
         """Make a format. renderer: its "module:function" in report/. always: every run has it in its folder.
 
-        needs: names of the arguments that the function takes after the report.
+        suffix: of the file, without its first dot; also the name of the format. needs: names of the arguments that the
+        function takes after the report.
         """
         made = str.__new__(cls, suffix)
         made._value_ = suffix

@@ -144,7 +144,10 @@ def report_formats(text: str) -> tuple[ReportFormat, ...]:
 
 
 def _words(settings: LayeredSettings, key: str, what: str) -> list[tuple[str, str]]:
-    """Return (item, origin) of a list setting. Raises ConfigError if it is empty, or repeats an item (noun: `what`)."""
+    """Return (item, origin) of the list setting `key`. Raises ConfigError if it is empty, or repeats an item.
+
+    what: noun for an item, for the error message.
+    """
     words = settings.items(key)
     _refuse_empty(settings, key, words, what)
     seen: set[str] = set()

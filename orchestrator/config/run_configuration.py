@@ -78,10 +78,13 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Everything that decides what a run does, from defaults, a file and the command line.
 
     models: requested models and probes. probes: all that ship; a plan adds some of them. batch_sizes: of inference.
-    launches: of each cell. sequence_lengths (tokens), input_sizes (pixels): () for each model's own. shapes: input
-    sizes to call compiled models with after their measurement. required_signals: health signals that PASS needs beside
-    those of configs/health.yaml. implementations: of operators. study: name of the study, "" in other runs. tainted:
-    faults are injected on purpose. adds_launches: whether launches are added while a GPU is SUSPECT.
+    launches: of each cell. modes: in the order of each round. gpu_ids: as for --gpu-ids, "0,1" or "all". monitor:
+    whether telemetry is recorded. output_path: absolute path of the report, as in -o. history_db: None for the user's
+    own. preset: of `quick` or `triage`, or None. time_limit_s: of the whole run; None without a limit. sequence_lengths
+    (tokens), input_sizes (pixels): () for each model's own. shapes: input sizes to call compiled models with after
+    their measurement. required_signals: health signals that PASS needs beside those of configs/health.yaml.
+    implementations: of operators. study: name of the study, "" in other runs. tainted: faults are injected on purpose.
+    adds_launches: whether launches are added while a GPU is SUSPECT.
     """
 
     models: tuple[ModelSpec, ...]  # requested ones, with probes

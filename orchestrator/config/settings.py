@@ -28,7 +28,10 @@ class Auto(enum.StrEnum):
 
 @dataclass(frozen=True)
 class LayeredSettings:
-    """Settings by key ("benchmark.precision"). origins: where each was set. defaults: keys that no person set."""
+    """Settings by key ("benchmark.precision"). defaults: keys that no person set.
+
+    origins: key, or item of a list ("models[0]") → where it was set, in words: "config.yaml, line 7".
+    """
 
     values: Mapping[str, Value]
     origins: Mapping[str, str]  # in words; also of items ("models[0]")
@@ -84,7 +87,10 @@ NOTHING = LayeredSettings({}, {})
 
 
 def from_defaults(path: Path, options: tuple[Option, ...]) -> LayeredSettings:
-    """Read a file of default settings, as `from_file`, but each setting counts as not set by a person."""
+    """Read a file of default settings, as `from_file`, but each setting counts as not set by a person.
+
+    options: those whose keys the file may have.
+    """
     found = from_file(path, options)
     return LayeredSettings(found.values, found.origins, frozenset(found.origins))
 
@@ -111,7 +117,10 @@ def _describes_models(value: object) -> bool:
 
 
 def from_part(document: Document, at: tuple[str, ...], options: tuple[Option, ...]) -> LayeredSettings:
-    """Read the defaults in `document` at the keys `at`: ("quick", "settings"). Raises ConfigError for a wrong one."""
+    """Read the defaults in `document` at the keys `at`: ("quick", "settings"). Raises ConfigError for a wrong one.
+
+    options: those whose keys this part may have.
+    """
     value = document.value
     for name in at:
         assert isinstance(value, dict)

@@ -49,7 +49,8 @@ class Disk(msgspec.Struct, frozen=True, kw_only=True):
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about the machine. cores: usable by this process. memory_available: in bytes. allowed: limits by cgroups.
 
-    shm_bytes: size of /dev/shm, None if unknown. ulimits: option of ulimit ("-n") → the user's soft limit, -1 for none.
+    cores_of_machine: all cores, also those that this process may not use. disks: folders where a run writes. shm_bytes:
+    size of /dev/shm, None if unknown. ulimits: option of ulimit ("-n") → the user's soft limit, -1 for none.
     sockets_wrong, rooms_wrong: why sockets, or imports of gpubench's packages, would fail; "" if they work.
     """
 
@@ -179,7 +180,10 @@ def _limit(level: Level, name: str, allowed: str, fix: str) -> Finding:
 
 
 def _disk(what: str, folder: Path | None) -> Disk:
-    """Check a folder by writing to it. Other checks are unreliable as root, on read-only mounts and on full disks."""
+    """Check a folder by writing to it. Other checks are unreliable as root, on read-only mounts and on full disks.
+
+    what: purpose of the folder, "runs". folder: None if there is no usable one.
+    """
     if folder is None:
         return Disk(what=what, folder=None, wrong=temporary.NONE)
     try:
