@@ -215,7 +215,10 @@ class Added(_Record, frozen=True, kw_only=True):
 
 
 class Dropped(_Record, frozen=True, kw_only=True):
-    """A planned or added launch will not be made, for lack of time."""
+    """A planned or added launch will not be made, for lack of time.
+
+    cell: id of the planned cell. at_ns: monotonic. reason: text for the report.
+    """
 
     cell: str
     round: int
@@ -224,13 +227,19 @@ class Dropped(_Record, frozen=True, kw_only=True):
 
 
 class StopRequest(_Record, frozen=True, kw_only=True):
-    """A person requested a stop, by `stop`, Ctrl-C or SIGTERM. A second record kills running launches at once."""
+    """A person requested a stop, by `stop`, Ctrl-C or SIGTERM. A second record kills running launches at once.
+
+    at_ns: monotonic.
+    """
 
     at_ns: int
 
 
 class Finished(_Record, frozen=True, kw_only=True):
-    """The process ends its work. interrupted: work remains, for this `reason`. broken: gpubench could not continue."""
+    """The process ends its work. interrupted: work remains, for this `reason`. broken: gpubench could not continue.
+
+    at_ns: monotonic.
+    """
 
     at_ns: int
     interrupted: bool

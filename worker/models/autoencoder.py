@@ -38,7 +38,7 @@ def encoder(width: int, stages: int, code: int) -> nn.Sequential:
 
 
 def decoder(width: int, stages: int, code: int) -> nn.Sequential:
-    """Make layers from `code` channels to images, in the reverse order of `encoder`."""
+    """Make layers from `code` channels to images, in the reverse order of `encoder`. Each stage doubles the side."""
     widths = [width << stage for stage in reversed(range(stages))]
     # Repeated pixels: transposed convolutions leave a checkerboard (Odena et al., Distill 2016).
     doubling = [
