@@ -186,7 +186,7 @@ def _replayed(call: Callable[[], object]) -> torch.Tensor:
 
 
 def _values(returned: object) -> torch.Tensor:
-    """Return all floating-point outputs as one vector of doubles on the host."""
+    """Return all floating-point outputs as one vector of doubles on the host. returned: outputs in any nesting."""
     tensors = [one for one in outputs.tensors(returned) if one.is_floating_point()]
     return torch.cat([one.detach().double().cpu().flatten() for one in tensors]) if tensors else torch.empty(0)
 

@@ -45,7 +45,10 @@ def _convolution_backward(
     output_mask: Sequence[bool],
     **_: object,
 ) -> int:
-    """Count the operations of a backward convolution: those of a forward pass for each needed gradient (at most 2)."""
+    """Count the operations of a backward convolution: those of a forward pass for each needed gradient (at most 2).
+
+    output_mask: whether the gradients of inputs, weight and bias are needed. That of the bias counts as free.
+    """
     places = (inputs if transposed else grad_output)[2:]
     return 2 * inputs[0] * math.prod(places) * math.prod(weight) * sum(output_mask[:2])
 

@@ -62,13 +62,17 @@ class Work:
         return len(self.steps) * self.passes
 
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
-        """Return the least multiple of `group` iterations that lasts `duration_s`; 1 if `one_by_one`."""
+        """Return the least multiple of `group` iterations that lasts `duration_s`; 1 if `one_by_one`.
+
+        iteration_ms: expected time of an iteration.
+        """
         return 1 if self.one_by_one else timing.iterations_for(duration_s * 1e3, iteration_ms, group)
 
     def group(self, clock: Clock, iteration_ms: float, iterations: int | None = None) -> int:
         """Return the number of iterations to time as one span (timing.group_for); 1 if not `grouped`, or `one_by_one`.
 
-        iterations: number of iterations to measure, which the result must divide; None if it is unknown.
+        iteration_ms: expected time of an iteration. iterations: number of iterations to measure, which the result must
+        divide; None if it is unknown.
         """
         grouped = self.grouped and not self.one_by_one
         return timing.group_for(clock, iteration_ms, self.spans, iterations) if grouped else 1

@@ -46,6 +46,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """Outcome of a self-test. folder: of the run, None if removed. left_behind: leftovers of the run, in words.
 
     interrupted: whether a person stopped it. A row may then be wrong only because its fault was not handled yet.
+    seconds: duration of the self-test.
     """
 
     rows: tuple[Row, ...]

@@ -19,7 +19,7 @@ class Try(msgspec.Struct, frozen=True, kw_only=True):
     signal: name of the signal that ended it, or None. injected: whether the fault was injected into it. seconds: time
     from the injection until the journal recorded the end; None unless both are known. stacks: whether the stacks of its
     threads were dumped. output_bytes: length of its output that was kept. printed_bytes, disk_bytes: maximum length and
-    disk usage of its log as it ran.
+    disk usage of its log as it ran. phase: value of the Phase in which it failed, None if `category` is.
     """
 
     batch_size: int
@@ -46,8 +46,8 @@ class NamedFailure(msgspec.Struct, frozen=True):
 class Account(msgspec.Struct, frozen=True, kw_only=True):
     """How the orchestrator handled one injected fault. tries: its processes, in order of their starts.
 
-    reported: failures of its cell in the report, in the same order. skipped: whether the model was skipped.
-    quarantined: reason if the device was quarantined, else empty.
+    status: of its cell in the report. reported: failures of its cell in the report, in the same order. skipped: whether
+    the model was skipped. quarantined: reason if the device was quarantined, else empty.
     """
 
     status: Status

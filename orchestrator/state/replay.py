@@ -78,9 +78,9 @@ class Replay:
     """What a journal says about a run. attempts: in the order of their starts. Values of mappings are reasons.
 
     quarantined: devices in quarantine now. quarantines: devices that ever were, with the newest reason. skipped: names
-    of models, or of a part of their cells (slots.scopes). added: launches beyond the plan. lost: launch numbers that
-    the caller passed because their result file is missing or damaged. finished: the end of the last session, None if it
-    has none.
+    of models, or of a part of their cells (slots.scopes). added: launches beyond the plan. dropped: launches not made
+    for lack of time. lost: launch numbers that the caller passed because their result file is missing or damaged.
+    finished: the end of the last session, None if it has none.
     """
 
     plan: Plan

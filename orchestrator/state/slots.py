@@ -68,9 +68,10 @@ class SlotState(msgspec.Struct, frozen=True, kw_only=True):
 class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
     """State of one device. running: number of the launch on it, until its process is gone and the memory free.
 
-    clean: its process is gone, but its launch still runs on other devices. quarantined: the reason, or "". strikes:
-    slots that failed here and work on another device. doubts: slots that failed since the last result here and whose
-    failure cannot be attributed, because no other device can run them.
+    queue: slots that wait for the device, the next one first. clean: its process is gone, but its launch still runs on
+    other devices. quarantined: the reason, or "". strikes: slots that failed here and work on another device. doubts:
+    slots that failed since the last result here and whose failure cannot be attributed, because no other device can run
+    them.
     """
 
     queue: Sequence[Slot]
@@ -102,6 +103,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     unattributed: failed slots whose cause is not known yet, because other devices try the same cell. skipped: name (see
     `scopes`) → reason. in_vain: device → number of waiting slots whose cell is skipped. skips: whether faulty models
     are skipped. at_once: maximum of concurrent launches, None for one per device. modes: in their order within a round.
+    stopping: whether a stop was requested, so that no launch starts any more.
     """
 
     cells: Mapping[str, Cell]
@@ -141,7 +143,8 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
 class NextLaunch(msgspec.Struct, frozen=True, kw_only=True):
     """A launch to start. launch: its number in the run. attempt: its number, from 1, among attempts at the cell.
 
-    cell: with the batch size to run. scans: whether it is part of a search for the batch size.
+    slot: (id of the planned cell, round). cell: with the batch size to run. scans: whether it is part of a search for
+    the batch size.
     """
 
     slot: Slot

@@ -302,7 +302,10 @@ def _slowing(whole: Course | None, kinds: Mapping[str, Course]) -> bool:
 
 
 def _of_kinds(logs: Mapping[str, Sequence[Window]], margin: float) -> dict[str, dict[str, Course]]:
-    """Return GPU → kind of work → course. A kind that did not run for most of the time is TOO_SHORT."""
+    """Return GPU → kind of work → course. A kind that did not run for most of the time is TOO_SHORT.
+
+    logs: GPU → its windows with logarithms of rates, in order of time. margin: tolerated loss as a share (0.02).
+    """
     series: dict[str, dict[str, list[float]]] = defaultdict(dict)
     kinds: dict[str, dict[str, Course]] = {gpu: {} for gpu in logs}
     for gpu, windows in logs.items():

@@ -27,10 +27,11 @@ enqueuing. Starting value: launches with leads of 58 ms (stylegan2) differed by 
 class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of one launch. None: too few times, or no tokens.
 
-    means_ms: name of a series → mean time, {"iteration": 4.2}. throughput: samples per second of measured time.
-    items: number of measured samples. measured_s: time of all measured blocks. quickest_block_ms: mean time of an
-    iteration in the fastest block. tokens_expected: number of tokens if all texts have the requested length.
-    relative_half_width: half of the 95 % interval of the mean iteration time, divided by this mean. drift_percent: from
+    means_ms: name of a series → mean time, {"iteration": 4.2}. throughput: samples per second of measured time. tokens,
+    tokens_per_second: tokens generated in the measurement, in all and per second of measured time. items: number of
+    measured samples. measured_s: time of all measured blocks. quickest_block_ms: mean time of an iteration in the
+    fastest block. tokens_expected: number of tokens if all texts have the requested length. relative_half_width: half
+    of the 95 % interval of the mean iteration time, divided by this mean. drift_percent: from
     percentiles.drift_percent. lasting_change: relative change of the times from the end of warm-up to the end of the
     measurement (0.02 is 2 % longer); None if unclear. covered: sum of iteration times / measured time. host_bound:
     whether the device waited for the host, or nearly did; None on a CPU device and where that is unknown.
@@ -55,10 +56,10 @@ class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
 class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of a cell: medians over its launches, but numbers of iterations and tokens are sums.
 
-    launches: their number. pooled: name of a series → summary of the times of all launches together. means_ms and
-    pooled have the series that all launches have. drift_percent: the drift that is largest in size among the launches.
-    launch_spread_percent: (largest - smallest) / median throughput, None for one launch. A figure is None if no launch
-    has it, `tokens` and `tokens_expected` if any launch lacks it.
+    Fields without a description: as in LaunchFigures. launches: their number. pooled: name of a series → summary of the
+    times of all launches together. means_ms and pooled have the series that all launches have. drift_percent: the drift
+    that is largest in size among the launches. launch_spread_percent: (largest - smallest) / median throughput, None
+    for one launch. A figure is None if no launch has it, `tokens` and `tokens_expected` if any launch lacks it.
     """
 
     launches: int

@@ -308,7 +308,10 @@ def _of_one_prior(pairs: Mapping[int, Pair], prior: float | None) -> dict[int, t
 
 
 def _shrunk(own: Mapping[int, Variance]) -> dict[int, Variance]:
-    """Shrink the variances of cells towards the common variance, but not below it: few launches may agree by chance."""
+    """Shrink the variances of cells towards the common variance, but not below it: few launches may agree by chance.
+
+    own: index of a pair → variance of its own launches. Returns the shrunk variances by the same indices.
+    """
     least = pooled.common(list(own.values())).value if own else 0.0
     return {
         index: Variance(max(one.value, least), one.degrees)

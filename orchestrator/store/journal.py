@@ -175,7 +175,10 @@ def write_durably(path: Path, data: bytes, move: Callable[[Path, Path], object] 
 
 
 def write_parts_durably(path: Path, parts: Iterable[bytes], move: Callable[[Path, Path], object] = Path.rename) -> None:
-    """Write `parts`, joined, to `path` as `write_durably` does, each as it is generated. Raises errors of `parts`."""
+    """Write `parts`, joined, to `path` as `write_durably` does, each as it is generated. Raises errors of `parts`.
+
+    move: called as move(temporary file, path).
+    """
     unfinished = temporary(path, os.getpid())
     try:
         with unfinished.open("wb") as file:
@@ -232,7 +235,10 @@ def _scan(data: bytes, path: Path) -> tuple[tuple[Record, ...], int]:
 
 
 def _body_at(data: bytes, offset: int, sequence: int) -> bytes | None:
-    """Return the body of the record at `offset`; None if it is damaged or has another sequence number."""
+    """Return the body of the record at `offset`; None if it is damaged or has another sequence number.
+
+    data: the whole journal file.
+    """
     header = data[offset : offset + _HEADER.size]
     check = data[offset + _HEADER.size : offset + _PREFIX]
     if len(check) < _HEADER_CRC.size or _HEADER_CRC.unpack(check)[0] != zlib.crc32(header):
@@ -245,7 +251,10 @@ def _body_at(data: bytes, offset: int, sequence: int) -> bytes | None:
 
 
 def _later_record(data: bytes, start: int, sequence: int) -> bool:
-    """Whether an intact header of record `sequence` or later follows `start`, so that the damage is not at the end."""
+    """Whether record `sequence` or a later one has an intact header at or after `start`, so damage is not at the end.
+
+    data: the whole journal file. start: offset in it.
+    """
     for offset in range(start, len(data) - _PREFIX + 1):
         header = data[offset : offset + _HEADER.size]
         (check,) = _HEADER_CRC.unpack_from(data, offset + _HEADER.size)

@@ -51,9 +51,10 @@ class Header(_Record, frozen=True, kw_only=True):
 class Segment(_Record, frozen=True, kw_only=True):
     """A session begins: a process starts to work on the run.
 
-    wall (seconds since the epoch) and monotonic_ns: the same moment on both clocks. driver_version: None if unknown or
-    without GPUs. settings: environment variables that affect results, as (name, value). served_s: seconds for which a
-    burn-in had measured in earlier sessions, on the device that measured least; 0 in other runs.
+    wall (seconds since the epoch) and monotonic_ns: the same moment on both clocks. boot_id: the kernel's id of the
+    current boot, empty if unknown. driver_version: None if unknown or without GPUs. tool_version: of gpubench.
+    settings: environment variables that affect results, as (name, value). served_s: seconds for which a burn-in had
+    measured in earlier sessions, on the device that measured least; 0 in other runs.
     """
 
     boot_id: str
@@ -168,7 +169,10 @@ class TelemetryEnded(_Record, frozen=True, kw_only=True):
 
 
 class TooHot(_Record, frozen=True, kw_only=True):
-    """A GPU was too hot: it is quarantined, and its launch is ended. reason: text with limit and temperature."""
+    """A GPU was too hot: it is quarantined, and its launch is ended. reason: text with limit and temperature.
+
+    at_ns: monotonic.
+    """
 
     device: str
     at_ns: int
@@ -176,7 +180,10 @@ class TooHot(_Record, frozen=True, kw_only=True):
 
 
 class Quarantine(_Record, frozen=True, kw_only=True):
-    """A device is quarantined until the next resume; in a burn-in, usually for good (replay.staying_out)."""
+    """A device is quarantined until the next resume; in a burn-in, usually for good (replay.staying_out).
+
+    at_ns: monotonic. reason: text for the report.
+    """
 
     device: str
     at_ns: int
@@ -186,7 +193,8 @@ class Quarantine(_Record, frozen=True, kw_only=True):
 class Skipped(_Record, frozen=True, kw_only=True):
     """No more launches of a model or of a part of it are made, because of earlier failures.
 
-    only: the part in words, such as "training fp16 at batch size 8"; empty: the whole model.
+    only: the part in words, such as "training fp16 at batch size 8"; empty: the whole model. at_ns: monotonic.
+    reason: text for the report.
     """
 
     model: str
@@ -198,7 +206,7 @@ class Skipped(_Record, frozen=True, kw_only=True):
 class Added(_Record, frozen=True, kw_only=True):
     """Launches of planned cells are added at the ends of the queues, each as (cell id, round), in this order.
 
-    suspects: UUIDs of the SUSPECT GPUs that are the reason; empty for another round of a burn-in.
+    suspects: UUIDs of the SUSPECT GPUs that are the reason; empty for another round of a burn-in. at_ns: monotonic.
     """
 
     slots: tuple[tuple[str, int], ...]
@@ -207,7 +215,10 @@ class Added(_Record, frozen=True, kw_only=True):
 
 
 class Dropped(_Record, frozen=True, kw_only=True):
-    """A planned or added launch will not be made, for lack of time."""
+    """A planned or added launch will not be made, for lack of time.
+
+    cell: id of the planned cell. at_ns: monotonic. reason: text for the report.
+    """
 
     cell: str
     round: int
@@ -216,13 +227,19 @@ class Dropped(_Record, frozen=True, kw_only=True):
 
 
 class StopRequest(_Record, frozen=True, kw_only=True):
-    """A person requested a stop, by `stop`, Ctrl-C or SIGTERM. A second record kills running launches at once."""
+    """A person requested a stop, by `stop`, Ctrl-C or SIGTERM. A second record kills running launches at once.
+
+    at_ns: monotonic.
+    """
 
     at_ns: int
 
 
 class Finished(_Record, frozen=True, kw_only=True):
-    """The process ends its work. interrupted: work remains, for this `reason`. broken: gpubench could not continue."""
+    """The process ends its work. interrupted: work remains, for this `reason`. broken: gpubench could not continue.
+
+    at_ns: monotonic.
+    """
 
     at_ns: int
     interrupted: bool

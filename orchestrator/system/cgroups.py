@@ -64,7 +64,11 @@ def _tightest(root: Path, own: Path, controller: str, read: Callable[[Path], T |
 
 
 def _folders(root: Path, own: Path, controller: str) -> Iterator[Path]:
-    """Yield the folders of this process's control group and its ancestors. In a container only `root` may exist."""
+    """Yield the folders of this process's control group and its ancestors. In a container only `root` may exist.
+
+    own: the file that names our groups. controller: its name in version 1, such as "memory"; groups of version 2 are
+    always included.
+    """
     for line in host.text(own).splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):

@@ -181,8 +181,8 @@ def _start(
 ) -> int:
     """Start `python -P -m module`, which the kernel kills when our main thread ends. Return its PID.
 
-    stdin: descriptor. output: descriptor for stdout and stderr. control: becomes descriptor 3. python: interpreter, ""
-    for ours. Raises OSError if the process cannot be started.
+    environment: variables added to ours. stdin: descriptor. output: descriptor for stdout and stderr. control: becomes
+    descriptor 3. python: interpreter, "" for ours. Raises OSError if the process cannot be started.
     """
     parent = os.getpid()
 

@@ -28,8 +28,8 @@ class Array(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Request to time an operator in JAX. Its message is followed by the bytes of `arrays`, the inputs.
 
-    parent: PID of the launch. operator: key of FUNCTIONS in functions.py. window_s: approximate seconds of each series
-    of timed calls. copies: number of copies of the inputs, used in turn.
+    parent: PID of the launch. operator: key of FUNCTIONS in functions.py. kind: of the device to use. window_s:
+    approximate seconds of each series of timed calls. copies: number of copies of the inputs, used in turn.
     """
 
     parent: int
@@ -46,6 +46,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     unsupported: why JAX cannot compute it here; then the other fields are empty. Else "". arrays: one element, the
     output. series: "host", "real" and "pure" → packed times, as in ShapeResult. block: timed block of "pure".
+    profile: of one call in addition to the timed ones.
     """
 
     unsupported: str = ""

@@ -138,7 +138,10 @@ def _hint(what: str, error: BaseException) -> str:
 
 
 def _refuse_typing_mistakes(default: typing.Any, config: dict[str, object]) -> None:  # noqa: ANN401 - transformers' own
-    """Raise TypeError for a seemingly mistyped key, which transformers would ignore. default: has all valid keys."""
+    """Raise TypeError for a seemingly mistyped key, which transformers would ignore.
+
+    default: configuration object of transformers with all valid keys. config: keys and values from the user.
+    """
     for key in config:
         if not hasattr(default, key):
             for similar in difflib.get_close_matches(key, list(default.to_dict()), n=1, cutoff=_TYPO):

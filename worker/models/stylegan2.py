@@ -35,13 +35,16 @@ class StyleGan2(nn.Module):
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """Build both networks with random weights. Raises ValueError unless the resolution is a power of two above 4."""
+    """Build both networks with random weights. Raises ValueError unless the resolution is a power of two above 4.
+
+    input_size: side of the images, if the model's configuration has "size" as its resolution.
+    """
     with torch.device(device):
         return StyleGan2(**_sizes(spec, input_size))
 
 
 def build_for_inference(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """Build the generator alone, with random weights. Raises ValueError as `build` does."""
+    """Build the generator alone, with random weights. input_size, ValueError: as in `build`."""
     sizes = _sizes(spec, input_size)
     with torch.device(device):
         return Generator(*(sizes[key] for key in _GENERATORS))

@@ -9,7 +9,10 @@ from worker.models.stylegan2_networks import Discriminator
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """Build the discriminator with random weights. Raises ValueError unless the image side is a power of 2 above 4."""
+    """Build the discriminator with random weights. Raises ValueError unless the image side is a power of 2 above 4.
+
+    input_size: that side, if the model's configuration has "size" as its resolution.
+    """
     sizes = {key: int(value) for key, value in arguments(spec, input_size).items()}
     with torch.device(device):
         return Discriminator(sizes["resolution"], sizes["channel_base"], sizes["channel_max"])
