@@ -137,7 +137,10 @@ class DeviceKind(enum.StrEnum):
 
 
 def device_label(kind: str, uuid: str, gpu_id: int, slice_index: int | None) -> str:
-    """Return a device's label for people: "GPU 0", "GPU 0:1" for slice 1 of GPU 0, or the uuid of a CPU ("cpu:0")."""
+    """Return a device's label for people: "GPU 0", "GPU 0:1" for slice 1 of GPU 0, or the uuid of a CPU ("cpu:0").
+
+    kind: value of DeviceKind. slice_index: as in Device.
+    """
     if kind == DeviceKind.CPU:
         return uuid
     return f"GPU {gpu_id}" if slice_index is None else f"GPU {gpu_id}:{slice_index}"
@@ -152,7 +155,8 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     a CPU device, a share of those near a GPU, empty if unknown. shared_cores: another CPU device of the run has the
     same cores. busy_with: text that names another program's process on the device at the start of the run
     (--allow-busy); None if there was none. pcie_generation: highest one that device and host support. pcie_width: lanes
-    in use.
+    in use. memory_used_bytes: by all processes. cuda_driver_version: newest CUDA version that the driver supports.
+    compute_capability: such as "9.0". power_limit_w: the enforced one.
     """
 
     uuid: str
@@ -218,7 +222,10 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Text generation of a language model: prompt length and tokens to add."""
+    """Text generation of a language model. new_tokens: number of tokens to add to a prompt.
+
+    prompt_tokens: length of a prompt if no input size is requested.
+    """
 
     prompt_tokens: int
     new_tokens: int
@@ -244,10 +251,10 @@ JAX: Final = "jax"
 class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An operator, as described in configs/operators.yaml, with its sizes resolved.
 
-    shapes: to measure, by kind of device. tolerance: largest allowed ShapeResult.deviation (protocol/result.py), by
-    precision. backward: the gradient is verified and timed too. implementation: label in a study that compares
-    implementations, else empty. variant: name of the implementation in worker/operators/variants.py, or JAX; empty for
-    PyTorch's eager function. profiled: calls are also profiled.
+    category: group in reports, such as "reduction". shapes: to measure, by kind of device. tolerance: largest allowed
+    ShapeResult.deviation (protocol/result.py), by precision. backward: the gradient is verified and timed too.
+    implementation: label in a study that compares implementations, else empty. variant: name of the implementation in
+    worker/operators/variants.py, or JAX; empty for PyTorch's eager function. profiled: calls are also profiled.
     """
 
     name: str
@@ -269,6 +276,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     item of default size. memory_mb: memory of a training step of batch 32 in fp32. Both are only used for estimates.
     item: plural name of a sample in reports, such as "images". on_request: True if "all" does not select it. own: code
     of a user's own model; None for a model of gpubench. operator: set if an operator is measured instead of a model.
+    parameters: their number. It, inference_gflops and memory_mb are 0 for a user's own model and an operator.
     """
 
     name: str

@@ -74,9 +74,10 @@ TRACEBACK_LIMIT: Final = 16_000
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Reason why a launch has no result.
+    """Reason why a launch has no result. phase: in which the launch failed. message: one line.
 
-    message: one line. code: CUDA's error code, or the exit code of a process that reported no outcome; else None.
+    traceback: the end of it, at most TRACEBACK_LIMIT characters; None without an exception in the worker.
+    code: CUDA's error code, or the exit code of a process that reported no outcome; else None.
     signal: number of the signal that ended the process. exception: name of the exception's type. device: UUID of the
     failed one of several devices; unset if unknown, or if there is one device. stopped: True if the process was stopped
     (state T of /proc) at its deadline, else unset. evidence: name → further facts for the report, such as free memory.

@@ -179,7 +179,7 @@ class Ack(_Message, frozen=True, kw_only=True):
 
 
 class Dismiss(_Message, frozen=True, kw_only=True):
-    """This launch is no longer needed; the worker exits at once."""
+    """This launch is no longer needed; the worker exits at once. reason: text, not used by the worker."""
 
     launch: int
     reason: str
@@ -321,7 +321,7 @@ class Unavailable(_Message, frozen=True, kw_only=True):
 
 
 class ForeignProcess(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Process outside the run that can use a GPU. Fields that could not be read are None."""
+    """Process outside the run that can use a GPU. Fields that could not be read are None. used_bytes: of GPU memory."""
 
     pid: int
     name: str | None

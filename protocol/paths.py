@@ -32,7 +32,10 @@ class _Inside:
 
 
 def attempt_name(cell_id: str, attempt: int) -> str:
-    """Return the folder of a cell's n-th attempt (from 1), relative to the folder of the run."""
+    """Return the folder of a cell's n-th attempt (from 1), relative to the folder of the run.
+
+    cell_id: Cell.id of the cell as planned. The attempt may have another batch size.
+    """
     return f"{_LAUNCHES}/{cell_id}/{attempt}"
 
 
@@ -110,7 +113,7 @@ class RunPaths:
         return self.telemetry / f"{slug(uuid)}.samples"
 
     def launch(self, cell_id: str, attempt: int) -> LaunchPaths:
-        """Return the files of a cell's n-th attempt. attempt: from 1."""
+        """Return the files of a cell's n-th attempt. cell_id, attempt: as in attempt_name."""
         return LaunchPaths(self.folder / attempt_name(cell_id, attempt))
 
     def results(self) -> Iterator[str]:

@@ -161,7 +161,7 @@ class Compilation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Peaks of memory in bytes. On a CPU device allocated and reserved are None.
+    """Peaks of memory in bytes. allocated, reserved: by torch's CUDA allocator; None on a CPU device.
 
     model_bytes: parameters and buffers. cold: peaks of the warm-up, from the first iteration on. warm: peaks of the
     measured blocks alone. resident_bytes: peak of the process's memory on the host.
@@ -196,8 +196,9 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Software and settings of the worker's process that change what is measured.
 
-    Versions are None if not installed. threads: number that torch uses. collector_enabled: Python's garbage collector
-    is on. flags: setting of torch, Python or the environment → value. isolation: "fork" or "exec".
+    Versions are None if not installed. cuda: version for which torch is built. cudnn: as one number, such as "91002".
+    threads: number that torch uses. collector_enabled: Python's garbage collector is on. flags: setting of torch,
+    Python or the environment → value. isolation: "fork" or "exec".
     """
 
     python: str
@@ -285,7 +286,8 @@ class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_field
     some. bytes_per_iteration: series → bytes moved, for probes. generated_tokens: number over all sequences and
     measured iterations. loss: sum over the losses of the last training step. verification: burn-in only. others: UUID
     of another device of the cell → verification by its process. load: None without a load window. compilation: None for
-    an eager model. shapes: results of an operator's shapes, in measured order.
+    an eager model. shapes: results of an operator's shapes, in measured order. parameters: number in the built model.
+    items_per_iteration: number of samples.
     """
 
     cell: Cell

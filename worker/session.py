@@ -136,7 +136,10 @@ def _note(seen: Seen, paths: LaunchPaths) -> None:
 
 
 def _arm(assign: Assign, phase: Phase, fault_log: int) -> None:
-    """Schedule a dump of all threads' stacks shortly before the deadline of `phase`, even while the GIL is held."""
+    """Schedule a dump of all threads' stacks shortly before the deadline of `phase`, even while the GIL is held.
+
+    fault_log: descriptor of the file for the dump.
+    """
     allowed = assign.deadlines.allowance(phase, assign.measurement)
     faulthandler.dump_traceback_later(max(allowed - _DUMP_AHEAD_S, allowed / 2), file=fault_log)
 

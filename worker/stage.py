@@ -38,7 +38,10 @@ class Stage:
         self._announce(phase)
 
     def progress(self, fraction: float) -> None:
-        """Report the progress of the phase, clipped to 0 to 1. Call it between timed blocks, never inside one."""
+        """Report the done part of the phase. Call it between timed blocks, never inside one.
+
+        fraction: clipped to 0 to 1.
+        """
         self._progressed(self.phase, min(max(fraction, 0.0), 1.0))
 
     @contextmanager

@@ -35,7 +35,8 @@ class TimedBlock:
     """One timed block: monotonic times of its start, last enqueue and end, and the spans between its marks.
 
     enqueued_ns: end_ns with a HostClock. enqueue_ms: host's time to enqueue the block's first iteration, while the
-    device's queue was empty (mean of the first group if iterations are timed together).
+    device's queue was empty (mean of the first group if iterations are timed together). spans_ms: time of each step in
+    the order of the calls. If iterations are timed together, total time of each group.
     """
 
     start_ns: int

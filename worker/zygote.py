@@ -82,7 +82,10 @@ def _fork(spec: LaunchSpec, control: socket.socket) -> Forked | ForkFailed:
 
 
 def _leave_worker_behind(spec: LaunchSpec, control: socket.socket, reader: int, writer: int) -> NoReturn:
-    """Fork the worker from the middle process, write its PID to the pipe `writer` (nothing if that fails), and exit."""
+    """Fork the worker from the middle process, write its PID to the pipe `writer` (nothing if that fails), and exit.
+
+    The worker closes both ends of the pipe, and `control`, the zygote's socket to the orchestrator.
+    """
     middle = os.getpid()
     try:
         worker = os.fork()

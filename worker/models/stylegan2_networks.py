@@ -71,7 +71,10 @@ class _Linear(nn.Linear):
 
 
 class Filter(nn.Module):
-    """Low-pass filter of each channel, for changes of resolution. padding: zeros on each side. gain: output factor."""
+    """Low-pass filter of each channel, for changes of resolution. padding: zeros on each side. gain: output factor.
+
+    kernel: buffer of shape (1, 1, 4, 4), already multiplied by `gain`.
+    """
 
     kernel: torch.Tensor
 

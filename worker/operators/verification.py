@@ -103,7 +103,10 @@ def _training(
 
 
 def _forward(found: torch.Tensor, mine: Sequence[torch.Tensor], exact: _Exact, tolerance: float) -> Verified:
-    """Compare the output `found` with the exact one, and the inputs `mine` after the call with those before it."""
+    """Compare the output `found` with the exact one, and the inputs `mine` after the call with those before it.
+
+    tolerance: largest allowed deviation (see the module).
+    """
     if found.shape != exact.output.shape:
         return _other(f"shape {list(found.shape)}, expected {list(exact.output.shape)}")
     wanted = next(tensor.dtype for tensor in mine if tensor.is_floating_point())

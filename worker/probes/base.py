@@ -13,7 +13,10 @@ _CPU_ROOM: Final = 256 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Bench:
-    """Environment of a probe. dtype: type of the cell's precision. burst_s: seconds of a burst, a short trial run."""
+    """Environment of a probe. dtype: type of the cell's precision. burst_s: seconds of a burst, a short trial run.
+
+    generator: on the device, seeded by the cell. clock: the device's (devices.clock_for).
+    """
 
     device: torch.device
     dtype: torch.dtype

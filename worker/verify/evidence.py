@@ -48,7 +48,10 @@ def examine(
 
 
 def _wrong_again(products: Products, number: int, pair: int, strike: Strike) -> int:
-    """Repeat the product ten times into a zeroed output. Returns how many were wrong or not written."""
+    """Repeat the product ten times into a zeroed output. Returns how many were wrong or not written.
+
+    number, pair, strike: as in examine.
+    """
     output = products.empty()
     wrong = 0
     for _ in range(REPETITIONS):
@@ -68,7 +71,10 @@ def _verdict(products: Products, number: int, pair: int, output: torch.Tensor) -
 def _beyond_rounding(
     products: Products, pair: int, output: torch.Tensor, expected: torch.Tensor, found: Differences
 ) -> bool | None:
-    """Whether any of the first or farthest differing elements is off by more than rounding; None if none differs."""
+    """Whether any of the first or farthest differing elements is off by more than rounding; None if none differs.
+
+    output: wrong product of `pair` (index of its operands). found: differences of `output` from `expected`.
+    """
     if not found.elements:
         return None
     left, right = products.operands(pair)

@@ -69,7 +69,10 @@ Words = Callable[[Span, Turn, torch.device], torch.Tensor]
 
 @dataclass(frozen=True)
 class _Stroke:
-    """One walk through the memory. check, write: False for the words, True for their complement, None to skip."""
+    """One walk through the memory. check, write: False for the words, True for their complement, None to skip.
+
+    downwards: from the last chunk to the first.
+    """
 
     check: bool | None
     write: bool | None
@@ -141,7 +144,10 @@ class Content:
 
 @dataclass(frozen=True)
 class Visit:
-    """One check or write of a chunk. check: False to write. last: the chunk is the last of its group in this walk."""
+    """One check or write of a chunk. chunk: its index in the memory. check: False to write.
+
+    content: to expect in the chunk, or to write to it. last: the chunk is the last of its group in this walk.
+    """
 
     chunk: int
     content: Content

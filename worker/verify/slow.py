@@ -27,7 +27,10 @@ def slowed(work: Work, assign: Assign) -> Work:
 
 @dataclass(frozen=True, kw_only=True)
 class _SlowWork(Work):
-    """Wraps a Work and slows it: after each block it sleeps, and adds the sleep to the block's last span."""
+    """Wraps a Work and slows it: after each block it sleeps, and adds the sleep to the block's last span.
+
+    percent: duration of the sleep, in percent of the block's.
+    """
 
     work: Work
     percent: float

@@ -185,5 +185,8 @@ class WatchedWork(Work):
         return block
 
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
-        """Return the least multiple of `group` iterations that lasts `duration_s`, at most len(`watch.outputs`)."""
+        """Return the least multiple of `group` iterations that lasts `duration_s`, at most len(`watch.outputs`).
+
+        iteration_ms: expected time of an iteration.
+        """
         return min(super().size(duration_s, iteration_ms, group), len(self.watch.outputs))

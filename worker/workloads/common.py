@@ -62,7 +62,10 @@ def family_of(assign: Assign, stage: Stage) -> Family:
 
 
 def opened(family: Family, assign: Assign, stage: Stage, *, training: bool) -> tuple[torch.device, torch.nn.Module]:
-    """Enter the build phase, open the launch's device, and build the cell's model on it. Returns device and model."""
+    """Enter the build phase, open the launch's device, and build the cell's model on it. Returns device and model.
+
+    training: as in build.
+    """
     stage.enter(Phase.BUILD)
     device = open_device(assign, stage)
     with stage.timed("build"):
@@ -86,7 +89,10 @@ def open_device(assign: Assign, stage: Stage) -> torch.device:
 
 
 def build(family: Family, assign: Assign, device: torch.device, *, training: bool) -> torch.nn.Module:
-    """Build the cell's model on `device`, in the cell's memory format and precision (training: weights in fp32)."""
+    """Build the cell's model on `device`, in the cell's memory format and precision.
+
+    training: build it in training mode with weights in fp32. False: for load and inference (see serving).
+    """
     cell = assign.cell
     dtype = devices.weights_type(cell.precision, training=training)
     make = family.build if training else serving(family)

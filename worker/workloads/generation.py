@@ -29,8 +29,8 @@ from worker.workloads import common
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     """Measure the cell.
 
-    Raises UnsuitableModelError if the model cannot generate text, NotFiniteError if the last logits contain NaN or
-    infinity, and ValueError for less than one new token.
+    isolation: "fork" or "exec", for the result. Raises UnsuitableModelError if the model cannot generate text,
+    NotFiniteError if the last logits contain NaN or infinity, and ValueError for less than one new token.
     """
     family = common.family_of(assign, stage)
     if not hasattr(family, "prefill"):

@@ -21,7 +21,8 @@ from worker.workloads import common
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     """Measure the cell. Raises NotFiniteError if outputs contain NaN, or infinity unless the model is the user's own.
 
-    Raises ModelCodeError if the model returns no computed output (outputs.require_computed).
+    isolation: "fork" or "exec", for the result. Raises ModelCodeError if the model returns no computed output
+    (outputs.require_computed).
     """
     family = common.family_of(assign, stage)
     device, module = common.opened(family, assign, stage, training=False)

@@ -61,7 +61,10 @@ _ALL: Final = (1 << _WORD_BITS) - 1
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Test the memory until the measurement ends. Mismatches are in the result's verification."""
+    """Test the memory until the measurement ends. Mismatches are in the result's verification.
+
+    isolation: "fork" or "exec", for the result.
+    """
     stage.enter(Phase.BUILD)
     device = common.open_device(assign, stage)
     stage.enter(Phase.WARM_UP)

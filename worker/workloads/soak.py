@@ -57,11 +57,14 @@ class RandomProducts:
         torch.mm(*self.operands(pair), out=output)
 
     def judge(self, number: int, pair: int, output: torch.Tensor, verdicts: torch.Tensor, slot: int) -> None:
-        """Add the digest of `output` to verdicts[slot] (int64). Does not wait for the device, or use `number`."""
+        """Add the digest of `output` to verdicts[slot] (int64). Does not wait for the device.
+
+        number, pair: not used.
+        """
         self._digester.add(output, verdicts, slot)
 
     def verdict(self, pair: int) -> int:
-        """Return the verdict of a right product: the digest of the reference, a signed 64-bit integer."""
+        """Return the verdict of a right output of `pair`: the digest of its reference, a signed 64-bit integer."""
         return signed(self._digests[pair], _DIGEST_BITS)
 
     def expected(self, pair: int) -> torch.Tensor:

@@ -36,7 +36,10 @@ _LEARNING_RATE: Final = 1e-4
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell. Raises NotFiniteError if the loss of the last step is NaN or infinite."""
+    """Measure the cell. Raises NotFiniteError if the loss of the last step is NaN or infinite.
+
+    isolation: "fork" or "exec", for the result.
+    """
     family = common.family_of(assign, stage)
     device, module = common.opened(family, assign, stage, training=True)
     with stage.timed("build"):

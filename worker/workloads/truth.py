@@ -31,7 +31,10 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 
 
 class WholeProducts:
-    """Products of whole-number matrices, checked without a reference (exact.py). Implements products.Products."""
+    """Products of whole-number matrices, checked without a reference (exact.py). Implements products.Products.
+
+    digests, odd: empty, because there are no references.
+    """
 
     pairs = _LEFTS * _RIGHTS
     digests: tuple[str, ...] = ()
