@@ -49,7 +49,10 @@ class Recorder:
         )
 
     def added(self, slots: tuple[Slot, ...], suspects: tuple[str, ...] = ()) -> None:
-        """Record that launches of planned cells were added, because of `suspects` (UUIDs of GPUs in doubt) if any."""
+        """Record that launches of planned cells were added. slots: (cell id, round) of each.
+
+        suspects: UUIDs of the GPUs in doubt for which they were added; empty if added for another reason.
+        """
         self._append(records.Added(slots=slots, suspects=suspects, at_ns=time.monotonic_ns()))
 
     def dropped(self, slot: Slot, reason: str) -> None:
@@ -123,7 +126,7 @@ class Recorder:
         self._append(records.TelemetryEnded(at_ns=time.monotonic_ns()))
 
     def quarantined(self, device: str, reason: str) -> None:
-        """Record that a device is quarantined until the run is resumed."""
+        """Record that a device (UUID) is quarantined until the run is resumed. reason: text for people."""
         self._append(records.Quarantine(device=device, at_ns=time.monotonic_ns(), reason=reason))
 
     def too_hot(self, message: TooHot) -> None:
@@ -131,5 +134,5 @@ class Recorder:
         self._append(records.TooHot(device=message.uuid, at_ns=message.at_ns, reason=message.reason))
 
     def skipped(self, skip: Skip, reason: str) -> None:
-        """Record that a model, or a part of it, is skipped from now on."""
+        """Record that a model, or a part of it, is skipped from now on. reason: failure category, devices, details."""
         self._append(records.Skipped(model=skip.model, only=skip.only, at_ns=time.monotonic_ns(), reason=reason))

@@ -238,7 +238,8 @@ def _take_over(
     """Record that this process works on the run, and repair what earlier processes left.
 
     Record the end of their attempts, withdraw results whose file is lost, withdraw (with --allow-busy: mark) results
-    contaminated by another process, and delete unfinished temporary files. driver: version, None if unknown.
+    contaminated by another process, and delete unfinished temporary files. driver: version, None if unknown. settings:
+    (name, value) of environment variables that change measurements.
     """
     records = journal.recovered
     so_far = remaining(stored, paths, kind) if records else None

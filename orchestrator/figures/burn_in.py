@@ -109,6 +109,7 @@ class PaceReport(Part, frozen=True, kw_only=True):
 class GpuBurnIn(Part, frozen=True, kw_only=True):
     """Result of the burn-in on one GPU.
 
+    reasons: gravest first. action: that of the first reason. rounds: number of rounds with a launch on the GPU.
     served_seconds: time in launches and in gaps before them. Only 20 s of a longer gap count, and the gaps between the
     launches of a session count at most as much as these. under_load_seconds: time of the measured blocks only.
     compared_launches: number of launches whose output bits were compared with those of another launch. heat_soak: null

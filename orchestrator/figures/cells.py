@@ -43,9 +43,10 @@ class CellReport(Part, frozen=True, kw_only=True):
     """Final state of a planned cell.
 
     degraded: measured at a smaller batch than requested. refers_to: id of the planned cell that has the figures, if
-    status is referred. reason: empty if ok. batch_size: that of the figures, here or in refers_to; null without
-    figures. launches: number of launches with a valid result; the figures are over them. attempts: all launches made.
-    ledger: time of a launch by phase; null without a valid result.
+    status is referred. reason: empty if ok. batch_size_requested: for `-b auto`, the size that the scan found.
+    batch_size: that of the figures, here or in refers_to; null without figures. launches: number of launches with a
+    valid result; the figures are over them. attempts: all launches made. ledger: time of a launch by phase; null
+    without a valid result.
     """
 
     cell: str
@@ -68,15 +69,15 @@ class Measured(CellReport, frozen=True, kw_only=True):
     temperature_max_c, host_percent, power_capped_percent, slowdown_percent; the largest in size: drift_percent,
     unsettled_percent, sm_clock_drift_percent. drifting, launch_bound, throttled: true if one launch was.
 
-    steady_state: how warm-up ended. stop_reason: why measuring ended. measured_seconds: time for which a launch
-    measured. relative_half_width: half of the 95 % interval of a launch's mean iteration, as a share of the mean.
-    launch_values: the figure that cells are compared by, for each launch: samples/s, tokens/s, ms of loading, TFLOP/s
-    or GB/s of probes. launch_spread_percent: (largest - smallest) / median of the launches' throughput.
-    launch_interval_percent: half of the 95 % interval of the mean of launch_values, in percent of it; null below three.
-    drift_percent: change of the times from the first half to the second; drifting: whether it exceeds 0.5 %.
-    unsettled_percent: lasting change of the times from the end of warm-up to the end of the measurement, which makes
-    steady_state none; null if no change is certain. host_percent: share of an iteration that the host needs to enqueue
-    it. launch_bound: whether the GPU waited for the host, or host_percent is 80 or more.
+    steady_state: how warm-up ended. first_iteration_ms, second_iteration_ms: of the warm-up. stop_reason: why measuring
+    ended. measured_seconds: time for which a launch measured. relative_half_width: half of the 95 % interval of a
+    launch's mean iteration, as a share of the mean. launch_values: the figure that cells are compared by, for each
+    launch: samples/s, tokens/s, ms of loading, TFLOP/s or GB/s of probes. launch_spread_percent: (largest - smallest) /
+    median of the launches' throughput. launch_interval_percent: half of the 95 % interval of the mean of launch_values,
+    in percent of it; null below three. drift_percent: change of the times from the first half to the second; drifting:
+    whether it exceeds 0.5 %. unsettled_percent: lasting change of the times from the end of warm-up to the end of the
+    measurement, which makes steady_state none; null if no change is certain. host_percent: share of an iteration that
+    the host needs to enqueue it. launch_bound: whether the GPU waited for the host, or host_percent is 80 or more.
 
     peak_memory_mb: allocated on a GPU, resident set on a CPU device (memory_basis says which). cold_memory_*: peak from
     the first iteration to the end of warm-up; warm_memory_*: peak over the measured blocks. gpu_memory_used_mb: memory
@@ -291,8 +292,9 @@ class ProbeMetrics(Measured, frozen=True, kw_only=True):
     """Performance of a device without a model. 1 TFLOP/s is 1e12 operations/s; GB of 1e9 bytes.
 
     name: gemm (matrix products), hbm (device memory), h2d, d2h (between host and device). best_tflops: rate of the
-    fastest burst; sustained_tflops: rate of the best shape over the measured time. copy, triad: rates that count bytes
-    read and bytes written. mode: "solo" (other GPUs idle) or "loaded" (all at work).
+    fastest burst; sustained_tflops: rate of the best shape over the measured time. copy, triad: rates of hbm that count
+    bytes read and bytes written. transfer: rate of h2d or d2h. mode: "solo" (other GPUs idle) or "loaded" (all at
+    work).
     """
 
     gpu_uuid: str
@@ -335,8 +337,9 @@ class BatchScan(Part, frozen=True, kw_only=True):
 
     largest_batch_size: largest size that works. bounded_by: what prevents a larger one, such as "memory" (a size larger
     by at most 1/32, or by 1, has failed) or "time". best_batch_size: size with the highest throughput. Its figures are
-    in the metrics of the model. points: their peak_memory_mb is allocated memory on a GPU, and the resident set on a
-    CPU device. finished: false if the run ended before the scan did.
+    in the metrics of the model. sample_unit: what throughput counts, such as "images". points: their peak_memory_mb is
+    allocated memory on a GPU, and the resident set on a CPU device. finished: false if the run ended before the scan
+    did.
     """
 
     cell: str

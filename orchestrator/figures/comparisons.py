@@ -28,8 +28,9 @@ class SpreadValue(Part, frozen=True, kw_only=True):
 class Spread(Part, frozen=True, kw_only=True):
     """Figures of the same cell on identical devices: equal name, kind and memory.
 
-    values: in the unit of `metric`: a rate, or a time of loading. spread_percent: (largest - smallest) / median.
-    comparison: COMPARED, or NOT COMPARABLE below two values.
+    phase: workload, such as "inference". values: in the unit of `metric`: a rate, or a time of loading. spread_percent:
+    (largest - smallest) / median. comparison: COMPARED, or NOT COMPARABLE below two values. notes: excluded devices
+    with the reason, and doubts about the comparison.
     """
 
     gpu_name: str
@@ -124,9 +125,10 @@ class Standing(Part, frozen=True, kw_only=True):
 class FullNode(Part, frozen=True, kw_only=True):
     """A cell of one device alone on the node (solo) compared with all devices at work (loaded).
 
-    solo, loaded: geometric means over the launches, in the unit of `metric`. ratio: solo speed divided by loaded speed;
-    above 1, the full node is slower. low, high: its 95 % interval (null if a side has one launch). lost_percent: speed
-    lost on the full node, in percent of the solo speed.
+    phase: workload, such as "inference". solo, loaded: geometric means over the launches, in the unit of `metric`.
+    ratio: solo speed divided by loaded speed; above 1, the full node is slower. low, high: its 95 % interval (null if a
+    side has one launch). lost_percent: speed lost on the full node, in percent of the solo speed. not_comparable: why
+    the sides are not compared, or null.
     """
 
     gpu_uuid: str
@@ -157,10 +159,11 @@ class FullNode(Part, frozen=True, kw_only=True):
 class BaselineComparison(Part, frozen=True, kw_only=True):
     """The run compared with a stored run, the baseline.
 
-    improvement_percent: `<model>_throughput` or `overall` → geometric mean over the cells of the run's speed divided by
-    the baseline's, less one, in percent (above 0: the run is faster). Several devices of one side count as their
-    median. overall_score: 100 times the overall mean. cells: number of scored cells. not_comparable: reason → number of
-    excluded cells.
+    baseline_gpu: names of its GPU models. baseline_date: its start, ISO 8601. improvement_percent: `<model>_throughput`
+    or `overall` → geometric mean over the cells of the run's speed divided by the baseline's, less one, in percent
+    (above 0: the run is faster). Several devices of one side count as their median. overall_score: 100 times the
+    overall mean. cells: number of scored cells. not_comparable: reason → number of excluded cells. note: remarks on the
+    score, or "".
     """
 
     baseline: str
@@ -185,7 +188,8 @@ class ThresholdResult(Part, frozen=True, kw_only=True):
     """One threshold compared with one cell; without a matching cell, fields of the cell are null. target: "< 100 ms".
 
     actual: the figure in `unit`; null if it is unknown. note: why, or doubts about the figure, else "". cell: its id.
-    implementation, shape, time: identify a time of an operator; null otherwise.
+    phase: its workload, such as "inference". implementation, shape, time: identify a time of an operator; null
+    otherwise.
     """
 
     threshold: str
@@ -208,7 +212,10 @@ class ThresholdResult(Part, frozen=True, kw_only=True):
 
 
 class Cost(Part, frozen=True, kw_only=True):
-    """Price (in the currency of price_per_hour) and energy (kWh) of a million samples or tokens (unit) on a device."""
+    """Price (in the currency of price_per_hour) and energy (kWh) of a million samples or tokens (unit) on a device.
+
+    phase: "inference", "training" or "generation". energy_kwh_per_million: null if unknown.
+    """
 
     gpu_uuid: str
     gpu_id: int

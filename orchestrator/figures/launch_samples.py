@@ -28,9 +28,10 @@ class Series(NamedTuple):
 class LaunchSamples(NamedTuple):
     """One launch with measurements.
 
-    devices: UUIDs, that of rank 0 first. excluded: why the launch does not count for its cell's figures; empty if it
-    counts. series: empty if the result file is lost. value: figure by which cells are compared, such as samples/s.
-    iterations: number of measured iterations behind `value`. Both are None without a valid result.
+    round: in the plan, from 0. devices: UUIDs, that of rank 0 first. excluded: why the launch does not count for its
+    cell's figures; empty if it counts. series: empty if the result file is lost. value: figure by which cells are
+    compared, such as samples/s. iterations: number of measured iterations behind `value`. Both are None without a valid
+    result.
     """
 
     launch: int

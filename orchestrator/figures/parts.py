@@ -71,10 +71,10 @@ class AttemptReport(Part, frozen=True, kw_only=True):
     """One attempt at a cell: a started launch, in its own process. duration_ms: null if its end is unknown.
 
     outcome: result | failure | damaged (the result file differs from the journal) | interrupted (no end was recorded).
-    started: ISO 8601. category, phase, exception, evidence: of a failure. message: of a failure or damage.
-    code: CUDA's error code, or the exit code of a process that reported no outcome. exit_code: of any process that
-    exited. failure_signal, signal: signal that ended the process, by the failure and by the process's exit. folder:
-    where its logs are, within the run's folder.
+    started: ISO 8601. round: in the plan, from 0. category, phase, exception, evidence: of a failure. message: of a
+    failure or damage. code: CUDA's error code, or the exit code of a process that reported no outcome. exit_code: of
+    any process that exited. failure_signal, signal: signal that ended the process, by the failure and by the process's
+    exit. folder: where its logs are, within the run's folder.
     """
 
     launch: int

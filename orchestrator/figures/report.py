@@ -29,7 +29,8 @@ class SegmentReport(Part, frozen=True, kw_only=True):
     """Session of a run: the work of one orchestrator process. started: ISO 8601, UTC.
 
     duration_seconds: from its start to its end, or to the last start or end of a launch. launches: number of launches
-    that it started. suspended_seconds: length of each suspension of the process.
+    that it started. boot_id: the kernel's id of the boot, or "". suspended_seconds: length of each suspension of the
+    process.
     """
 
     started: str
@@ -47,7 +48,8 @@ class Metadata(Part, frozen=True, kw_only=True):
     *_version: null if unknown. cuda_version: version that torch was built for. finished: false while running, or if
     interrupted or killed. running: still running when the report was made. test_date: start of the run, ISO 8601, UTC.
     test_duration_seconds: sum over the sessions (segments). zygote_start_ms: duration of each start of the zygote;
-    empty with --isolation exec. settings: environment variables that change what is measured.
+    empty with --isolation exec. command: command line, without arguments of user commands. telemetry_note: why
+    telemetry is missing or limited, or "". settings: environment variables that change what is measured.
     """
 
     tool_version: str
@@ -125,8 +127,9 @@ class ConfigurationReport(Part, frozen=True, kw_only=True):
 
     precision: `precisions` as one text. *batch_sizes: 0 for `auto`. launches: planned launches of each cell.
     sequence_lengths, input_sizes, memory_format: empty or null if each model uses its default. required_signals:
-    signals named by --require. preset, time_limit_seconds: set by `quick` and `triage`. mode: such as "loaded,solo".
-    target_relative_half_width: as relative_half_width in protocol.messages.Measurement.
+    signals named by --require. preset, time_limit_seconds: set by `quick` and `triage`. profile: name in
+    configs/profiles.yaml. isolation: how launches start, "fork" (of the zygote) or "exec" (new interpreter). mode: such
+    as "loaded,solo". target_relative_half_width: as relative_half_width in protocol.messages.Measurement.
     """
 
     precision: str
@@ -245,9 +248,10 @@ class Summary(Part, frozen=True, kw_only=True):
 class Overhead(Part, frozen=True, kw_only=True):
     """Cost of a separate process for each launch.
 
-    median_ms: median overhead of the launches with a result (overhead_ms of LaunchLedger). zygote_start_ms: start-up
-    time of the zygote, which imports torch once and forks launches. pays_from_launches: least number of launches with
-    which the zygote is faster than a new interpreter for each; null if no number is, or if no zygote was used.
+    isolation: "fork" or "exec". note: how pays_from_launches is estimated, or why it is not. median_ms: median
+    overhead of the launches with a result (overhead_ms of LaunchLedger). zygote_start_ms: start-up time of the zygote,
+    which imports torch once and forks launches. pays_from_launches: least number of launches with which the zygote is
+    faster than a new interpreter for each; null if no number is, or if no zygote was used.
     """
 
     isolation: str
@@ -286,8 +290,9 @@ class FailureReport(Part, frozen=True, kw_only=True):
 class Report(Part, frozen=True, kw_only=True):
     """All results of a run, merged over its GPUs.
 
-    Names give the units: _ms milliseconds, _mb megabytes, _w watts, _j joules, _c degrees Celsius.
-    1 MB = 1024 x 1024 bytes here, as drivers count GPU memory. Null: not measured; a note beside it says why.
+    cross_gpu: cells compared between identical devices. stragglers: verdict on every GPU, not only on slow ones. Names
+    give the units: _ms milliseconds, _mb megabytes, _w watts, _j joules, _c degrees Celsius. 1 MB = 1024 x 1024 bytes
+    here, as drivers count GPU memory. Null: not measured; a note beside it says why.
     """
 
     schema_version: int

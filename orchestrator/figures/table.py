@@ -81,8 +81,9 @@ class Figure:
     field: name in the JSON report. column, title, heading: name in CSV, in the text report, and in the table of all
     cells (HTML); "": not shown there. They are shown in the order of this table. source: what workers measure for it;
     None: analysis/cell_figures.py computes it. workloads: workloads that have this figure. main: whether cells are
-    compared by this figure. pytorch: whether PyTorch's records contain it. read: returns the value from a measurement
-    in which it is not the attribute `field`; None: it is this attribute.
+    compared by this figure. pytorch: whether PyTorch's records contain it. limit: how thresholds limit it; None: they
+    do not. read: returns the value from a measurement in which it is not the attribute `field`; None: it is this
+    attribute.
     """
 
     field: str

@@ -23,12 +23,13 @@ from protocol.result import Result
 class Live:
     """A running process of a launch. Times are seconds of the loop's clock.
 
-    launch: state of this process (lifecycle.py). begun: time of the request. oom_kills: the kernel's count of
-    out-of-memory kills at that time, None if unknown. gang: connection to the other processes; None if the launch has
-    one. siblings: all processes of the launch by rank, this one included. pid, pidfd: None before the process exists;
-    pidfd also once it is reaped. noted: whether the loop watches the pidfd. because_of_another: whether the process was
-    ended because another one failed. over_ns: monotonic time at which the outcome was on disk. state: the kernel's
-    state of the process before the orchestrator ended it, or "". entered: start of each phase in monotonic nanoseconds.
+    next: launch that the process belongs to. launch: state of this process (lifecycle.py). begun: time of the request.
+    oom_kills: the kernel's count of out-of-memory kills at that time, None if unknown. gang: connection to the other
+    processes; None if the launch has one. siblings: all processes of the launch by rank, this one included. pid, pidfd:
+    None before the process exists; pidfd also once it is reaped. noted: whether the loop watches the pidfd.
+    because_of_another: whether the process was ended because another one failed. over_ns: monotonic time at which the
+    outcome was on disk. state: the kernel's state of the process before the orchestrator ended it, or "". entered:
+    start of each phase in monotonic nanoseconds.
     """
 
     next: NextLaunch
