@@ -216,8 +216,8 @@ def evidence(result: BurnInReport, memory: str = "free memory") -> Iterator[str]
         transfers = result.wrong_transfers if kind == Workload.LINKS else wrong
         checks = sum(check.checks for check in reports)
         found = f", {wrong:,} wrong" if wrong or transfers else _bound(reports)
-        if transfers != wrong:  # a transfer of wrong numbers counts for no device, and a wrong copy perhaps for both
-            found = f", {plural(transfers, 'wrong transfer')} (column Wrong: {wrong:,})"
+        if transfers != wrong:
+            found = f", {plural(transfers, 'wrong transfer')}"
         shares = [check.covered_share for check in reports if check.covered_share is not None]
         moved = sum(check.verified_bytes for check in reports) / 1e9
         least = "at least " if len(set(shares)) > 1 else ""
@@ -225,6 +225,10 @@ def evidence(result: BurnInReport, memory: str = "free memory") -> Iterator[str]
         # A launch of links is shared by its devices.
         launches = sum(counted.launches for counted in (result.links if kind == Workload.LINKS else reports))
         yield f"{kind}: {checks:,} comparisons in {plural(launches, 'launch', 'launches')}{found}{covered}"
+        if transfers > wrong:
+            yield f"of these, the column Wrong counts {wrong:,}: not those of numbers already wrong"
+        elif transfers < wrong:
+            yield f"the column Wrong counts {wrong:,}: a wrong transfer can count for both devices"
     yield from _links(result)
 
 

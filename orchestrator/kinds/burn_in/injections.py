@@ -1,6 +1,6 @@
 """Faults that a burn-in injects into itself to prove that it finds them (`--inject`). Pure.
 
-flip:<gpu>:<round>[:bits]    flips bits (default 1) in every check of that round; rounds are counted from 1
+flip:<gpu>:<round>[:bits]    flips bits (default 1) in every cell of that round; rounds are counted from 1
 slow:<gpu>:<percent>         makes all work of this GPU slower, except work on several GPUs together
 hot:<gpu>:<celsius>          replaces the measured temperature of the GPU (gpu/telemetry/sampler.py)
 """
@@ -68,13 +68,13 @@ def require_one_of_each(faults: Sequence[InjectedFault], device: Device, origin:
 
 
 def describe(fault: InjectedFault, device: Device) -> str:
-    """Return the effect of a fault on `device`: "GPU 0 flips 1 bit of one output in every check of round 2"."""
+    """Return the effect of a fault on `device`: "GPU 0 flips 1 bit of one output in every cell of round 2"."""
     if fault.hot_c is not None:
         return f"the temperature of {device.label} reads as {fault.hot_c} °C all the time"
     if fault.slow_percent:
         return f"{device.label} takes {fault.slow_percent:g} % longer for all work on its own"
     flipped = f"{plural(fault.flip_bits, 'bit')} of one output"
-    return f"{device.label} flips {flipped} in every check of round {(fault.round or 0) + 1}"
+    return f"{device.label} flips {flipped} in every cell of round {(fault.round or 0) + 1}"
 
 
 def for_launch(faults: Sequence[InjectedFault], device: str, round_: int, workload: Workload) -> Injection | None:
