@@ -45,7 +45,10 @@ def of_launches(results: Sequence[Result], precision: Precision) -> CompilationF
 
 
 def beside_eager(results: Sequence[ModelResult]) -> tuple[ModelResult, ...]:
-    """Return the results in order. Right compiled cells get their speed-up over the eager one in `results`, if any."""
+    """Return the results in order, those of compiled cells with their speed-up over the same cell in eager mode.
+
+    A cell has none if `results` lacks that cell, or if its outputs are beyond the tolerance.
+    """
     eager = {_apart_from_mode(one): one for one in results if one.compile_mode == CompileMode.EAGER}
     return tuple(_compared(one, eager.get(_apart_from_mode(one))) for one in results)
 

@@ -129,7 +129,7 @@ def _of_solo(alone: FullNode | None) -> Relative:
 def _of_siblings(
     report: Report, places: Mapping[tuple[str, CellKey], Place]
 ) -> Iterator[tuple[tuple[object, ...], Relative]]:
-    """Yield (UUID and facts of a cell, as from `_among_siblings`; its speed in percent of identical devices' median).
+    """Yield (key of a cell, its speed in percent of identical devices' median). The key is made by `_among_siblings`.
 
     The speed is unknown if any of the devices compared in this cell has a fault. places: (UUID, cell) → the cell in
     `report`, with its device.

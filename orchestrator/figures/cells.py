@@ -209,7 +209,7 @@ class CompilationFigures(Part, frozen=True, kw_only=True):
     tolerance of the precision. speed_up: eager time over compiled time of an iteration, with its 95 % interval; null
     beyond the tolerance. memory_of_eager: peak memory divided by that of eager. pays_after_iterations: iterations until
     a cold compilation has paid off; null where it never does. shapes: figures of the first launch with changing input
-    sizes (--compile-shapes), one for each way.
+    sizes (--compile-shapes), one for each way to compile (ShapeWay).
     """
 
     own: bool

@@ -158,9 +158,10 @@ def _samples(good: Sequence[_Good], uncounted: Sequence[Uncounted]) -> Iterator[
 
 
 def _work(facts: _Facts, device: Device, mine: Sequence[_Good], beside: Sequence[Share]) -> Work:
-    """Collect the facts of one GPU. mine: its launches with a valid result, cut to mismatches that count against it.
+    """Collect what one GPU did. facts: of the run.
 
-    beside: mismatches that count against it in its launches without a valid result.
+    mine: its launches with a valid result, each with only those mismatches that count against this GPU. beside:
+    mismatches that count against it in its launches without a valid result.
     """
     archive, evidence, compared = facts.archive, facts.evidence, facts.compared
     health, why, action = _health(device, facts.health)

@@ -84,8 +84,8 @@ def longest_s(archive: Archive, device: Device) -> float:
 def launch_s(archive: Archive, device: Device) -> float:
     """Return the expected seconds of another launch of a device: the largest of three values.
 
-    They are the median of its launches with a result, the shortest estimate for its cells, and the longest launch of a
-    cell without a result that the end of the run cut off.
+    They are the median of its launches with a result, the shortest estimate for its cells, and the longest of the
+    launches that the end of the run cut off. Of these, only cells count that never had a result.
     """
     stored = archive.stored
     cells = {cell.id: cell for cell in stored.plan.cells}
