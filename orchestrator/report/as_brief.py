@@ -1,7 +1,7 @@
 """The brief report for a terminal: the answer first, in some twenty lines. `to_text` has the rest.
 
 RESULT    COMPLETE  168 of 168 cells measured, health PASS
-GPUS      equal within 0.3% (in 5 GPU-bound cells)
+GPUS      equal within 0.3% (5 steady GPU-bound configurations)
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -206,8 +206,8 @@ def describe(against: Differences, report: Report) -> str:
     """Describe how much identical devices differ in speed. The first of these cases that applies decides the text.
 
     No cell can compare them. Devices lag: "in 4 GPU-bound cells: GPU 5 up to 10.0% slower in 2 of them". All are equal:
-    "equal within 0.3% (in 5 GPU-bound cells)". Two devices: how far the slower is from the faster. Else: from the
-    median.
+    "equal within 0.3% (5 steady GPU-bound configurations)". Two devices: how far the slower is from the faster. Else:
+    from the median.
     """
     every = len(against.group.devices) == len(report.gpu_info)
     alike = "" if every else f"{labels(against.group.devices)} "
@@ -221,7 +221,7 @@ def describe(against: Differences, report: Report) -> str:
         return f"{alike}in {over}: {', '.join(words[:SHOWN_GPUS])}"
     if against.are_equal:
         within = f"{max(0.1, against.range_percent):.1f}%"
-        return f"{alike}equal within {within} (in {over})"
+        return f"{alike}equal within {within} ({plural(against.judging, 'steady GPU-bound configuration')})"
     ordered = sorted(against.percent.items(), key=lambda item: item[1])
     apart = [item for item in ordered if abs(item[1]) > EQUAL_PERCENT] or ordered
     speeds = [f"{names[uuid]} {difference(by)}" for uuid, by in apart[:SHOWN_GPUS]]
