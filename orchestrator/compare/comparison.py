@@ -217,7 +217,8 @@ def compare(
 def exit_code(comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict]) -> ExitCode:
     """Return MISSED if `failing` finds a verdict in `fail_on`, else INCOMPLETE or PASSED.
 
-    INCOMPLETE: no cells were compared, or one with a result in a first run lacks a partner or a verdict (UNJUDGED).
+    INCOMPLETE: no cells were compared, one with a result in a first run lacks a partner or a verdict (UNJUDGED), or a
+    device of a second run has no cell in the baseline.
     """
     if failing(comparisons, fail_on):
         return ExitCode.MISSED

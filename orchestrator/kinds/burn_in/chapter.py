@@ -208,6 +208,8 @@ def _tested_memory(report: Report) -> str:
 def evidence(result: BurnInReport, memory: str = "free memory") -> Iterator[str]:
     """Yield a line for each kind of check, with sums over all GPUs, then a line for the rates of each check of links.
 
+    A second line says why the column Wrong differs from the number of wrong transfers, if it does.
+
     memory: what the tested share of memory is a share of, in words.
     """
     for kind in dict.fromkeys(check.check for gpu in result.gpus for check in gpu.checks):
