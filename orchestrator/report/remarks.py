@@ -11,7 +11,7 @@ from protocol.intervals import BATCHES
 from protocol.result import SteadyState
 
 MARKS: Final = {
-    Quality.CONTAMINATED: "+",
+    Quality.CONTAMINATED: "#",
     Quality.THROTTLED: "!",
     Quality.IMPLAUSIBLE: "?",
     Quality.HOST_BOUND: "*",

@@ -224,7 +224,7 @@ def _not_tested(facts: _Facts, device: Device, verified: Sequence[tuple[_Good, V
     )
     by_cell: dict[str, list[Verification]] = defaultdict(list)
     for launch, seen in verified:
-        name = f"{launch.cell.workload} {launch.cell.model} {launch.cell.precision}"
+        name = f"{launch.cell.model} {launch.cell.workload} {launch.cell.precision}"
         by_cell[name].append(seen)
         for what, reason in seen.not_tested.items():
             reasons.setdefault(f"{name}: {what}", reason)
@@ -244,7 +244,7 @@ def _planned(
         if device.uuid in cell.devices:
             mine = by_cell[cell.id]
             checks = sum(verification.checks for verification in mine)
-            prefix = f"{cell.workload} {cell.model} {cell.precision}: "
+            prefix = f"{cell.model} {cell.workload} {cell.precision}: "
             reasons = (why for what, why in not_tested.items() if what.startswith(prefix))
             why = next(reasons, facts.archive.dropped.get((cell.id, 0), ""))
             impossible = bool(mine) and not checks and all(verification.not_tested for verification in mine)

@@ -284,7 +284,7 @@ def _untested(result: BurnInReport, report: Report, *, decided: bool) -> Iterato
 
 
 def _parts(names: Sequence[str]) -> str:
-    """Name untested parts with their checks. "truth gemm bf16: sign of zero" → "sign of zero (truth gemm bf16)"."""
+    """Name untested parts with their checks. "gemm truth bf16: sign of zero" → "sign of zero (gemm truth bf16)"."""
     checks: dict[str, list[str]] = {}
     for check, _, part in (name.rpartition(": ") for name in names):
         checks.setdefault(part, []).append(check)

@@ -117,7 +117,7 @@ def not_tested(device: Device, run: StoredRun, quarantined: Collection[str]) -> 
     for cell in run.plan.cells:
         out = [labels[uuid] for uuid in cell.devices if uuid in quarantined and uuid != device.uuid]
         if cell.workload is Workload.LINKS and device.uuid in cell.devices and out:
-            what = f"{cell.workload} {cell.model} {cell.precision}{LATER}"
+            what = f"{cell.model} {cell.workload} {cell.precision}{LATER}"
             were = "was" if len(out) == 1 else "were"
             reasons[what] = f"{' and '.join(out)} {were} quarantined, and this check needs all devices"
     return reasons
