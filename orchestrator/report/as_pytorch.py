@@ -28,7 +28,10 @@ Json = dict[str, Any]
 
 
 def to_pytorch(report: Report, layout: Layout = DEFAULT) -> bytes:
-    """Return the report as a JSON list of all records, indented, ending with a newline. layout: names the profile."""
+    """Return the report as a JSON list of all records, indented, ending with a newline.
+
+    layout.profile(report) becomes the profile of each record.
+    """
     return msgspec.json.format(msgspec.json.encode(_records(report, layout)), indent=2) + b"\n"
 
 

@@ -1,4 +1,4 @@
-"""The outcome of a self-test as a table with a line for each fault, and as JSON."""
+"""The outcome of a self-test as a table with a line for each injected fault, and as JSON."""
 
 from collections.abc import Iterator
 from typing import Any

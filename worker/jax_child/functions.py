@@ -43,7 +43,7 @@ def _weight_gradient(images: jax.Array, output: jax.Array) -> jax.Array:
 
 
 def _attention(query: jax.Array, key: jax.Array, value: jax.Array, *, causal: bool) -> jax.Array:
-    """Return the attention output for inputs (batch, heads, tokens, size). JAX expects (batch, tokens, heads, size)."""
+    """Return the output of attention: (batch, heads, tokens, size), as each input. JAX swaps the middle two."""
     moved = (jnp.swapaxes(one, 1, 2) for one in (query, key, value))
     return jnp.swapaxes(nn.dot_product_attention(*moved, is_causal=causal), 1, 2)
 
