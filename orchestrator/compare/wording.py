@@ -159,9 +159,10 @@ def slower(comparison: Comparison, most: int = _MOST_SLOWER) -> str:
 
 
 def unjudged(comparison: Comparison, most: int = _MOST_LONE) -> Iterator[str]:
-    """Yield texts on cells that are probably slower, that could not be judged, and that are missing, in this order.
+    """Yield texts on probably slower cells, then on unjudged cells, then on cells that only the first run measured.
 
-    A text names at most `most` cells, compared ones slowest first; the others follow as "and 3 more".
+    A text names at most `most` cells and counts the others ("and 3 more"). In the first two groups the slowest cells
+    come first.
     """
     name = naming(comparison)
     probably = frozenset({ChangeVerdict.PROBABLY_SLOWER})

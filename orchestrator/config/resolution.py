@@ -108,7 +108,11 @@ def resolve(settings: LayeredSettings, catalogue: Catalogue, places: Places) -> 
 
 
 def _set_as_given(settings: LayeredSettings, owner: str) -> dict[str, Any]:
-    """Return field → value of set options that need no conversion. owner: "measurement", or "" for Configuration."""
+    """Return field → value for the fields of `owner` that take a setting unchanged, as in Option.sets.
+
+    owner: "measurement" for fields of Measurement, "" for fields of Configuration. Fields without a setting are
+    omitted.
+    """
     fields = {option.key: option.sets.rpartition(".") for option in (*MEASUREMENT, *HISTORY) if option.sets}
     return {
         field: settings.values[key] for key, (of, _, field) in fields.items() if of == owner and key in settings.values

@@ -57,7 +57,10 @@ class Hazards:
         return None
 
     def ended(self, uuid: str, failure: Failure) -> None:
-        """Note that a launch on a GPU has failed. If its category is in HARDWARE, `broken_beside` names the GPU."""
+        """Note the failure of a launch on a GPU. From then on, a hardware fault is part of `broken_beside`.
+
+        A failure is a hardware fault if its category is in failure_policy.HARDWARE. Other failures change nothing.
+        """
         if failure.category in HARDWARE:
             self._broken[uuid] = None
 

@@ -271,7 +271,11 @@ class Fleet:
             yield from self._end_siblings(live, event, now)
 
     def _end_siblings(self, live: Live, event: lifecycle.Event, now: float) -> Iterator[Happening]:
-        """Stop the other processes of the launch of `live`, which would hang. Failed ones keep their failure."""
+        """Stop the other processes of the launch of `live`, which failed or is being ended: they would hang without it.
+
+        event: event of `live` that caused this. A Stop is passed on. Otherwise they are stopped with the failure of
+        `live`. Processes that have an outcome, or are being ended, are left alone.
+        """
         failure = live.outcome if isinstance(live.outcome, Failure) else live.launch.cause
         assert failure is not None
         stop = event if isinstance(event, lifecycle.Stop) else lifecycle.Stop(failure)

@@ -2,9 +2,9 @@
 
 its process was stopped      the kernel reports every SIGSTOP to the parent, however short (process_end.was_stopped)
 the machine was asleep       its boot-time clock went on, its monotonic clock did not
-the orchestrator was paused  the worker was paused, too (a frozen container), unless the times of its blocks (groups of
-                             iterations) show that it continued. After a pause below 2 s, it is the other way round:
-                             the worker was only paused if the times of its blocks show it
+the orchestrator was paused  for 2 s or more: the worker was paused too (a frozen container), unless the times of its
+                             blocks (groups of iterations) show that it went on
+                             for less than 2 s: the worker was not paused, unless the times of its blocks show a pause
 """
 
 from collections.abc import Iterable, Sequence
