@@ -132,7 +132,10 @@ def judged(cell: ComparedCell) -> str:
 
 
 def excluded(cells: Sequence[ComparedCell]) -> str:
-    """Return "a slow-down of more than 1.2 % is ruled out": the largest limit of NO CHANGE SEEN cells; "" if none."""
+    """Return "a slow-down of more than 1.2 % is ruled out" for the NO CHANGE SEEN cells among `cells`.
+
+    The number is the largest `excluded_percent` of these cells, so it holds for each of them. "" if none has one.
+    """
     found = [cell.excluded_percent for cell in cells if cell.verdict is ChangeVerdict.NO_CHANGE]
     known = [one for one in found if one is not None]
     return f"a slow-down of more than {max(known):.2g} % is ruled out" if known else ""

@@ -127,9 +127,10 @@ def _least_launches(compile_modes: Iterable[CompileMode]) -> int:
 def refuse_mistakes(
     file: Path, options: tuple[Option, ...], defaults: Path, catalogue: Catalogue, places: Places
 ) -> LayeredSettings:
-    """Return the settings of `file`. Raises ConfigError for a mistake in any key, each checked with default values.
+    """Return the settings of `file`. Raises ConfigError for a mistake in any key.
 
-    The key `models` is not checked if it names the user's own code. options, defaults: as in `gather`.
+    Each key is checked alone: all other keys get their default values. The key `models` is not checked if it names the
+    user's own code. options, defaults: as in `gather`.
     """
     settings, below = from_file(file, options), from_defaults(defaults, options)
     for key in settings.values:

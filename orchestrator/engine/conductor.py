@@ -160,10 +160,11 @@ class Conductor:
                 self.recorder.spawned(live)
 
     def let_pass(self, passed: Passed | None) -> None:
-        """Free a device whose process is gone, or let it wait while it is too hot or in use. None: do nothing.
+        """Free the device of a process that is gone, or let the device wait while it is hot or in use.
 
-        A device whose process cannot be killed is quarantined. Withdraws the launch's result, if other processes used
-        the device, or if it was throttled and repeating may help. Records the launch as gone after its last device.
+        passed: None does nothing. Quarantines a device whose process cannot be killed. Withdraws the launch's result if
+        other processes used the device, or if the device was throttled and a retry may help. Records the launch as gone
+        after its last device.
         """
         if passed is None:
             return

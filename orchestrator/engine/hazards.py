@@ -57,9 +57,10 @@ class Hazards:
         return None
 
     def ended(self, uuid: str, failure: Failure) -> None:
-        """Note the failure of a launch on a GPU. From then on, a hardware fault is part of `broken_beside`.
+        """Note the failure of a launch on a GPU, by which its hardware may turn out to be broken.
 
-        A failure is a hardware fault if its category is in failure_policy.HARDWARE. Other failures change nothing.
+        If the category is in failure_policy.HARDWARE, `broken_beside` includes this GPU from now on. Other failures
+        change nothing.
         """
         if failure.category in HARDWARE:
             self._broken[uuid] = None

@@ -76,9 +76,10 @@ def _merged(members: Sequence[MemberEnd], results: Sequence[Result]) -> Result:
 
 
 def _hung(members: Sequence[MemberEnd], rank: int, failure: Failure) -> tuple[int, Failure]:
-    """Return (rank, failure) of the process that the others waited for; if there is none, those given, with a remark.
+    """Return (rank, failure) for a hang: of the process that the others waited for, with the reason in the message.
 
-    rank, failure: of the process that timed out first or, without a time-out, lost its connection first.
+    rank, failure: of the process that timed out first or, if none timed out, lost its connection first. Without a
+    process to blame, they are returned, and the message says that no device is to blame.
     """
     absent = _absent(members)
     if absent is None:
