@@ -57,9 +57,9 @@ class Hazards:
         return None
 
     def ended(self, uuid: str, failure: Failure) -> None:
-        """Note the failure of a launch on a GPU, by which its hardware may turn out to be broken.
+        """Note the failure of a launch on a GPU, in case it shows that the hardware is broken.
 
-        If the category is in failure_policy.HARDWARE, `broken_beside` includes this GPU from now on. Other failures
+        If its category is in failure_policy.HARDWARE, `broken_beside` includes this GPU from now on. Other failures
         change nothing.
         """
         if failure.category in HARDWARE:
