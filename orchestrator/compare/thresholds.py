@@ -55,9 +55,10 @@ _HOLDS: Final[Mapping[Bound, tuple[str, Callable[[float, float], bool]]]] = {
 class Threshold(Part, frozen=True, kw_only=True):
     """A limit of one figure, in its unit: exactly one of `below`, `at_most`, `above` and `at_least` is set.
 
-    It applies to cells that match `phase` and all tuples; an empty tuple matches everything. models: models or
-    operators. implementations, shapes, times ("pure"): only for operators. samples_per_epoch: samples of the epoch that
-    epoch_time_s limits; None for other figures.
+    It applies to cells of workload `phase` whose properties are in all tuples. An empty tuple allows every value.
+    models: names of models or operators. implementations, shapes, times: only for operators. times: which time of a
+    call, such as "pure" (on the device, without the host). samples_per_epoch: number of samples in an epoch, only for
+    the figure epoch_time_s, else None.
     """
 
     name: str

@@ -35,7 +35,7 @@ def other_mode(key: CellKey, cells: Container[CellKey], own: str, side: str, *, 
 class Other:
     """Explains why cells of the run `own` have no partner in the run `side`.
 
-    is_first: whether `side` is the first run. Its mode, not that of `own`, is then the one in which to measure.
+    is_first: whether `side` is the first run. The advice is to measure again in the mode of the first run.
     """
 
     def __init__(self, side: Side, own: Side, *, is_first: bool) -> None:
@@ -48,7 +48,11 @@ class Other:
                 of_model.setdefault(place.cell.key, []).append(place.device.label)
 
     def why(self, place: Place) -> str:
-        """Return where the run `side` measured a cell of `own`: on another device or in another mode. "" if neither."""
+        """Return why a cell of the run `own` has no partner in `side`; "" if neither the device nor the mode is why.
+
+        place: the cell, on its device. Examples: "B measured the same cell only on GPU 1", "the mode is solo in A,
+        loaded in B".
+        """
         known, key = self._labels.get(place.device.gpu_name, {}), place.cell.key
         if labels := known.get(key):
             return f"{self._side} measured the same cell only on {listed(labels, 'and')}"

@@ -132,7 +132,10 @@ def judged(cell: ComparedCell) -> str:
 
 
 def excluded(cells: Sequence[ComparedCell]) -> str:
-    """Return "a slow-down of more than 1.2 % is ruled out": the largest limit of NO CHANGE SEEN cells; "" if none."""
+    """Return "a slow-down of more than 1.2 % is ruled out" for the NO CHANGE SEEN cells among `cells`.
+
+    The number is the largest `excluded_percent` of these cells, so it holds for each of them. "" if none has one.
+    """
     found = [cell.excluded_percent for cell in cells if cell.verdict is ChangeVerdict.NO_CHANGE]
     known = [one for one in found if one is not None]
     return f"a slow-down of more than {max(known):.2g} % is ruled out" if known else ""
@@ -159,9 +162,10 @@ def slower(comparison: Comparison, most: int = _MOST_SLOWER) -> str:
 
 
 def unjudged(comparison: Comparison, most: int = _MOST_LONE) -> Iterator[str]:
-    """Yield texts on cells that are probably slower, that could not be judged, and that are missing, in this order.
+    """Yield texts on probably slower cells, then on unjudged cells, then on cells that only the first run measured.
 
-    A text names at most `most` cells, compared ones slowest first; the others follow as "and 3 more".
+    A text names at most `most` cells and counts the others ("and 3 more"). In the first two groups the slowest cells
+    come first.
     """
     name = naming(comparison)
     probably = frozenset({ChangeVerdict.PROBABLY_SLOWER})

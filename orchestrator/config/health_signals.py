@@ -29,8 +29,9 @@ class BoardClass(enum.StrEnum):
 class Board:
     """Facts about a GPU board that decide which health signals apply to it.
 
-    architecture: None if unknown. nvlinks: number of links that this kind of board has; 0 if unknown, or if NVML
-    sees no other GPU and no link was up. bridged: in the run, an NVLink of this board, or of one of its kind, was up.
+    architecture: None if unknown. nvlinks: number of links that configs/health.yaml gives for this kind of board; 0 if
+    it gives none, or if NVML sees no other GPU and `bridged` is False. bridged: in the run, an NVLink of this board, or
+    of one of its kind, was up.
     """
 
     name: str

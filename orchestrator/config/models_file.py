@@ -163,7 +163,11 @@ def spec(
 
 
 def require_inputs(model: ModelSpec, origin: str) -> None:
-    """Raise ConfigError if a library's model has no inputs. origin: option or file that names the model."""
+    """Raise ConfigError if a model of transformers or torchvision has no description of its inputs.
+
+    The user's own code may define its inputs itself, so it passes. origin: option or file that names the model, for the
+    error.
+    """
     if model.preload and not model.inputs:
         raise ConfigError(
             f"{origin}: the inputs of {model.name} are unknown. Describe them in a file for --models-file, with "

@@ -215,7 +215,11 @@ def _needed(function: ast.FunctionDef, *, bound: bool) -> list[str]:
 
 
 def _makes_no_module(node: ast.ClassDef | ast.FunctionDef) -> bool:
-    """Whether the node cannot make a torch module: a class with builtin bases, or a function returning literals."""
+    """Whether `node` certainly makes no torch module.
+
+    True for a class without `__new__` whose bases are all builtins, and for a function that returns only literals,
+    lambdas or nothing.
+    """
     if isinstance(node, ast.ClassDef):
         creates = any(isinstance(one, ast.FunctionDef) and one.name == "__new__" for one in node.body)
         return not creates and all(ast.unparse(base) in vars(builtins) for base in node.bases)
@@ -224,7 +228,10 @@ def _makes_no_module(node: ast.ClassDef | ast.FunctionDef) -> bool:
 
 
 def _is_plain_module(node: ast.ClassDef | ast.FunctionDef, tree: ast.Module) -> bool:
-    """Whether the node is a class with torch.nn.Module as its only base, so that its text has all methods."""
+    """Whether `node` is a class whose only base is torch.nn.Module, so that it inherits no other code.
+
+    tree: the whole file of the class. Its imports show what the name of the base means.
+    """
     if not isinstance(node, ast.ClassDef) or len(node.bases) != 1:
         return False
     head, dot, rest = ast.unparse(node.bases[0]).partition(".")

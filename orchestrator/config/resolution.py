@@ -108,7 +108,11 @@ def resolve(settings: LayeredSettings, catalogue: Catalogue, places: Places) -> 
 
 
 def _set_as_given(settings: LayeredSettings, owner: str) -> dict[str, Any]:
-    """Return field → value of set options that need no conversion. owner: "measurement", or "" for Configuration."""
+    """Return field → value for the fields of `owner` that take a setting unchanged, as in Option.sets.
+
+    owner: "measurement" for fields of Measurement, "" for fields of Configuration. Fields without a setting are
+    omitted.
+    """
     fields = {option.key: option.sets.rpartition(".") for option in (*MEASUREMENT, *HISTORY) if option.sets}
     return {
         field: settings.values[key] for key, (of, _, field) in fields.items() if of == owner and key in settings.values
@@ -123,9 +127,10 @@ def _least_launches(compile_modes: Iterable[CompileMode]) -> int:
 def refuse_mistakes(
     file: Path, options: tuple[Option, ...], defaults: Path, catalogue: Catalogue, places: Places
 ) -> LayeredSettings:
-    """Return the settings of `file`. Raises ConfigError for a mistake in any key, each checked with default values.
+    """Return the settings of `file`. Raises ConfigError for a mistake in any key.
 
-    The key `models` is not checked if it names the user's own code. options, defaults: as in `gather`.
+    Each key is checked alone: all other keys get their default values. The key `models` is not checked if it names the
+    user's own code. options, defaults: as in `gather`.
     """
     settings, below = from_file(file, options), from_defaults(defaults, options)
     for key in settings.values:

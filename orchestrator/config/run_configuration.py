@@ -144,7 +144,11 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def least_launches(self) -> int:
-        """How many first launches of a device no time limit drops: in a gate 1 per side (with a baseline 1), else 0."""
+        """Number of launches that each device starts even if they may exceed the time limit: 0 except in a gate.
+
+        In a gate it is 1 for each side, and 1 if the comparison is with a baseline. Once no time is left, they are
+        dropped, too.
+        """
         return 0 if self.gate is None else max(1, len(self.gate.sides))
 
     @property
@@ -179,7 +183,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def launches(self) -> int:
-        """Number of planned launches on all devices."""
+        """Number of planned launches on all devices together. A launch on several devices counts once."""
         return len(self.slots)
 
     @property

@@ -117,9 +117,10 @@ def _describes_models(value: object) -> bool:
 
 
 def from_part(document: Document, at: tuple[str, ...], options: tuple[Option, ...]) -> LayeredSettings:
-    """Read the defaults in `document` at the keys `at`: ("quick", "settings"). Raises ConfigError for a wrong one.
+    """Read default settings from the part of `document` at the keys `at`, such as ("quick", "settings").
 
-    options: those whose keys this part may have.
+    options: those whose keys this part may have. Raises ConfigError for an unknown key or a wrong value. Each setting
+    counts as not set by a person. The part must exist.
     """
     value = document.value
     for name in at:

@@ -40,8 +40,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     of probes. sibling_verdict: its rates decide whether a GPU is slower than identical ones. end_to_end: depends on the
     host, so that runs may differ more. forward_passes: cost of an iteration, in forward passes. counts_operations,
     measures_latency: does so after the measurement. compiles: uses torch.compile if requested. generates: writes
-    tokens. one_size: measures only the first input size. digests: verifies outputs by digest. own_rate: its rate
-    depends on one GPU only, not on other devices, clocks or patterns. priority: see Priority.
+    tokens. one_size: measures only the first input size. digests: verifies outputs by digest. own_rate: whether only
+    the GPU decides the rate of a check, so that a burn-in judges it; False if other devices, changing clocks or test
+    patterns do. priority: see Priority.
     """
 
     role: Role

@@ -66,9 +66,9 @@ def _same_family(name: str, words: Iterable[str]) -> list[str]:
 
 
 def _meant(name: str, names: Iterable[str]) -> str | None:
-    """Return the one of `names` that equals `name` but for case and separators; None if several do.
+    """Return the one of `names` that is `name` with other case or separators; None if several are.
 
-    If none does, return the longest of `names` that `name` begins with, or None.
+    If none is, return the longest one that is the beginning of `name` (whole words only), or None.
     """
     parts = _parts(name)
     ways = {one: _parts(one) for one in names}

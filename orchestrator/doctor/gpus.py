@@ -38,10 +38,10 @@ _PROHIBITED: Final = 2
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about the GPUs. on_bus: number of NVIDIA GPUs on the PCI bus, None if unreadable.
 
-    chosen: GPUs that `gpu_ids` names. why_none: why `chosen` is empty although NVML works, or "". cuda_answers: what
-    CUDA found, for each group of GPUs from cuda_probe.visible_together. modes: device UUID → NVML's compute mode. busy:
-    processes of others on the chosen GPUs. mps: whether MPS is in use. environment: name and value of each variable
-    that changes what is measured.
+    chosen: GPUs that `gpu_ids` names. why_none: why `chosen` is empty although NVML works, or "". cuda_answers: answers
+    of the CUDA probe, or Silence if it gave none; one for each group of GPUs in cuda_probe.visible_together. modes:
+    device UUID → NVML's compute mode. busy: foreign processes on the chosen GPUs. mps: whether CUDA MPS is in use.
+    environment: (name, value) of each environment variable that changes what is measured.
     """
 
     inventory: Inventory

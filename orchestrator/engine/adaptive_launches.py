@@ -46,10 +46,11 @@ class AdaptiveLaunches:
         return look(around.paths, around.stored, around.kind) if self._may_add(state) else Look()
 
     def decide(self, state: RunState, look: Look) -> More:
-        """Choose launches for the doubts in `look`, except those about quarantined GPUs.
+        """Choose launches for the doubts in `look`, except doubts about quarantined GPUs.
 
-        None at all if planned launches wait, the run is stopping, or its time is used up. None for cells that have had
-        `look.most` launches, and for a mode (solo, loaded) whose launches do not fit into the remaining time.
+        The answer has no launches if planned ones still wait, the run is stopping, or its time is used up. A cell that
+        already has `look.most` launches gets no more. A mode (solo, loaded) gets none if its launches do not fit into
+        the remaining time.
         """
         on_gpus = [doubt for doubt in look.doubts if not state.devices[doubt.gpu].quarantined]
         if not on_gpus or not self._may_add(state):

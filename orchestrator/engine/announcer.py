@@ -71,7 +71,10 @@ class Announcer:
             self._advise(self._kind.advise, live, outcome)
 
     def warned(self, warning: str, advice: str) -> None:
-        """Show both texts as one notice. Once a warning (an advice) was shown, further ones are dropped; "": none."""
+        """Show `warning` and `advice` as one notice. "" stands for no text.
+
+        Only the first warning and the first advice of the run are shown. Later ones are ignored.
+        """
         news = ("" if self._warned else warning, "" if self._advised else advice)
         self._warned, self._advised = self._warned or bool(warning), self._advised or bool(advice)
         if any(news):

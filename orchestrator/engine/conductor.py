@@ -100,7 +100,8 @@ class Conductor:
     def launch_what_is_due(self) -> bool:
         """Start every launch that is due and whose devices are free. Return True if any was started.
 
-        First end or drop launches that do not fit into the time limit. If none is due, add a round of a burn-in.
+        In a run with a time limit, first end running launches that take too long, and drop or postpone waiting launches
+        that do not fit. If no launch is due, begin another round, if this kind of run adds rounds.
         """
         self._end_what_takes_too_long()
         self._keep_to_the_budget()
@@ -123,11 +124,14 @@ class Conductor:
         return bool(slots)
 
     def in_doubt(self) -> Look:
-        """Return the GPUs in doubt and their cells; nothing if no launch may be added now. Slow: reads all results."""
+        """Return the doubts about GPUs; an empty Look if no launch may be added now. Slow: reads all results."""
         return self._adaptive.look(self.state)
 
     def add_launches(self, look: Look) -> bool:
-        """Add launches for the doubts in `look` if time permits, and show its warning. Return True if any was added."""
+        """Add launches for the doubts in `look` if time permits. Return True if any was added.
+
+        The warning and the advice of `look` are shown in any case.
+        """
         more = self._adaptive.decide(self.state, look)
         self._announcer.warned(look.warning, look.advice)
         if not more.slots:
@@ -156,10 +160,11 @@ class Conductor:
                 self.recorder.spawned(live)
 
     def let_pass(self, passed: Passed | None) -> None:
-        """Free a device whose process is gone, or let it wait while it is too hot or in use. None: do nothing.
+        """Free the device of a process that is gone, or let the device wait while it is hot or in use.
 
-        A device whose process cannot be killed is quarantined. Withdraws the launch's result, if other processes used
-        the device, or if it was throttled and repeating may help. Records the launch as gone after its last device.
+        passed: None does nothing. Quarantines a device whose process cannot be killed. Withdraws the launch's result if
+        other processes used the device, or if the device was throttled and a retry may help. Records the launch as gone
+        after its last device.
         """
         if passed is None:
             return
@@ -296,9 +301,11 @@ class Conductor:
         return gang.halted([sibling.ending() for sibling in live.siblings], failure, stopped[0] if stopped else None)
 
     def _doubt(self, live: Live, device: Device, *, last: bool) -> None:
-        """Withdraw a launch's result if other processes used `device`, or if it was throttled and repeating may help.
+        """Withdraw a launch's result if other processes used `device`, or for throttling if a retry may help.
 
-        With --allow-busy, other processes are only recorded. last: `device` is the last of the launch to become free.
+        With --allow-busy, other processes are only recorded. Throttling of `device` is ignored in a run with a time
+        limit, while the run stops, and on a quarantined device. last: whether `device` is the launch's last one to
+        become free.
         """
         result = self._results.get(live.spec.launch)
         if result is None:

@@ -57,7 +57,11 @@ class Hazards:
         return None
 
     def ended(self, uuid: str, failure: Failure) -> None:
-        """Note that a launch on a GPU has failed. If its category is in HARDWARE, `broken_beside` names the GPU."""
+        """Note the failure of a launch on a GPU, in case it shows that the hardware is broken.
+
+        If its category is in failure_policy.HARDWARE, `broken_beside` includes this GPU from now on. Other failures
+        change nothing.
+        """
         if failure.category in HARDWARE:
             self._broken[uuid] = None
 

@@ -72,7 +72,10 @@ class Remaining(NamedTuple):
 
 
 def configured_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return the configured settings of a launch. measurement.load_s: 0 if the launch has no load window."""
+    """Return the settings of a launch as configured. slot: (cell id, round).
+
+    The load_s of the measurement is 0 if this launch has no load window (plan/load_windows.py).
+    """
     load_s = load_windows.window_s(cell, configuration, device, slot[1])
     return LaunchTerms(replace(configuration.measurement, load_s=load_s), configuration.deadlines)
 
@@ -97,9 +100,9 @@ class Kind:
     state, the seed and a function that says whether there is time for a cell; returns launches to add when a device is
     idle, may be (). None: no rounds are added. adds_launches: whether launches may be added for doubts about GPUs.
     look: returns these doubts. advise: returns advice after a launch, or "". remaining: returns the remaining time of a
-    run with a duration; None: the run ends with its plan. works_around_pauses: whether figures exclude pauses of a
-    worker (stats/stalls.py), so that results during pauses count. outcome: returns the printed answer; None: the report
-    is printed.
+    run with a duration; None: the run ends with its plan. works_around_pauses: whether a launch that was paused keeps
+    its result, because the figures of this kind exclude pauses (stats/stalls.py). outcome: returns the printed answer;
+    None: the report is printed.
     """
 
     name: str

@@ -47,7 +47,11 @@ def with_clues(failure: Failure, live: Live, sample: Sample | None, xids: str) -
 
 
 def _end_of_stderr(path: Path, failure: Failure) -> str:
-    """Return the end of stderr, cut after the failure's traceback (its cause's, if a gpubench exception wraps it)."""
+    """Return the end of the stderr file `path` as text, without what follows the traceback of `failure`.
+
+    At most 2,000 characters. If a worker's own exception wraps another one, the text ends with the traceback of the
+    wrapped one.
+    """
     text = log_files.tail(path, _LOOKED_AT_BYTES)
     last = (failure.traceback or "").strip().rpartition("\n")[2]
     if last and last in text:

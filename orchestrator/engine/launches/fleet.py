@@ -99,7 +99,10 @@ class Fleet:
         return tuple(token for token, live in self.live.items() if live.pid is None)
 
     def hear(self, message: FromWorker, now: float) -> Iterator[Happening]:
-        """Handle a worker's message. If `live` lacks its token or launch, only answer Hello, with Dismiss."""
+        """Handle a worker's message. Ignore a message whose token is not in `live`, or belongs to another launch.
+
+        The answer to such a Hello is Dismiss. Other such messages get no answer.
+        """
         live = self.live.get(message.token)
         if live is None or message.launch != live.spec.launch:
             if isinstance(message, Hello):
@@ -144,7 +147,7 @@ class Fleet:
     def end(self, live: Live, failure: Failure, now: float, *, immediately: bool = False) -> Iterator[Happening]:
         """End the process `live` because of `failure`: SIGTERM, later SIGKILL; only SIGKILL if `immediately`.
 
-        Unless this process has a result, the processes of its launch without an outcome are ended with it.
+        If this process has no result, this also ends those other processes of its launch that have no outcome yet.
         """
         yield from self._apply(live, lifecycle.Stop(failure, immediately), now)
 
@@ -271,7 +274,11 @@ class Fleet:
             yield from self._end_siblings(live, event, now)
 
     def _end_siblings(self, live: Live, event: lifecycle.Event, now: float) -> Iterator[Happening]:
-        """Stop the other processes of the launch of `live`, which would hang. Failed ones keep their failure."""
+        """Stop the other processes of the launch of `live`, which failed or is being ended: they would hang without it.
+
+        event: event of `live` that caused this. A Stop is passed on. Otherwise they are stopped with the failure of
+        `live`. Processes that have an outcome, or are being ended, are left alone.
+        """
         failure = live.outcome if isinstance(live.outcome, Failure) else live.launch.cause
         assert failure is not None
         stop = event if isinstance(event, lifecycle.Stop) else lifecycle.Stop(failure)

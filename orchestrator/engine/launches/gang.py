@@ -57,8 +57,9 @@ def judged(members: Sequence[MemberEnd]) -> tuple[int, Result | Failure]:
 def halted(members: Sequence[MemberEnd], failure: Failure, rank: int | None) -> Failure:
     """Return `failure` with the ends of the launch's other processes as evidence. members: all processes by rank.
 
-    failure: a pause of the orchestrator, or a signal that stopped a process, spoiled the measurement. rank: of the
-    stopped process, whose device the failure then names; None if none was stopped.
+    failure: says that the measurement is invalid, because the orchestrator was paused or a signal stopped a process.
+    rank: of the process that the signal stopped, or None. With a rank, Failure.device becomes the device of that
+    process. The failure of a launch with one process is returned unchanged.
     """
     if len(members) == 1:
         return failure
@@ -75,9 +76,10 @@ def _merged(members: Sequence[MemberEnd], results: Sequence[Result]) -> Result:
 
 
 def _hung(members: Sequence[MemberEnd], rank: int, failure: Failure) -> tuple[int, Failure]:
-    """Return (rank, failure) of the process that the others waited for; if there is none, those given, with a remark.
+    """Return (rank, failure) for a hang: of the process that the others waited for, with the reason in the message.
 
-    rank, failure: of the process that timed out first or, without a time-out, lost its connection first.
+    rank, failure: of the process that timed out first or, if none timed out, lost its connection first. Without a
+    process to blame, they are returned, and the message says that no device is to blame.
     """
     absent = _absent(members)
     if absent is None:

@@ -194,7 +194,11 @@ def _base() -> Path:
 
 @contextmanager
 def _sweeping(base: Path) -> Iterator[None]:
-    """Remove folders of killed runs, and keep other processes from doing so while the body makes a new folder."""
+    """Remove the folders of killed runs in `base`, then run the body of `with`, both under a lock for this user.
+
+    base: parent of the socket folders. In the body, the caller makes its folder: no other process can remove it
+    meanwhile.
+    """
     gate = os.open(base / ".gate", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(gate, fcntl.LOCK_EX)

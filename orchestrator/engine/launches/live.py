@@ -67,7 +67,10 @@ class Live:
 
     @property
     def is_draining(self) -> bool:
-        """Whether the process failed or died by itself, and its last message or the cause is still awaited."""
+        """Whether the process failed or died by itself, and the outcome is not final yet.
+
+        If it died, its last message may still come. If it failed, the cause of its failure may still be reported.
+        """
         return self.launch.status in {Status.DRAINING, Status.HELD}
 
     def assignment(self, configuration: Configuration, terms: LaunchTerms) -> Assign:

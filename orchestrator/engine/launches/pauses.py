@@ -2,9 +2,9 @@
 
 its process was stopped      the kernel reports every SIGSTOP to the parent, however short (process_end.was_stopped)
 the machine was asleep       its boot-time clock went on, its monotonic clock did not
-the orchestrator was paused  the worker was paused, too (a frozen container), unless the times of its blocks (groups of
-                             iterations) show that it continued. After a pause below 2 s, it is the other way round:
-                             the worker was only paused if the times of its blocks show it
+the orchestrator was paused  for 2 s or more: the worker was paused too (a frozen container), unless the times of its
+                             blocks (groups of iterations) show that it went on
+                             for less than 2 s: the worker was not paused, unless the times of its blocks show a pause
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,10 +33,13 @@ def describe(pauses: Iterable[Pause], measuring: Span, blocks: Sequence[Block]) 
 
 
 def _spans(pause: Pause, measuring: Span, blocks: Sequence[Block]) -> bool:
-    """Whether the worker paused, too: the block at the middle of the pause took longer than usual by half of the pause.
+    """Whether the worker paused, too: its block at the middle of the pause, or the gap between blocks there, is long.
 
-    Between two blocks, the time between them must be at least half of the pause. A slow disk may pause the orchestrator
-    alone: "usual" is the longest other block in a short pause, else the shortest, each per iteration.
+    A block is long if it lasted at least half of the pause more than usual, a gap if it lasted at least half of the
+    pause. The usual duration comes from the time per iteration of the other blocks: the longest for a pause below 2 s,
+    because a slow disk may pause only the orchestrator, and the shortest for longer pauses. False if the middle is
+    outside `measuring`. Also False for a pause below 2 s without other blocks, or without blocks before and after the
+    gap.
     """
     middle, half = (pause.begin_ns + pause.end_ns) // 2, (pause.end_ns - pause.begin_ns) // 2
     if not measuring[0] <= middle < measuring[1]:

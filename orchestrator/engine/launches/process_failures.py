@@ -55,10 +55,10 @@ def ended(exit_: Exit | None, phase: Phase, *, host_oom_kills: bool, memory_limi
 
 
 def outside(failure: Failure, hazard: Failure | None, broken: str) -> Failure:
-    """Return the failure of a process, with category, message and device of its outside cause if it has one.
+    """Return the failure of a process. If a GPU fault caused it, take category, message and device from that fault.
 
-    hazard: fault of its GPU that was reported, or None. It is the cause if hardware may cause such a failure. Otherwise
-    the cause may be `broken`, as in `collateral`.
+    hazard: reported fault or overheating of a GPU of the launch, or None. It is the cause if a hardware fault may lead
+    to such a failure. In all other cases the answer is that of `collateral`, with `broken`.
     """
     if hazard is None or POLICY[failure.category].hardware not in (Hardware.POINTS, Hardware.MAY):
         return collateral(failure, broken)
@@ -73,9 +73,10 @@ def outside(failure: Failure, hazard: Failure | None, broken: str) -> Failure:
 
 
 def beside(failure: Failure, others: str) -> Failure:
-    """Return the failure, with category CONTAMINATED if other processes on the GPU may be the cause.
+    """Return the failure, with category CONTAMINATED if other processes on its GPU may have caused it.
 
-    others: those processes, such as "PID 4711 python", or "". Only out-of-memory and time-out failures may be theirs.
+    others: these processes, such as "PID 4711 python", or "". They can only cause an out-of-memory or time-out failure.
+    Any other failure is returned unchanged.
     """
     words = POLICY[failure.category].beside_others
     if not others or not words:
@@ -85,9 +86,10 @@ def beside(failure: Failure, others: str) -> Failure:
 
 
 def collateral(failure: Failure, broken: str) -> Failure:
-    """Return the failure, with category DEVICE_UNAVAILABLE if other, broken GPUs may be the cause.
+    """Return the failure, with category DEVICE_UNAVAILABLE if broken other GPUs may have caused it.
 
-    broken: their labels, such as "GPU 1", or "". Only CUDA failures and crashes before the first forward may be theirs.
+    broken: labels of these GPUs, such as "GPU 1", or "". They can only cause a failure before the first forward pass,
+    and only a CUDA error or a crash (such as SIGSEGV). Any other failure is returned unchanged.
     """
     if not broken or not has_trait(failure.category, Trait.CUDA_START) or failure.phase not in BEFORE_FIRST_FORWARD:
         return failure

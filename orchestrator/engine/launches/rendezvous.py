@@ -13,10 +13,10 @@ from protocol.paths import LaunchPaths
 
 
 def place(folder: Path, paths: LaunchPaths, following: NextLaunch, rank: int) -> Gang:
-    """Return the meeting file and the file of counters for process `rank` of the launch `following`.
+    """Return where process `rank` of the launch `following` finds the others: paths of meeting file and counters.
 
-    The call for rank 0 makes the file of counters. folder: Link.folder, which will have the meeting file. paths: files
-    of rank 0 of the launch; their folder must exist. Raises OSError.
+    The call for rank 0 creates the file of counters, and raises OSError if it cannot. folder: Link.folder, in which
+    torch will make the meeting file. paths: files of the launch, whose folder must exist; the same for all ranks.
     """
     if rank == 0:
         paths.steps.write_bytes(bytes(STEP.size * len(following.cell.devices)))
