@@ -75,11 +75,13 @@ def snapshot(
 ) -> Snapshot:
     """Describe the whole run at one moment. Waiting launches of a skipped model count as done and failed.
 
-    live: process by token. samples: newest reading by UUID. named: describes cells. elapsed_s: since the process began.
-    launch_s: device → mean seconds of its ended launches. expected_s: cell → estimated seconds of a launch. limited:
-    seconds spent and left, None without a time limit. stops_s: as for `eta`. rounds: launches are added until the time
-    is up; dropped ones then do not count as done. open_ended: any number of launches may be added. stands: from
-    `cells`. note: what idle devices wait for. If it is not "", the remaining time is unknown.
+    live: token of a launch → its process. samples: UUID → newest reading. named: describes cells. elapsed_s: since this
+    process began. launch_s: device → mean seconds of its ended launches. expected_s: cell → estimated seconds of a
+    launch. limited: seconds spent and left, None without a time limit. stops_s: seconds until a stop or the time limit
+    has ended all launches, None without either. rounds: launches are added until the time is up. Launches dropped for
+    lack of time then do not count as done. open_ended: any number of launches may be added. stands: status → number of
+    planned cells. note: what idle devices wait for. If it is not "", the remaining launches are not used to estimate
+    the remaining time.
     """
     by_device = {launch.device.uuid: launch for launch in live.values()}
     in_vain = sum(state.in_vain.values())
@@ -277,7 +279,10 @@ def launches_s(
 
 
 def _alone(state: RunState, uuid: str) -> float:
-    """Return the share (0 to 1) of a device's waiting launches for which all other devices wait (mode solo)."""
+    """Return the share (0 to 1) of a device's waiting launches that have the mode solo.
+
+    Every other device is idle during such a launch. The share is 0 if the run does not measure both modes.
+    """
     queue = state.devices[uuid].queue
     if not turns.are_taken(state) or not queue:
         return 0.0

@@ -30,9 +30,10 @@ class Rest:
 
 
 def begin_rest(hottest_c: int | None, now: float, now_ns: int) -> Rest:
-    """Return the pause of a hot GPU. hottest_c: its highest temperature in the slowed launch; None: no sensor.
+    """Return the pause of a GPU after a launch that is repeated because the GPU was slowed down.
 
-    now: seconds of the loop's clock. now_ns: monotonic.
+    hottest_c: highest temperature of the GPU during that launch; None if it was not read. now: seconds of the loop's
+    clock. now_ns: monotonic.
     """
     return Rest(until=now + AT_MOST_S, since_ns=now_ns, limit_c=None if hottest_c is None else hottest_c - COOLER_BY)
 

@@ -187,8 +187,9 @@ class BurnInReport(Part, frozen=True, kw_only=True):
     """Result of a burn-in. verdict: the worst verdict on a GPU. tainted: faults were injected on purpose.
 
     level: quick, standard or full. duration_seconds: as requested. wrong_transfers: number of wrong copies, wrong
-    all-reduce sums and wrong values before sending, with those that follow from another error. The checks of the GPUs
-    exclude consequences of another GPU's error, and count a wrong copy for both devices if either may be at fault.
+    all-reduce sums and wrong values before sending, including errors that follow from another error. The checks in
+    `gpus` exclude errors that follow from another GPU's error. They count a wrong copy for both devices if either may
+    be at fault.
     """
 
     level: str
