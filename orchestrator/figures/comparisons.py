@@ -187,8 +187,8 @@ class Met(enum.StrEnum):
 class ThresholdResult(Part, frozen=True, kw_only=True):
     """One threshold compared with one cell; without a matching cell, fields of the cell are null. target: "< 100 ms".
 
-    actual: the figure in `unit`; null if it is unknown. note: why, or doubts about the figure, else "". cell: its id.
-    phase: its workload, such as "inference". implementation, shape, time: identify a time of an operator; null
+    actual: the figure in `unit`; null if it is unknown. note: why it is unknown, or doubts about it, or "". cell: its
+    id. phase: its workload, such as "inference". implementation, shape, time: identify a time of an operator; null
     otherwise.
     """
 

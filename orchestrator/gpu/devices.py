@@ -68,9 +68,10 @@ def resolve(
 
 
 def require_words(gpu_ids: str, origin: str) -> list[str]:
-    """Split `gpu_ids` at commas into words. origin: as in `resolve`.
+    """Split `gpu_ids` at commas into words.
 
-    Raises DeviceError for a word that cannot name a device ("gpu", "").
+    origin: name of the option or variable with `gpu_ids`, for error messages. Raises DeviceError for a word that cannot
+    name a device ("gpu", "").
     """
     words = [word.strip() for word in gpu_ids.split(",")]
     if not all(words):

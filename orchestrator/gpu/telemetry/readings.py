@@ -234,9 +234,10 @@ def _moments(times_ns: Sequence[int], windows: Sequence[Window]) -> list[_Moment
 
 
 class _Counters(NamedTuple):
-    """Interpolates counters at `moments`: starts and ends of the windows, None if samples are missing there.
+    """Interpolates counters at the starts and ends of the windows.
 
-    times_ns: of the samples, ascending.
+    times_ns: times of the samples, ascending. moments: places of the starts and ends among the samples; None if samples
+    are missing around any of them.
     """
 
     times_ns: Sequence[int]
@@ -265,7 +266,7 @@ class _Counters(NamedTuple):
     def held(self, values: Sequence[int | None], measured_ns: int) -> float | None:
         """Return the rise of a counter of nanoseconds as a fraction (0 to 1) of `measured_ns`; None if unknown.
 
-        values: as in `increase`. measured_ns: total length of the windows.
+        values: value at each sample, in order; None: unreadable. measured_ns: total length of the windows.
         """
         held_ns = self.increase(values)
         return None if held_ns is None or not measured_ns else min(1.0, held_ns / measured_ns)
