@@ -181,10 +181,11 @@ class ShapeTimes(Part, frozen=True, kw_only=True):
 class ShapeFigures(Part, frozen=True, kw_only=True):
     """Figures of a compiled model whose input size changes from call to call. way: static, dynamic or padded (buckets).
 
-    error: why there are no figures. cache_hits: calls that compiled nothing; null where torch reached its limit of
-    compiled forms (limited), because later calls may have run eager. reasons: why torch compiled again, "file:line:
-    reason", each once. total_ms: time of all calls. padding: elements of padded inputs divided by those of the real
-    ones. padding_time: time of later calls divided by the same time of the static way.
+    error: why there are no figures. limited: whether torch reached its limit of compiled forms. Then some calls may
+    have run eager. cache_hits: calls that compiled nothing; null if `limited`, or without calls. reasons: why torch
+    compiled again, "file:line: reason", each once. total_ms: time of all calls. padding: elements of padded inputs
+    divided by those of the real ones. padding_time: sum of later_call_ms over the sizes divided by that sum of the
+    static way. padding and padding_time are null except for padded.
     """
 
     way: str

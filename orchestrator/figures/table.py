@@ -108,7 +108,10 @@ class Figure:
         return value
 
     def number(self, metric: Metric) -> float | None:
-        """Return the value of this figure in a measurement, in `unit`; None if it is missing or no number."""
+        """Return the value of this figure in a measurement, in the figure's unit.
+
+        None if the value is missing or not a number.
+        """
         value = self.of(metric)
         return value if isinstance(value, int | float) else None
 
