@@ -36,9 +36,10 @@ class Alike(msgspec.Struct, frozen=True):
     modes: Collection[Mode]
 
     def describe(self, cell: Cell) -> str:
-        """Describe a cell without its batch size: "resnet50@512 training fp32 solo".
+        """Describe a cell in words, without its batch size: "resnet50@512 training fp32 solo".
 
-        The size is only named if the plan has several for this model and workload, the mode if it has both.
+        The input size is named only if the plan has several for this model and workload. The mode is named only if the
+        plan has several modes.
         """
         mode = f" {cell.mode}" if len(self.modes) > 1 else ""
         name = sized(cell.model, cell.input_size, self.sizes[cell.model, cell.workload])
@@ -75,11 +76,13 @@ def snapshot(
 ) -> Snapshot:
     """Describe the whole run at one moment. Waiting launches of a skipped model count as done and failed.
 
-    live: process by token. samples: newest reading by UUID. named: describes cells. elapsed_s: since the process began.
-    launch_s: device → mean seconds of its ended launches. expected_s: cell → estimated seconds of a launch. limited:
-    seconds spent and left, None without a time limit. stops_s: as for `eta`. rounds: launches are added until the time
-    is up; dropped ones then do not count as done. open_ended: any number of launches may be added. stands: from
-    `cells`. note: what idle devices wait for. If it is not "", the remaining time is unknown.
+    live: token of a launch → its process. samples: UUID → newest reading. named: describes cells. elapsed_s: since this
+    process began. launch_s: device → mean seconds of its ended launches. expected_s: cell → estimated seconds of a
+    launch. limited: seconds spent and left, None without a time limit. stops_s: seconds until a stop or the time limit
+    has ended all launches, None without either. rounds: launches are added until the time is up. Launches dropped for
+    lack of time then do not count as done. open_ended: any number of launches may be added. stands: status → number of
+    planned cells. note: what idle devices wait for. If it is not "", the remaining launches are not used to estimate
+    the remaining time.
     """
     by_device = {launch.device.uuid: launch for launch in live.values()}
     in_vain = sum(state.in_vain.values())
@@ -105,8 +108,8 @@ def snapshot(
 def through(launches_s: float | None, total: int | None, limited: Time | None) -> float | None:
     """Return the seconds until the last measurement of a run ends if nobody stops it; None if unknown.
 
-    launches_s: as `launches_s` returns it. total: number of launches, None if rounds are added until the time is up.
-    limited: seconds spent and left, None without a time limit.
+    launches_s: seconds until all devices have finished their launches, None if unknown. total: number of launches, None
+    if rounds are added until the time is up. limited: seconds spent and left, None without a time limit.
     """
     left_s = None if limited is None else max(limited.left_s, 0.0)
     if total is None or launches_s is None:
@@ -115,9 +118,10 @@ def through(launches_s: float | None, total: int | None, limited: Time | None) -
 
 
 def eta(through_s: float | None, stops_s: float | None) -> float | None:
-    """Return the seconds until the last measurement ends: the smaller of both, None if both are None.
+    """Return the seconds until the last measurement ends: the smaller argument, or None if both are None.
 
-    through_s: from `through`. stops_s: seconds until a stop or the time limit has ended all launches; None without.
+    through_s: seconds until it ends if nobody stops the run, None if unknown. stops_s: seconds until a stop or the time
+    limit has ended all launches, None without either.
     """
     if stops_s is None:
         return through_s
@@ -128,7 +132,8 @@ def share(done: int, total: int | None, limited: Time | None, through_s: float |
     """Return the share of a run that is over, 0 to 1: of its time if that is limited, else of its launches.
 
     done, total: numbers of launches. total: None if any number may be added; without a limit, the share is then 1.
-    limited: seconds spent and left, None without a time limit. through_s: from `through`.
+    limited: seconds spent and left, None without a time limit. through_s: seconds until the last measurement ends if
+    nobody stops the run, None if unknown.
     """
     if limited is None or done == total:
         return done / total if total else 1.0
@@ -153,7 +158,11 @@ def cells(state: RunState) -> dict[SlotStatus, int]:
 
 
 def ended(state: RunState, live: Live, device: Device, outcome: Result | Failure, named: Alike) -> CellEnded:
-    """Describe an ended launch; the caller sets CellEnded.repeated. live: its process. state: of the run after that."""
+    """Describe a launch that has just ended, for people. The caller sets CellEnded.repeated.
+
+    state: of the run after the end of the launch. live: process of the launch. device: the one whose label is shown.
+    named: describes cells.
+    """
     event = CellEnded(
         label=device.label,
         cell=named.describe(live.next.cell),
@@ -277,7 +286,10 @@ def launches_s(
 
 
 def _alone(state: RunState, uuid: str) -> float:
-    """Return the share (0 to 1) of a device's waiting launches for which all other devices wait (mode solo)."""
+    """Return the share (0 to 1) of a device's waiting launches that have the mode solo.
+
+    Every other device is idle during such a launch. The share is 0 if the run does not measure both modes.
+    """
     queue = state.devices[uuid].queue
     if not turns.are_taken(state) or not queue:
         return 0.0

@@ -15,9 +15,11 @@ from protocol.messages import GpuBroken
 def check(stored: StoredRun, display: Display, planned: Look | None) -> tuple[str | None, tuple[GpuBroken, ...]]:
     """Return (driver version, GPUs that are gone). The version is None without GPUs, or if NVML is missing or broken.
 
-    planned: returns what NVML showed when the run was planned. CUDA was tested then, so it is not tested again. None:
-    read NVML and test CUDA now. Raises DeviceError if the driver hangs, all devices are gone, a MIG slice is gone while
-    its GPU is there, other processes use the GPUs without --allow-busy, or CUDA does not work.
+    display: shows warnings. planned: returns what NVML showed when the run was planned. CUDA was tested then, so it is
+    not tested again. If `planned` is None, read NVML and test CUDA now.
+
+    Raises DeviceError if the driver hangs, if all devices are gone, if a MIG slice is gone while its GPU is there, if
+    CUDA does not work, or if other processes use the GPUs and --allow-busy is not given.
     """
     gpus = [device for device in stored.devices if device.kind is DeviceKind.CUDA]
     if not gpus:
@@ -46,7 +48,10 @@ def check(stored: StoredRun, display: Display, planned: Look | None) -> tuple[st
 
 
 def _missing(devices: Sequence[Device], gpus: Sequence[Device], seen: Inventory) -> list[Device]:
-    """Return `gpus` not in `seen`. Raises DeviceError if all `devices` are gone, or a slice is but not its GPU."""
+    """Return those of `gpus` (GPUs and slices of the run) that are not in `seen`. devices: all devices of the run.
+
+    Raises DeviceError if all devices are gone, or if a slice is gone while its GPU is there.
+    """
     present = {gpu.uuid for gpu in (*seen.gpus, *seen.slices)}
     missing = [gpu for gpu in gpus if gpu.uuid not in present]
     recut = [gpu for gpu in missing if gpu.slice_of in present]

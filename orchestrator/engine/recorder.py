@@ -134,5 +134,8 @@ class Recorder:
         self._append(records.TooHot(device=message.uuid, at_ns=message.at_ns, reason=message.reason))
 
     def skipped(self, skip: Skip, reason: str) -> None:
-        """Record that a model, or a part of it, is skipped from now on. reason: failure category, devices, details."""
+        """Record that a model is skipped from now on, or only the part of it that `skip.only` names.
+
+        reason: failure category, devices, details.
+        """
         self._append(records.Skipped(model=skip.model, only=skip.only, at_ns=time.monotonic_ns(), reason=reason))

@@ -101,7 +101,7 @@ def execute(
 
 
 def clear_up(stored: StoredRun, paths: RunPaths) -> None:
-    """Remove the journal's reserve and unfinished temporary files that a killed process left.
+    """Delete the run's reserved disk space (store/reserve.py), and unfinished files that a killed process left.
 
     Raises RunFolderError if a process works on the run, or if the journal is missing or damaged.
     """
@@ -112,10 +112,11 @@ def clear_up(stored: StoredRun, paths: RunPaths) -> None:
 
 
 def left_to_do(stored: StoredRun, paths: RunPaths, kind: Kind) -> tuple[int, int]:
-    """Return (remaining launches, all launches) of a run, added ones included. A launch with a lost result remains.
+    """Return (number of launches that remain, number of all launches) of a run. Launches added to the plan count.
 
-    In a run with a duration (burn-in), 0 remain once it has measured that long. If its plan is done before that, one
-    more launch of each cell remains. Raises RunFolderError if a file of the run is damaged.
+    A launch with a lost result remains. kind: says whether the run has a duration (burn-in). Then none remain if the
+    run came to its end and has measured that long. If it has not, but all planned launches are done, one more launch of
+    each cell remains. Raises RunFolderError if a file of the run is damaged.
     """
     records = read(paths.journal) if paths.journal.exists() else ()
     if not any(isinstance(record, Segment) for record in records):
@@ -210,10 +211,11 @@ def _state(stored: StoredRun, records: tuple[Record, ...]) -> RunState:
 
 
 def _budget(stored: StoredRun, kind: Kind, records: tuple[Record, ...]) -> Budget | None:
-    """Return the run's time limit; None if it has none.
+    """Return the run's time limit, which also knows when it began to count; None if the run has no limit.
 
-    The time counts from the start of this process. In a gate or a resumed burn-in it counts from now, the imports of
-    the zygote do not count, and the seconds that earlier sessions measured do.
+    It counts from the start of this process. In a gate and in a resumed burn-in, it counts from this call instead: then
+    the seconds that earlier sessions served are spent, and the time in which the zygote imports modules does not count.
+    records: the journal, with the record of this session.
     """
     configuration = stored.configuration
     if configuration.time_limit_s is None:

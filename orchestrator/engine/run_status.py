@@ -201,8 +201,8 @@ def _is_running(attempt: Attempt, state: RunState) -> bool:
 def _is_failure(attempt: Attempt, state: RunState) -> bool:
     """Whether to show an attempt as a failure.
 
-    False if its launch was measured later, if it only showed a batch size that does not fit, or if it was ended because
-    the run ended (unless its launch has failed for good).
+    False if it did not fail, if its launch was measured, or if it only showed that a batch size does not fit. An
+    attempt that was ended with the run is shown only if its launch has failed for good.
     """
     slot = state.slots[attempt.slot]
     if attempt.failure is None or slot.status is SlotStatus.MEASURED:

@@ -30,9 +30,10 @@ class Rest:
 
 
 def begin_rest(hottest_c: int | None, now: float, now_ns: int) -> Rest:
-    """Return the pause of a hot GPU. hottest_c: its highest temperature in the slowed launch; None: no sensor.
+    """Return the pause of a GPU after a launch that is repeated because the GPU was slowed down.
 
-    now: seconds of the loop's clock. now_ns: monotonic.
+    hottest_c: highest temperature of the GPU during that launch; None if it was not read. now: seconds of the loop's
+    clock. now_ns: monotonic.
     """
     return Rest(until=now + AT_MOST_S, since_ns=now_ns, limit_c=None if hottest_c is None else hottest_c - COOLER_BY)
 
@@ -66,7 +67,11 @@ class Waiting:
         return uuid in self._resting or uuid in self._blocked
 
     def rest(self, uuid: str, hottest_c: int | None, now: float, now_ns: int) -> None:
-        """Let a hot device wait until it is cooler. Parameters: as in begin_rest."""
+        """Let a device wait until it is cooler, after a launch that is repeated because the device was slowed down.
+
+        hottest_c: highest temperature of the device during that launch; None if it was not read. now: seconds of the
+        loop's clock. now_ns: monotonic.
+        """
         self._resting[uuid] = begin_rest(hottest_c, now, now_ns)
 
     def block(self, uuid: str, limit_bytes: int | None, now: float) -> None:

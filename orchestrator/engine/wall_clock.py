@@ -7,7 +7,10 @@ JUMP_S: Final = 2.0
 
 
 class WallClock:
-    """Compares the time of day (wall) with the monotonic clock, to see whether it was set. Both: now, in seconds."""
+    """Compares the time of day with the monotonic clock, to detect that the time of day was set.
+
+    wall, monotonic: present values of both clocks, in seconds.
+    """
 
     def __init__(self, wall: float, monotonic: float) -> None:
         self._offset = wall - monotonic

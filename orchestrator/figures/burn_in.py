@@ -93,8 +93,9 @@ class PaceReport(Part, frozen=True, kw_only=True):
     """Verdict on one kind of rates of a GPU, such as its rates in training. text: the evidence.
 
     courses: changes over the burn-in, those "against its siblings" first. reason: probable reason why the GPU is
-    slower, reason_text: in words. rate_per_clock_percent: change of the work per SM clock cycle, compared as the rates
-    are: over the burn-in, or with the siblings. Both are null if the GPU is not slower, or if unknown.
+    slower. reason_text: this reason in words, else "". rate_per_clock_percent: change of the work per SM clock cycle,
+    over the burn-in or compared with the siblings, as the rates are. reason and rate_per_clock_percent are null if
+    unknown, or if the GPU is not slower.
     """
 
     kind: str
@@ -110,12 +111,12 @@ class GpuBurnIn(Part, frozen=True, kw_only=True):
     """Result of the burn-in on one GPU.
 
     reasons: gravest first. action: that of the first reason. rounds: number of rounds with a launch on the GPU.
-    served_seconds: time in launches and in gaps before them. Only 20 s of a longer gap count, and the gaps between the
-    launches of a session count at most as much as these. under_load_seconds: time of the measured blocks only.
-    compared_launches: number of launches whose output bits were compared with those of another launch. heat_soak: null
-    for a CPU device, whose rates are not judged. not_tested: check or rate → why it was not tested. unfinished: the
-    checks in not_tested that were planned but did not finish. not_decided: the rates in not_tested that were measured
-    but have no verdict.
+    served_seconds: time in launches, in gaps between them, and before the first launch of the run. At most 20 s of each
+    gap count. In each session, neither the time before its first launch nor its gaps in total count for longer than its
+    launches took. under_load_seconds: time of the measured blocks only. compared_launches: number of launches whose
+    output bits were compared with those of another launch. heat_soak: null for a CPU device, whose rates are not
+    judged. not_tested: check or rate → why it was not tested. unfinished: the checks in not_tested that were planned
+    but did not finish. not_decided: the rates in not_tested that were measured but have no verdict.
     """
 
     gpu_uuid: str
@@ -187,8 +188,9 @@ class BurnInReport(Part, frozen=True, kw_only=True):
     """Result of a burn-in. verdict: the worst verdict on a GPU. tainted: faults were injected on purpose.
 
     level: quick, standard or full. duration_seconds: as requested. wrong_transfers: number of wrong copies, wrong
-    all-reduce sums and wrong values before sending, with those that follow from another error. The checks of the GPUs
-    exclude consequences of another GPU's error, and count a wrong copy for both devices if either may be at fault.
+    all-reduce sums and wrong values before sending, including errors that follow from another error. The checks in
+    `gpus` exclude errors that follow from another GPU's error. They count a wrong copy for both devices if either may
+    be at fault.
     """
 
     level: str

@@ -67,7 +67,7 @@ class Measured(CellReport, frozen=True, kw_only=True):
 
     Sums over the launches: iterations, warm_up_iterations. Largest value of a launch: memory (MB of 2**20 bytes),
     temperature_max_c, host_percent, power_capped_percent, slowdown_percent; the largest in size: drift_percent,
-    unsettled_percent, sm_clock_drift_percent. drifting, launch_bound, throttled: true if one launch was.
+    unsettled_percent, sm_clock_drift_percent. drifting, launch_bound, throttled: true if any launch was.
 
     steady_state: how warm-up ended. first_iteration_ms, second_iteration_ms: of the warm-up. stop_reason: why measuring
     ended. measured_seconds: time for which a launch measured. relative_half_width: half of the 95 % interval of a
@@ -77,18 +77,20 @@ class Measured(CellReport, frozen=True, kw_only=True):
     in percent of it; null below three. drift_percent: change of the times from the first half to the second; drifting:
     whether it exceeds 0.5 %. unsettled_percent: lasting change of the times from the end of warm-up to the end of the
     measurement, which makes steady_state none; null if no change is certain. host_percent: share of an iteration that
-    the host needs to enqueue it. launch_bound: whether the GPU waited for the host, or host_percent is 80 or more.
+    the host needs to enqueue it. launch_bound: whether the GPU waited for the host, or nearly so: host_percent is 80 or
+    more, and the rest of an iteration is below 50 ms.
 
     peak_memory_mb: allocated on a GPU, resident set on a CPU device (memory_basis says which). cold_memory_*: peak from
     the first iteration to the end of warm-up; warm_memory_*: peak over the measured blocks. gpu_memory_used_mb: memory
     in use on the whole GPU or MIG slice, as NVML reports it. That includes CUDA contexts. Utilisation, power and energy
-    are read over the load window (measured blocks and untimed iterations after them) of the first launch at the largest
-    batch, otherwise over the measured blocks; null below 5 s (telemetry_note). host_cpu_percent: processor time that
-    the launch used; 100 is one full core. host_memory_mb: peak resident set. sm_clock_drift_percent: change of the SM
-    clock from the first half of the measured time to the second. clock_event_reasons: why NVML reports a lower clock.
-    power_capped_percent, slowdown_percent: share of the measured time with clocks limited by power, or by heat or a
-    hardware brake. throttled: whether slowdown_percent exceeds 1; null if nothing read it. contaminated: whether
-    another process computed on the GPU when the run began or during a launch (--allow-busy).
+    are read over the load window (measured blocks and untimed iterations after them) in a launch that has one: the
+    first at the largest batch. In other launches, they are read over the measured blocks, and are null if these take
+    less than 5 s (telemetry_note). host_cpu_percent: processor time that the launch used; 100 is one full core.
+    host_memory_mb: peak resident set. sm_clock_drift_percent: change of the SM clock from the first half of the
+    measured time to the second. clock_event_reasons: why NVML reports a lower clock. power_capped_percent,
+    slowdown_percent: share of the measured time with clocks limited by power, or by heat or a hardware brake.
+    throttled: whether slowdown_percent exceeds 1; null if nothing read it. contaminated: whether another process
+    computed on the GPU when the run began or during a launch (--allow-busy).
     """
 
     steady_state: str | None
@@ -179,10 +181,11 @@ class ShapeTimes(Part, frozen=True, kw_only=True):
 class ShapeFigures(Part, frozen=True, kw_only=True):
     """Figures of a compiled model whose input size changes from call to call. way: static, dynamic or padded (buckets).
 
-    error: why there are no figures. cache_hits: calls that compiled nothing; null where torch reached its limit of
-    compiled forms (limited), because later calls may have run eager. reasons: why torch compiled again, "file:line:
-    reason", each once. total_ms: time of all calls. padding: elements of padded inputs divided by those of the real
-    ones. padding_time: time of later calls divided by the same time of the static way.
+    error: why there are no figures. limited: whether torch reached its limit of compiled forms. Then some calls may
+    have run eager. cache_hits: calls that compiled nothing; null if `limited`, or without calls. reasons: why torch
+    compiled again, "file:line: reason", each once. total_ms: time of all calls. padding: elements of padded inputs
+    divided by those of the real ones. padding_time: sum of later_call_ms over the sizes divided by that sum of the
+    static way. padding and padding_time are null except for padded.
     """
 
     way: str

@@ -160,10 +160,10 @@ class BaselineComparison(Part, frozen=True, kw_only=True):
     """The run compared with a stored run, the baseline.
 
     baseline_gpu: names of its GPU models. baseline_date: its start, ISO 8601. improvement_percent: `<model>_throughput`
-    or `overall` → geometric mean over the cells of the run's speed divided by the baseline's, less one, in percent
-    (above 0: the run is faster). Several devices of one side count as their median. overall_score: 100 times the
-    overall mean. cells: number of scored cells. not_comparable: reason → number of excluded cells. note: remarks on the
-    score, or "".
+    or `overall` → 100 * (mean - 1), above 0 if the run is faster. mean: geometric mean, over the cells of the model or
+    over all, of the cell's speed in the run divided by its speed in the baseline. Several devices of one side count as
+    their median. overall_score: 100 * mean over all cells; null without one. cells: number of scored cells.
+    not_comparable: reason → number of excluded cells. note: remarks on the score, or "".
     """
 
     baseline: str
@@ -187,8 +187,8 @@ class Met(enum.StrEnum):
 class ThresholdResult(Part, frozen=True, kw_only=True):
     """One threshold compared with one cell; without a matching cell, fields of the cell are null. target: "< 100 ms".
 
-    actual: the figure in `unit`; null if it is unknown. note: why, or doubts about the figure, else "". cell: its id.
-    phase: its workload, such as "inference". implementation, shape, time: identify a time of an operator; null
+    actual: the figure in `unit`; null if it is unknown. note: why it is unknown, or doubts about it, or "". cell: its
+    id. phase: its workload, such as "inference". implementation, shape, time: identify a time of an operator; null
     otherwise.
     """
 

@@ -84,7 +84,7 @@ class RunVerdict(Part, frozen=True, kw_only=True):
         """Most important reason: "1 cell failed (and 2 more reasons for exit code 4)"; empty for exit code 0.
 
         A fault of gpubench itself comes first, then injected faults, then the other causes in the order of CauseKind.
-        Injected faults stand alone, because the other causes are their effects.
+        The number of further reasons is omitted after injected faults, because the other causes are their effects.
         """
         first = {CauseKind.BROKEN: 0, CauseKind.TAINTED: 1}
         ordered = sorted(self.causes, key=lambda cause: first.get(cause.kind, 2))

@@ -16,8 +16,9 @@ from protocol.cell import Workload
 class CellKey(Part, frozen=True, kw_only=True, omit_defaults=True):
     """Identity of a measurement, apart from the device. mode: "loaded" or "solo". batch_size: the requested one.
 
-    memory_format: "" for probes and operators. compile_mode: also "", except in a study. implementation, shape, time
-    (a TimeName): of operators, else "". Of a study, shape has the sizes as "h=32 k=3", and time is "".
+    memory_format: "" for probes and operators. compile_mode: "" for probes, and for operators outside a study.
+    implementation, shape, time (a TimeName): of operators, else "". In a study, shape has the sizes as "h=32 k=3", and
+    time is "".
     """
 
     phase: Workload

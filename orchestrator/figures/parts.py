@@ -72,9 +72,10 @@ class AttemptReport(Part, frozen=True, kw_only=True):
 
     outcome: result | failure | damaged (the result file differs from the journal) | interrupted (no end was recorded).
     started: ISO 8601. round: in the plan, from 0. category, phase, exception, evidence: of a failure. message: of a
-    failure or damage. code: CUDA's error code, or the exit code of a process that reported no outcome. exit_code: of
-    any process that exited. failure_signal, signal: signal that ended the process, by the failure and by the process's
-    exit. folder: where its logs are, within the run's folder.
+    failure or damage. code: CUDA's error code, or the exit code of a process that reported no outcome. exit_code,
+    signal: how the process ended: by itself with an exit code, or by a signal (its number). The other one is null, and
+    both if unknown. failure_signal: number of the signal that ended the process according to the failure. folder: where
+    its logs are, within the run's folder.
     """
 
     launch: int

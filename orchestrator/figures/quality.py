@@ -60,7 +60,7 @@ class Quality(enum.StrEnum):
 
     @property
     def judges_gpu(self) -> bool:
-        """Whether the result shows the GPU's own speed, also if it is throttled or limited by power."""
+        """Whether the result shows the GPU's own speed. This includes a GPU that was throttled or limited by power."""
         return self in (Quality.OK, Quality.THROTTLED, Quality.UNSETTLED_POWER)
 
 
@@ -134,7 +134,10 @@ _OF_A_MEASUREMENT: Final[tuple[tuple[Quality, Callable[[Measured], bool | None]]
 
 
 def quality(status: Status, metric: Measured | None) -> Quality:
-    """Return the quality of a planned cell: its status; if that is ok, that of its figures (metric; OK without any)."""
+    """Return the quality of a planned cell: from its status, or from its figures if the status is ok.
+
+    metric: the figures. The quality is OK if the status is ok and there are no figures (None, or no launches).
+    """
     if status is not Status.OK:
         return Quality(status.replace("_", " "))
     if metric is None or not metric.launches:

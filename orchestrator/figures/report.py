@@ -129,7 +129,8 @@ class ConfigurationReport(Part, frozen=True, kw_only=True):
     sequence_lengths, input_sizes, memory_format: empty or null if each model uses its default. required_signals:
     signals named by --require. preset, time_limit_seconds: set by `quick` and `triage`. profile: name in
     configs/profiles.yaml. isolation: how launches start, "fork" (of the zygote) or "exec" (new interpreter). mode: such
-    as "loaded,solo". target_relative_half_width: as relative_half_width in protocol.messages.Measurement.
+    as "loaded,solo". target_relative_half_width: a measurement may end once half of the confidence interval of the mean
+    iteration time, divided by this mean, is this small.
     """
 
     precision: str

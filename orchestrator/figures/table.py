@@ -76,14 +76,14 @@ class Limit:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of a cell.
+    """A figure of a cell: its names, its unit, where it comes from, and what uses it.
 
     field: name in the JSON report. column, title, heading: name in CSV, in the text report, and in the table of all
-    cells (HTML); "": not shown there. They are shown in the order of this table. source: what workers measure for it;
-    None: analysis/cell_figures.py computes it. workloads: workloads that have this figure. main: whether cells are
-    compared by this figure. pytorch: whether PyTorch's records contain it. limit: how thresholds limit it; None: they
-    do not. read: returns the value from a measurement in which it is not the attribute `field`; None: it is this
-    attribute.
+    cells (HTML). With "", the figure is not shown there. All three show figures in the order of this table. source:
+    what workers measure for it; None: analysis/cell_figures.py computes it. unit: of the value, such as "ms", or "".
+    better: whether higher or lower values are better. workloads: workloads that have this figure. main: whether cells
+    are compared by this figure. pytorch: whether PyTorch's records contain it. limit: how thresholds limit it; None:
+    they do not. read: returns the value from a measurement; None: the value is the measurement's attribute `field`.
     """
 
     field: str
@@ -108,7 +108,10 @@ class Figure:
         return value
 
     def number(self, metric: Metric) -> float | None:
-        """Return the value of this figure in a measurement, in `unit`; None if it is missing or no number."""
+        """Return the value of this figure in a measurement, in the figure's unit.
+
+        None if the value is missing or not a number.
+        """
         value = self.of(metric)
         return value if isinstance(value, int | float) else None
 
@@ -421,7 +424,11 @@ UNITS: Final = {figure.field: figure.unit for figure in FIGURES if figure.main}
 
 
 def main_figure(workload: Workload, model_name: str) -> Figure:
-    """Return the figure by which cells are compared. model_name: of a probe. IndexError for a check of a burn-in."""
+    """Return the figure by which cells of this workload are compared.
+
+    model_name: name of the probe; without effect for other workloads. Raises IndexError for a check of a burn-in, which
+    has no such figure.
+    """
     if workload is Workload.PROBE and model_name in PROBES:
         return BY_FIELD[PROBES[model_name].figure]
     return MAIN[workload][0]

@@ -46,10 +46,11 @@ def cpu_devices(numbers: Sequence[int], cores: Sequence[int]) -> tuple[Device, .
 
 
 def share_near_cores(devices: Sequence[Device], cores: Sequence[int]) -> tuple[Device, ...]:
-    """Return the devices with new `cpus` of GPUs: the cores to which workers of the GPU are bound.
+    """Return the devices with a new `cpus` for each GPU: the cores to which its workers are bound.
 
-    cores: usable cores. The old `cpus` are the cores near the GPU. The usable ones of them are divided among the GPUs
-    near the same cores. Without any, `cpus` becomes (), and workers are not bound. CPU devices stay as they are.
+    Before the call, `cpus` lists the cores near the GPU. Of these, the usable ones (in `cores`) are divided among the
+    GPUs that are near the same usable cores. If none is usable, `cpus` becomes (), and workers are not bound. CPU
+    devices stay as they are.
     """
     siblings: dict[tuple[int, ...], list[str]] = {}
     for device in devices:

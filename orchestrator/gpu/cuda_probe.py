@@ -71,8 +71,8 @@ def require(devices: Sequence[Device]) -> None:
 def refusal(devices: Sequence[Device]) -> str | None:
     """Return why CUDA cannot be used on `devices` and what to do, as text. None if it works or there is no GPU.
 
-    One probe checks all whole GPUs together, and one each slice. Each takes at most TIMEOUT_S seconds. Raises
-    ConfigError if the probe's process would import other packages than this one.
+    One probe checks all whole GPUs together. Each MIG slice gets a probe of its own. A probe takes at most TIMEOUT_S
+    seconds. Raises ConfigError if new processes would import packages from another folder than this process.
     """
     for gpus in visible_together(devices):
         process_start.check_rooms()

@@ -29,7 +29,11 @@ _WORD: Final = re.compile(r"all|[0-9]{1,6}|(GPU|MIG)-[0-9A-Za-z-]*|cpu:[0-9]{1,6
 
 
 def on_this_machine(gpu_ids: str, look: Look, origin: str = "--gpu-ids") -> tuple[Device, ...]:
-    """Return the devices of this machine that `gpu_ids` names. look: reads NVML. origin, errors: as in `resolve`."""
+    """Return the devices of this machine that `gpu_ids` names, in that order.
+
+    look: reads NVML, called only if a GPU is named. origin: name of the option or variable with `gpu_ids`, for error
+    messages. Raises DeviceError if a device is unknown, unusable or named twice.
+    """
     visible, order = os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("CUDA_DEVICE_ORDER")
     return resolve(gpu_ids, visible=visible, order=order, cores=usable_cores(), origin=origin, look=look)
 
@@ -64,9 +68,10 @@ def resolve(
 
 
 def require_words(gpu_ids: str, origin: str) -> list[str]:
-    """Split `gpu_ids` at commas into words. origin: as in `resolve`.
+    """Split `gpu_ids` at commas into words.
 
-    Raises DeviceError for a word that cannot name a device ("gpu", "").
+    origin: name of the option or variable with `gpu_ids`, for error messages. Raises DeviceError for a word that cannot
+    name a device ("gpu", "").
     """
     words = [word.strip() for word in gpu_ids.split(",")]
     if not all(words):

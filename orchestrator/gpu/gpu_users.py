@@ -47,7 +47,10 @@ def busy(devices: Sequence[Device], look: Look) -> tuple[Busy, ...]:
 
 
 def unseen(devices: Sequence[Device], look: Look) -> tuple[Device, ...]:
-    """Return the GPUs whose processes NVML cannot list, so that they may be in use. Raises DeviceError like `busy`."""
+    """Return the GPUs whose processes NVML cannot list, so other processes may use them unnoticed.
+
+    look: returns what NVML shows. Raises DeviceError if NVML fails.
+    """
     return tuple(gpu for gpu in devices if _processes(gpu, look) is None)
 
 

@@ -132,7 +132,10 @@ class Nvml:
         return self._required(question, self._lib, self._whole(uuid))
 
     def ask_slice(self, uuid: str, question: Callable[[Any, Any], T]) -> T:
-        """Like `ask`, but `question` gets the handle of the slice itself."""
+        """Return the result of `question`, called with the module pynvml and the slice's own handle.
+
+        Raises NvmlError if NVML refuses.
+        """
         return self._required(question, self._lib, self._handle(uuid))
 
     def call(self, question: Callable[[Any], T]) -> T:
@@ -150,7 +153,10 @@ class Nvml:
         return None if memory is None else int(memory.total)
 
     def processes(self, uuid: str) -> tuple[GpuProcess, ...] | None:
-        """Return the processes with a context on the GPU or slice, by PID. None if NVML cannot list computing ones."""
+        """Return the processes with a context on the GPU or slice, ordered by PID.
+
+        None if NVML cannot list those that compute. If it cannot list those that only draw, they are missing.
+        """
         lib, handle = self._lib, self._handle(uuid)
         found: dict[int, GpuProcess] = {}
         for compute, ask in (

@@ -42,9 +42,11 @@ class Watch(_Record, frozen=True, kw_only=True):
 
 
 class Deafened(_Record, frozen=True, kw_only=True):
-    """The telemetry process can no longer read the Xids of some GPUs, or may have missed some. Fields as in Watch.
+    """The telemetry process can no longer read the Xids of some GPUs, or may have missed some.
 
-    They hold from now on, besides what earlier records of this process say: a GPU once named stays deaf or unlogged.
+    deaf: UUID → why NVML gives no Xids of that GPU. kernel_log: True if the kernel's log is still read. unlogged: UUID
+    → why the log may lack that GPU's Xids. The record adds to the earlier ones of this process: a GPU once named stays
+    deaf or unlogged.
     """
 
     deaf: dict[str, str]

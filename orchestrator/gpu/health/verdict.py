@@ -162,7 +162,10 @@ def worst(verdicts: Iterable[HealthVerdict], default: HealthVerdict = HealthVerd
 
 @dataclass(frozen=True)
 class Work:
-    """Time in which a GPU worked, in monotonic ns of one boot. unwatched_ns: when telemetry ended early, else None."""
+    """Time in which a GPU worked, in monotonic ns of one boot.
+
+    unwatched_ns: time at which telemetry ended early; None if it did not.
+    """
 
     boot_id: str
     begin_ns: int

@@ -77,7 +77,10 @@ class HealthWatch:
         return self._seen(uuid)
 
     def close(self) -> None:
-        """Read all values once more and close, even if they cannot be written. Raises OSError then."""
+        """Write new Xids and all values once more, then close the file and the sources of Xids.
+
+        If writing fails, they are closed nevertheless, and OSError is raised.
+        """
         try:
             self._listen()
             self._look()

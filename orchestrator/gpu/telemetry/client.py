@@ -149,9 +149,10 @@ class LaunchTelemetry:
         self._kept: dict[str, list[Sample]] = {uuid: [] for uuid in self._readers}
 
     def readings(self, device: Device, result: Result) -> Readings:
-        """Return the readings of a device for the measured time of a launch; only a note if there was no telemetry.
+        """Return the readings of a device over the measured time of a launch; without telemetry, only a note.
 
-        result: of that launch. Call it for each launch of the device as it ends: earlier samples are then dropped.
+        result: of the launch. Call this for each launch of the device, in order, after it has ended. Each call drops
+        the samples taken more than 1 s before the launch's first measured block.
         """
         reader = self._readers.get(device.uuid)
         if reader is None or not result.blocks:

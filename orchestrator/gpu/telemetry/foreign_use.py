@@ -88,7 +88,10 @@ class ForeignUse:
         return self._here.get(uuid, "")
 
     def during(self, uuid: str, since_ns: int) -> str:
-        """Return the foreign processes on a GPU now, else the last to leave since `since_ns` (monotonic), else ""."""
+        """Return the foreign processes that are on a GPU now, in words, or else those that were there last.
+
+        The latter do not count if they left before `since_ns` (monotonic). Return "" if no process counts.
+        """
         left_ns, words = self._last.get(uuid, (0, ""))
         return self.here(uuid) or (words if left_ns >= since_ns else "")
 

@@ -23,7 +23,10 @@ _LOOK_NS: Final = 1_000_000_000
 
 
 class TemperatureStop(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a GPU is too hot: `held_s` seconds in a row at its own limit or at `celsius` or more (None: only own)."""
+    """Rule for a GPU that is too hot: at one of its limits for `held_s` seconds in a row.
+
+    The limits are the GPU's own slowdown limit and, unless None, the temperature `celsius`.
+    """
 
     celsius: int | None = None
     held_s: float = HELD_S

@@ -90,7 +90,12 @@ class Track:
 
 
 def readings_over(samples: Sequence[Sample], windows: Sequence[Window], load: Window | None = None) -> Readings:
-    """Return the readings over the measured windows, which are ordered by time. load: as in Track.readings."""
+    """Return the readings over the measured windows. Without windows or samples, they are only a note.
+
+    samples: of one GPU in one boot, ordered by time. windows: ordered by time. load: load window, over which power and
+    utilisation are averaged. Without one, they are averaged over the windows, but None if the windows together are
+    shorter than MIN_MEASURED_S.
+    """
     return Track(samples).readings(windows, load)
 
 
@@ -208,9 +213,10 @@ class _Moment(NamedTuple):
 
 
 def _moments(times_ns: Sequence[int], windows: Sequence[Window]) -> list[_Moment] | None:
-    """Return a _Moment for each start and end of the windows; None if one is not between samples at most 1 s apart.
+    """Return a _Moment for each start and end of the windows, in order; None if samples are missing around any of them.
 
-    times_ns: of the samples, ascending.
+    They are missing before the first sample, after the last one, and between two samples more than 1 s apart. times_ns:
+    times of the samples, ascending.
     """
     found: list[_Moment] = []
     last = len(times_ns) - 1
@@ -228,9 +234,10 @@ def _moments(times_ns: Sequence[int], windows: Sequence[Window]) -> list[_Moment
 
 
 class _Counters(NamedTuple):
-    """Interpolates counters at `moments`: starts and ends of the windows, None if samples are missing there.
+    """Interpolates counters at the starts and ends of the windows.
 
-    times_ns: of the samples, ascending.
+    times_ns: times of the samples, ascending. moments: places of the starts and ends among the samples; None if samples
+    are missing around any of them.
     """
 
     times_ns: Sequence[int]
@@ -259,7 +266,7 @@ class _Counters(NamedTuple):
     def held(self, values: Sequence[int | None], measured_ns: int) -> float | None:
         """Return the rise of a counter of nanoseconds as a fraction (0 to 1) of `measured_ns`; None if unknown.
 
-        values: as in `increase`. measured_ns: total length of the windows.
+        values: value at each sample, in order; None: unreadable. measured_ns: total length of the windows.
         """
         held_ns = self.increase(values)
         return None if held_ns is None or not measured_ns else min(1.0, held_ns / measured_ns)

@@ -146,7 +146,10 @@ class Sampler:
         return msgspec.structs.replace(sample, temperature_c=self._hot[uuid]) if uuid in self._hot else sample
 
     def _look_at_the_free(self) -> None:
-        """Read the health of GPUs whose DeviceFree was just sent. Not before: the orchestrator waits for it."""
+        """Read the health of GPUs whose DeviceFree was just sent.
+
+        It is not read before, because the orchestrator waits for the DeviceFree.
+        """
         over, self._over = self._over, []
         if self._health is not None:
             with self._complaining(_HEALTH):
