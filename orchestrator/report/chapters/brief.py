@@ -85,10 +85,11 @@ def result(report: Report, layout: Layout) -> Section:
 
 
 def _counts(report: Report, layout: Layout) -> Iterator[str]:
-    """Yield the number of measured cells, the verdict on health, and the exit code, each only if it adds something.
+    """Yield up to three texts: the number of measured cells, the health verdict, and the exit code.
 
-    The cells are omitted if a burn-in measured all, health if it is shown elsewhere or is PASS although a GPU is slow,
-    and the exit code if it is 0 and no GPU is slow.
+    No text on the cells if a burn-in (layout.judges_gpus) measured all of them. No text on health if none was judged,
+    if the verdict of the run shows it, if the kind of run is a burn-in, or if it is PASS although a GPU is slow. No
+    text on exit code 0, unless a GPU is faulty or slow.
     """
     cells, judged = report.summary.cells, report.health.verdict
     measured = cells.ok + cells.degraded
@@ -110,10 +111,10 @@ def _counts(report: Report, layout: Layout) -> Iterator[str]:
 
 
 def _causes(report: Report, layout: Layout) -> Iterator[str]:
-    """Yield the causes of the exit code that no other section shows; for an old report without causes, its reason.
+    """Yield the causes of the exit code that no other section shows, then the number of causes after SHOWN_CAUSES.
 
-    Causes after the first SHOWN_CAUSES are only counted. layout: with `judges_gpus`, another section shows the causes
-    of a burn-in, otherwise those of missing cells.
+    For an old report without causes, yield its reason. If layout.judges_gpus, other sections show the verdict of the
+    burn-in and that faults were injected. Otherwise they show cells that failed or were not measured.
     """
     shown = {CauseKind.BURN_IN, CauseKind.TAINTED} if layout.judges_gpus else {CauseKind.CELLS}
     causes = [cause.text for cause in report.verdict.causes if cause.kind not in shown]
