@@ -101,9 +101,10 @@ def bound(tried: Iterable[Tried], room: Room) -> str:
 
 
 def is_an_answer(tried: Sequence[Tried], category: Category) -> bool:
-    """Whether a failed try of a batch size is a result of the scan (the size is too large), not a failure of the cell.
+    """Whether a failed try of a batch size is a result of the scan (a limit of the size), not a failure of the cell.
 
-    It is a result if `category` is out of memory, or if an earlier try (`tried`) at a smaller size worked.
+    It is one if `category` is out of memory, or if a size worked in an earlier try, below every size that failed.
+    tried: the earlier tries.
     """
     return category is Category.OUT_OF_MEMORY or largest(tried) is not None
 

@@ -28,7 +28,10 @@ Json = dict[str, Any]
 
 
 def to_pytorch(report: Report, layout: Layout = DEFAULT) -> bytes:
-    """Return the report as a JSON list of all records, indented, ending with a newline. layout: names the profile."""
+    """Return the report as a JSON list of all records, indented, ending with a newline.
+
+    layout: of this kind of run. Layout.profile gives the text of the field "profile".
+    """
     return msgspec.json.format(msgspec.json.encode(_records(report, layout)), indent=2) + b"\n"
 
 
@@ -87,9 +90,10 @@ def _model(line: Line) -> Json:
 
 
 def _metrics(line: Line) -> Iterator[Json]:
-    """Yield the `metric` of a record for MEASURED (1, or 0 without figures), then for each known figure of a cell.
+    """Yield the `metric` object of each record of a cell: first MEASURED, then each known figure.
 
-    The main figure has the values of all launches, any other figure one value.
+    MEASURED is 1 if the cell has any figure, else 0. The main figure has the values of all launches, any other figure
+    one value.
     """
     metric, fate = line.metric, {"status": str(line.entry.status), "reason": line.entry.reason}
     values = {} if metric is None else {figure: figure.number(metric) for figure in _FIGURES}

@@ -183,7 +183,11 @@ def each_gpu(report: Report) -> Section | None:
 
 
 def _found(report: Report) -> Iterator[Finding]:
-    """Yield findings on GPUs with health FAIL (or WARN if not slow), on the machine (FAIL, WARN), then on slow GPUs."""
+    """Yield findings on faulty GPUs, on the machine, and on slow GPUs, in this order.
+
+    A GPU is listed first if its health is FAIL, or if it is WARN and the GPU is not slow. The machine is listed if its
+    health is FAIL or WARN.
+    """
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     slow = {standing.gpu_uuid for standing in report.stragglers if stragglers.is_found(standing)}
     for one in report.health.gpus:
@@ -204,11 +208,11 @@ def _of_health(name: str, judged: DeviceHealth | NodeHealth, board: str = "") ->
 
 
 def describe(against: Differences, report: Report) -> str:
-    """Describe how much identical devices differ in speed. The first of these cases that applies decides the text.
+    """Describe how much identical devices differ in speed, by the first of these cases that applies.
 
-    No cell can compare them. Devices lag: "in 4 GPU-bound cells: GPU 5 up to 10.0% slower in 2 of them". All are equal:
-    "equal within 0.3% (5 steady GPU-bound configurations)". Two devices: how far the slower is from the faster. Else:
-    from the median.
+    No cell can compare them: "not comparable: …". A GPU lags: "in 4 GPU-bound cells: GPU 5 up to 10.0% slower in 2 of
+    them". All are equal: "equal within 0.3% (5 steady GPU-bound configurations)". There are two: the difference of the
+    slower from the faster one, in percent. There are more: the difference of each from the median, in percent.
     """
     every = len(against.group.devices) == len(report.gpu_info)
     alike = "" if every else f"{labels(against.group.devices)} "
