@@ -40,7 +40,10 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch size and the result of trying it. launch: its number. figures, category (of the failure): one is None."""
+    """A batch size and the result of trying it. launch: number of the launch that tried it.
+
+    figures: memory and throughput if the size worked, else None. category: kind of failure if it did not, else None.
+    """
 
     launch: int
     batch_size: int
@@ -98,7 +101,11 @@ def bound(tried: Iterable[Tried], room: Room) -> str:
 
 
 def is_an_answer(tried: Sequence[Tried], category: Category) -> bool:
-    """Whether a failure of `category` shows a limit of the batch size: out of memory, or a size in `tried` worked."""
+    """Whether a failed try of a batch size is a result of the scan (a limit of the size), not a failure of the cell.
+
+    It is one if `category` is out of memory, or if a size worked in an earlier try, below every size that failed.
+    tried: the earlier tries.
+    """
     return category is Category.OUT_OF_MEMORY or largest(tried) is not None
 
 

@@ -106,7 +106,10 @@ def total_s(plan: Plan, configuration: Configuration, devices: Sequence[Device])
 
 
 def shared_start_s(configuration: Configuration, devices: Sequence[Device]) -> float:
-    """Return the estimated seconds from the start of the zygote to the first launch; 0 without a zygote."""
+    """Return the estimated seconds to start the zygote, the process that forks all launches; 0 if the run has none.
+
+    The zygote imports torch once, before the first launch. Only Isolation.FORK has one.
+    """
     zygote = max((ZYGOTE_S[device.kind] for device in devices), default=0.0)
     return zygote if configuration.isolation is Isolation.FORK else 0.0
 
@@ -145,9 +148,10 @@ def timed_start_s(cell: Cell, configuration: Configuration, device: Device) -> f
 
 
 def timed_work_s(cell: Cell, model: ModelSpec, device: Device, cell_s: float, scale: float = 1.0) -> float:
-    """Return the estimated seconds for which a burn-in cell works after its start-up: cell_s, its planned length.
+    """Return the estimated seconds for which a burn-in cell works after its start-up. cell_s: its planned seconds.
 
-    A replay (repeated training steps) takes longer if REPLAY_LEAST steps do. scale: factor on the time of a step.
+    This is cell_s, except for a replay (repeated training steps): it takes longer if its smallest number of steps,
+    REPLAY_LEAST, takes longer than cell_s. scale: factor on the time of a step.
     """
     if cell.workload is not Workload.REPLAY:
         return cell_s
@@ -155,16 +159,19 @@ def timed_work_s(cell: Cell, model: ModelSpec, device: Device, cell_s: float, sc
 
 
 def scale(configuration: Configuration, device: Device, devices: Sequence[Device]) -> float:
-    """Return the factor on the time of an iteration, for `launch_s` on `device`: 1 unless the run is a burn-in.
+    """Return how many times as long as `iteration_s` an iteration takes on `device`: 1 unless the run is a burn-in.
 
-    In a burn-in, other work slows a CPU device: the factor is BUSY for its kind (1 for a GPU) times the number of
-    `devices` that share its busiest core (see `sharing`).
+    In a burn-in it is 1 for a GPU. For a CPU device it is BUSY (other processes use the cores, too) times the number of
+    devices that share its cores (see `sharing`). devices: all devices of the run.
     """
     return 1.0 if configuration.cell_s is None else BUSY[device.kind] * sharing(device, devices)
 
 
 def sharing(device: Device, devices: Sequence[Device]) -> int:
-    """Return how many CPU devices use the busiest core of `device`, itself included; 1 for a GPU."""
+    """Return the number of CPU devices that share one core of `device`, including itself; 1 for a GPU.
+
+    The core with the most devices counts. devices: all devices of the run.
+    """
     if device.kind is not DeviceKind.CPU:
         return 1
     others = [other.cpus for other in devices if other.kind is DeviceKind.CPU]

@@ -18,9 +18,9 @@ MOST: Final = 5
 
 
 def fitted(configuration: Configuration, devices: Sequence[Device]) -> Configuration:
-    """Return the configuration with as many launches of each cell as fit into a run of FITTING_S seconds, at most MOST.
+    """Return `configuration` with as many launches of each cell as fit into FITTING_S seconds.
 
-    It never has fewer launches than before. Raises ConfigError if nothing can be measured.
+    Their number is at most MOST, but never below configuration.launches. Raises ConfigError if nothing can be measured.
     """
     least = configuration.launches
 

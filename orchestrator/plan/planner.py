@@ -58,8 +58,8 @@ def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
 def room(device: Device, devices: Sequence[Device]) -> Room:
     """Return the limits of a search for the batch size on `device`, one of the run's `devices`.
 
-    Memory: what was free when the run began, None if unknown. A GPU gets all of it except room for the CUDA context;
-    CPU devices split HOST_SHARE of the host's evenly.
+    Memory: what was free when the run began, None if unknown. A GPU gets all of it except what the CUDA context takes.
+    CPU devices share the fraction HOST_SHARE of the host's free memory evenly.
     """
     free = None
     if device.memory_total_bytes is not None:

@@ -119,10 +119,11 @@ def _written(model: ModelSpec, configuration: Configuration) -> tuple[int, ...]:
 
 
 def memory_format(model: ModelSpec, wanted: MemoryFormat | None) -> MemoryFormat:
-    """Return the requested memory format `wanted`. If None: channels_last for convolutional models, else contiguous.
+    """Return the memory format in which the run measures a model. wanted: the requested one; None for the default.
 
-    Always contiguous for a model without images. A model is convolutional if its type is "cnn", or if it takes pixels
-    and is no transformer.
+    The default is channels_last for a convolutional model (of type "cnn", or one that takes pixels and is no
+    transformer) and contiguous for others. If the format cannot matter (sees_images is False), `wanted` is ignored:
+    contiguous.
     """
     if not sees_images(model):
         return MemoryFormat.CONTIGUOUS

@@ -124,10 +124,11 @@ def _table(table: Table, width: int) -> Iterator[str]:
 
 
 def _blocks(columns: Sequence[Column], widths: Sequence[int], room: int) -> Iterator[list[int]]:
-    """Yield the indices of the columns of each part of a table; the parts are shown below each other.
+    """Yield the indices of the columns of each part of a table that is too wide. Parts are shown one below another.
 
-    Each part has the columns outside blocks that fit, and as many blocks (Column.block) as fit beside them. widths: of
-    the columns, with a blank each. room: width of the table.
+    Each part begins with the columns that belong to no block (Column.block). Without room, those of the highest
+    priority are dropped. As many whole blocks as have room follow beside them; the others go into the next part.
+    widths: of each column with a blank, in characters. room: width of the table in characters.
     """
     common = [place for place, column in enumerate(columns) if not column.block]
     kept = [common[place] for place in fitting([columns[place] for place in common], widths, room)]

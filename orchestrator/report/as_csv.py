@@ -103,7 +103,11 @@ def _measured(metric: Measured) -> Row:
 
 
 def _curve(scan: BatchScan, of_cell: Row) -> Iterator[Row]:
-    """Yield a row for each batch size of a scan. of_cell: row of the cell's figures, used for the best size; or {}."""
+    """Yield a row for each batch size of a scan.
+
+    of_cell: the row with the figures of the scan's cell, {} if it has no result. The row of the best batch size gets
+    its entries, too, and the mark "best".
+    """
     for point in scan.points:
         row = {**_facts(scan), **_point(point)}
         yield {**row, **of_cell, "Scan": "best"} if point.batch_size == scan.best_batch_size else row

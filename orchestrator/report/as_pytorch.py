@@ -90,9 +90,10 @@ def _model(line: Line) -> Json:
 
 
 def _metrics(line: Line) -> Iterator[Json]:
-    """Yield the `metric` of a record for MEASURED (1, or 0 without figures), then for each known figure of a cell.
+    """Yield the `metric` object of each record of a cell: first MEASURED, then each known figure.
 
-    The main figure has the values of all launches, any other figure one value.
+    MEASURED is 1 if the cell has any figure, else 0. The main figure has the values of all launches, any other figure
+    one value.
     """
     metric, fate = line.metric, {"status": str(line.entry.status), "reason": line.entry.reason}
     values = {} if metric is None else {figure: figure.number(metric) for figure in _FIGURES}

@@ -1,4 +1,4 @@
-"""The report as text, laid out as in the requirements document. The verdict comes last, next to the prompt."""
+"""The report as plain text of at most 80 characters a line. The verdict comes last, next to the shell prompt."""
 
 from collections.abc import Iterator
 from typing import Final

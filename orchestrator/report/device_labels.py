@@ -22,7 +22,10 @@ class Group(NamedTuple):
 
 
 def groups(report: Report) -> tuple[Group, ...]:
-    """Return the groups of identical devices, by first device. `shown`: the first of those with the most results."""
+    """Return the groups of identical devices, in the order of each group's first device in the report.
+
+    Group.shown is the device with the most results, the first of them if several have as many.
+    """
     measured = Counter(entry.gpu_uuid for entry in report.cells if entry.launches)
     found: dict[tuple[str, str, float | None], list[GpuInfo]] = {}
     for device in report.gpu_info:

@@ -2,7 +2,8 @@
 
 Of two GPUs, the slower is compared with the faster one: the median of two would halve the difference.
 
-A cell can show one if its results on all of these GPUs show the GPU's own speed, throttled or not (Quality.judges_gpu).
+A cell can show a difference if, on every GPU of the group, its result shows the GPU's own speed, throttled or not
+(Quality.judges_gpu).
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,12 +30,12 @@ class Lag(NamedTuple):
 
 
 class Differences(NamedTuple):
-    """Comparison of the speeds of identical GPUs.
+    """Comparison of the speeds of identical GPUs. cells: number of cells that all of them measured.
 
-    percent: UUID → median, over the cells, of how much faster than the median GPU (of two: the faster one) this GPU is,
-    in percent, negative if slower. Empty if no cell can show a difference. cells: number of cells that all these GPUs
-    measured. judging: number of those that can show a difference. lagging: UUID → the cells in which this GPU lags;
-    only GPUs that lag.
+    judging: number of these cells that can show a difference. percent: UUID → how much faster this GPU is than the
+    median GPU, in percent (negative: slower), as the median over the `judging` cells. Of two GPUs, the faster one takes
+    the place of the median GPU. Empty if no cell can show a difference. lagging: UUID → cells in which this GPU lags.
+    It has only GPUs that lag.
     """
 
     group: Group

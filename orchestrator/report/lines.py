@@ -81,7 +81,10 @@ def per_joule(metric: Measured) -> float | None:
 
 
 def percentiles_ms(metric: Measured) -> tuple[float | None, float | None, float | None]:
-    """Return (p50, p95, p99) in ms of latency, training step or time between tokens; each None for other workloads."""
+    """Return (p50, p95, p99) of an iteration time in ms; each None if unknown or for other workloads.
+
+    The time is the latency for inference, the step for training, and the time between tokens for generation.
+    """
     match metric:
         case PhaseMetrics() if metric.inference_latency_p50_ms is not None:
             return (

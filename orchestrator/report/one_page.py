@@ -46,7 +46,11 @@ def _shares(paragraphs: Sequence[Paragraph], room: int) -> list[int]:
 
 
 def _turn(rank: Rank, place: int, depth: int) -> tuple[int, int]:
-    """Return the sort key (small: gets room first) of line `depth` of paragraph `place` of a section, both from 0."""
+    """Return the sort key of a line of a paragraph. Lines with small keys get room on the page first.
+
+    rank: of the paragraph. place: its index among the paragraphs of its section (Paragraph.section). depth: index of
+    the line in its paragraph. Both count from 0.
+    """
     if rank is Rank.MUST or (rank is Rank.GRAVEST and depth == 0):
         return 0, 0
     if rank is Rank.GRAVEST:

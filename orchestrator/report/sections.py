@@ -140,9 +140,9 @@ class Log:
 class Finding:
     """A statement: title, then lines, details and logs that support it.
 
-    opened: text shows details and logs too. listed: lines are items of a list. label: precedes each line in text,
-    instead of a title above. most: largest number of lines in text; chapters of a one-page report exceed it if there is
-    room. ranks: of the first line, and of the other lines.
+    opened: the text report shows details and logs, too. listed: lines are items of a list. label: if set, text and
+    Markdown put it before each line and show no title. most: largest number of lines in the text report. A one-page
+    report ignores it if everything fits on the page. ranks: of the first line, and of the other lines.
     """
 
     badge: Badge | None

@@ -193,7 +193,10 @@ def _framed(columns: Sequence[Column], rows: Sequence[Sequence[str]], indent: st
 
 
 def _entries(rows: Sequence[Sequence[str]], place: int) -> Iterator[str]:
-    """Yield each text of column `place` once, with its rows' names unless all have it: "bert and 2 more: no result"."""
+    """Yield each non-empty text of column `place` once, after the names of its rows: "bert and 2 more: no result".
+
+    The name of a row is its first text. A text that all rows have gets no names.
+    """
     names_by_entry: dict[str, list[str]] = {}
     for row in rows:
         names_by_entry.setdefault(row[place], []).append(row[0])

@@ -45,8 +45,9 @@ class _Exported(msgspec.Struct):
 def read(name: str, runs_folder: str, history_db: str | None = None) -> Side:
     """Return the figures to compare of the report file, baseline or run called `name`.
 
-    runs_folder: folder in which @last and ids are looked up. history_db: history file in which other ids are looked up;
-    None for the user's own. Raises UserError if nothing has this name, or if the report, baseline or run is damaged.
+    runs_folder: folder in which @last and ids of runs are looked up. history_db: history file in which an id is looked
+    up if runs_folder does not have it, None for the user's own history file. Raises UserError if nothing has this name,
+    or if the report, baseline or run is damaged.
     """
     paths = run_lookup.find_run(name, runs_folder, history_db)
     if paths is not None:
@@ -56,7 +57,10 @@ def read(name: str, runs_folder: str, history_db: str | None = None) -> Side:
 
 
 def is_file(name: str) -> bool:
-    """Whether `name` is an existing .json file: a report or a baseline, not a run. Does not read it."""
+    """Whether `name` is an existing file, not a folder, that ends with .json.
+
+    Such a file is taken for a report or a baseline. Its contents are not read, so it may be neither.
+    """
     return name.lower().endswith(".json") and safe_read.is_there(Path(name)) and not safe_read.is_folder(Path(name))
 
 
@@ -72,8 +76,8 @@ def report(path: Path) -> Report:
 def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None) -> list[Side]:
     """Return what `read` returns for each of `names`, to compare the first with each of the others.
 
-    Raises UserError as `read` does, also if one of the others contains all runs of the first or the reverse, or if one
-    of the others is a baseline while the first is not.
+    Raises UserError as `read` does. It is also raised if all runs of the first are among those of another, if all runs
+    of another are among those of the first, or if another is a baseline and the first is not.
     """
     first, *others = [read(name, runs_folder, history_db) for name in names]
     for other in others:
@@ -153,7 +157,10 @@ def _sound(report: Report, name: str) -> Side:
 
 
 def _with_unique_keys(side: Side) -> Side:
-    """Return `side`. ConfigError: a device or measurement occurs twice, or a measurement is on an unknown device."""
+    """Check that each device and measurement of `side` occurs once, and return `side` unchanged.
+
+    Raises ConfigError if one occurs twice, or if a measurement belongs to a device that `side` does not list.
+    """
     uuid, devices = _most(device.gpu_uuid for device in side.devices)
     if devices > 1:
         raise ConfigError(f"{side.name}: not as gpubench writes it: {devices} devices have the UUID {uuid}")

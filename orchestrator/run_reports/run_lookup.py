@@ -25,7 +25,8 @@ _SHOWN: Final = 5  # maximum number of runs in the error for an ambiguous id
 def find(name: str | None, runs: str, history_db: str | None = None) -> RunPaths:
     """Return the folder of the run called `name`. None: the newest. Raises UserError if no run or several match.
 
-    runs: the runs folder. history_db: history file in which other ids are looked up; None for the user's own.
+    runs: the runs folder. history_db: history file in which an id is looked up if the runs folder does not have it,
+    None for the user's own history file.
     """
     meant = None if name is None else find_run(name, runs, history_db)
     return meant or folders.existing_run(name, runs)
@@ -34,7 +35,8 @@ def find(name: str | None, runs: str, history_db: str | None = None) -> RunPaths
 def find_run(name: str, runs: str, history_db: str | None = None) -> RunPaths | None:
     """Return the folder of the run `name`: a folder, @last or an id. None for any other name, such as a report file.
 
-    Other parameters as in `find`. Raises UserError if no run or several match.
+    runs: the runs folder. history_db: history file in which an id is looked up if the runs folder does not have it,
+    None for the user's own history file. Raises UserError if no run or several match.
     """
     if (last := _LAST.fullmatch(name)) is not None:
         return _back(name, int(last[1] or 0), runs)

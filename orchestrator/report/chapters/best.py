@@ -126,10 +126,10 @@ def _tested(report: Report, found: Sequence[_Models]) -> str:
 
 
 def _grows(report: Report, phases: Sequence[tuple[Workload, dict[_Shape, list[Measured]]]]) -> bool:
-    """Whether batches larger than the measured ones may be faster: the largest is the fastest in a model and phase.
+    """Whether batches larger than the measured ones may be faster: the largest has the highest rate in some phase.
 
-    phases: (phase, rates) of each model and phase. Those with a single batch size are ignored if any has several. False
-    if memory limited a batch size, or if -b auto chose the sizes.
+    phases: (phase, figures by shape) for each model. If any of them has several batch sizes, those with one size are
+    ignored. Return False if a batch size was reduced for lack of memory, or if -b auto chose the sizes.
     """
     several = [one for one in phases if len({shape.batch for shape in one[1]}) > 1] or phases
     tops = [(_top(*one), max(shape.batch for shape in one[1])) for one in several]

@@ -85,10 +85,11 @@ def result(report: Report, layout: Layout) -> Section:
 
 
 def _counts(report: Report, layout: Layout) -> Iterator[str]:
-    """Yield the number of measured cells, the verdict on health, and the exit code, each only if it adds something.
+    """Yield up to three texts: the number of measured cells, the health verdict, and the exit code.
 
-    The cells are omitted if a burn-in measured all, health if it is shown elsewhere or is PASS although a GPU is slow,
-    and the exit code if it is 0 and no GPU is slow.
+    No text on the cells if a burn-in (layout.judges_gpus) measured all of them. No text on health if none was judged,
+    if the verdict of the run shows it, if the kind of run is a burn-in, or if it is PASS although a GPU is slow. No
+    text on exit code 0, unless a GPU is faulty or slow.
     """
     cells, judged = report.summary.cells, report.health.verdict
     measured = cells.ok + cells.degraded
@@ -110,10 +111,10 @@ def _counts(report: Report, layout: Layout) -> Iterator[str]:
 
 
 def _causes(report: Report, layout: Layout) -> Iterator[str]:
-    """Yield the causes of the exit code that no other section shows; for an old report without causes, its reason.
+    """Yield the causes of the exit code that no other section shows, then the number of causes after SHOWN_CAUSES.
 
-    Causes after the first SHOWN_CAUSES are only counted. layout: with `judges_gpus`, another section shows the causes
-    of a burn-in, otherwise those of missing cells.
+    For an old report without causes, yield its reason. If layout.judges_gpus, other sections show the verdict of the
+    burn-in and that faults were injected. Otherwise they show cells that failed or were not measured.
     """
     shown = {CauseKind.BURN_IN, CauseKind.TAINTED} if layout.judges_gpus else {CauseKind.CELLS}
     causes = [cause.text for cause in report.verdict.causes if cause.kind not in shown]
@@ -182,7 +183,11 @@ def each_gpu(report: Report) -> Section | None:
 
 
 def _found(report: Report) -> Iterator[Finding]:
-    """Yield findings on GPUs with health FAIL (or WARN if not slow), on the machine (FAIL, WARN), then on slow GPUs."""
+    """Yield findings on faulty GPUs, on the machine, and on slow GPUs, in this order.
+
+    A GPU is listed first if its health is FAIL, or if it is WARN and the GPU is not slow. The machine is listed if its
+    health is FAIL or WARN.
+    """
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     slow = {standing.gpu_uuid for standing in report.stragglers if stragglers.is_found(standing)}
     for one in report.health.gpus:
@@ -203,11 +208,11 @@ def _of_health(name: str, judged: DeviceHealth | NodeHealth, board: str = "") ->
 
 
 def describe(against: Differences, report: Report) -> str:
-    """Describe how much identical devices differ in speed. The first of these cases that applies decides the text.
+    """Describe how much identical devices differ in speed, by the first of these cases that applies.
 
-    No cell can compare them. Devices lag: "in 4 GPU-bound cells: GPU 5 up to 10.0% slower in 2 of them". All are equal:
-    "equal within 0.3% (5 steady GPU-bound configurations)". Two devices: how far the slower is from the faster. Else:
-    from the median.
+    No cell can compare them: "not comparable: …". A GPU lags: "in 4 GPU-bound cells: GPU 5 up to 10.0% slower in 2 of
+    them". All are equal: "equal within 0.3% (5 steady GPU-bound configurations)". There are two: the difference of the
+    slower from the faster one, in percent. There are more: the difference of each from the median, in percent.
     """
     every = len(against.group.devices) == len(report.gpu_info)
     alike = "" if every else f"{labels(against.group.devices)} "

@@ -181,9 +181,11 @@ def _advice(found: list[_Row]) -> Iterator[Finding]:
 
 
 def _best(rows: list[_Row], reference: str) -> str:
-    """Return which compile mode of one group to choose, and why: the fastest that is right and surely beats uncompiled.
+    """Return which compile mode of one group to choose, as text with the evidence.
 
-    Without such a mode, return `reference` (the word for uncompiled), or "undecided" if a gain is too uncertain.
+    It is the fastest mode with correct results whose speed-up over uncompiled is certain. Without one, the text says
+    "undecided" if a gain is too uncertain, else `reference` (the word for uncompiled). rows: the group's compiled
+    cells.
     """
     right = [row for row in rows if not row.metric.wrong]
     clear = [row for row in right if not _is_vague(row.figures)]

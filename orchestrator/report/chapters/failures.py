@@ -42,7 +42,11 @@ FILES: Final = {"stderr": ("End of stderr", True), "stacks": ("Stacks", False)}
 
 
 def failures(report: Report) -> Section | None:
-    """Return the chapter, None without failures: the gravest kind first, others by time, MOST_FAILURES at most."""
+    """Return the chapter with a finding for each group of equal failures; None without failures.
+
+    The group with the gravest failure comes first, the others follow in the order of the report. Only the first
+    MOST_FAILURES groups are shown.
+    """
     if not report.failures:
         return None
     first = root(report.failures)

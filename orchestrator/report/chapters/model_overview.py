@@ -21,7 +21,11 @@ _HEAD: Final = ("Prec.", "Batch 1", "Inference/s @B", "Training/s @B", "Tokens/s
 
 
 class _Key(NamedTuple):
-    """What distinguishes rows. Generation joins a row of its model and precision, whatever the row's other fields."""
+    """Key of a row: results with equal fields share a row.
+
+    A generation result joins the first row of its model and precision, even if other fields differ. It gets a row of
+    its own only if there is none.
+    """
 
     model: str
     precision: str

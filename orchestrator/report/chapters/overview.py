@@ -143,7 +143,10 @@ def _best(report: Report, best: BestThroughput) -> str:
 
 
 def _without(cells: CellCounts, *, rounds: bool = False) -> Iterator[str]:
-    """Yield "2 failed" for each status but ok that cells have. rounds: also count cells with too few rounds."""
+    """Yield "2 failed" for each status other than ok, if cells have it.
+
+    rounds: also yield the number of cells that were measured in fewer rounds than planned.
+    """
     found = {
         "degraded (measured at a smaller batch size)": cells.degraded,
         "referred (see the cell of a smaller batch size)": cells.referred,
@@ -179,7 +182,10 @@ def verdict(report: Report, layout: Layout) -> Badge:
 
 
 def _against_gpus(report: Report) -> Iterator[Badge]:
-    """Yield badges for faulty, slow and doubtful GPUs; for a health warning only if no GPU is slow or doubtful."""
+    """Yield badges that name faulty, slow and doubtful GPUs.
+
+    If no GPU is slow or doubtful, but health is WARN, yield a badge for it, too.
+    """
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     if faulty := [devices[one.gpu_uuid] for one in report.health.gpus if one.verdict is HealthVerdict.FAIL]:
         yield Badge(f"{labels(faulty)} faulty", Tone.BAD)
@@ -208,7 +214,10 @@ def preset(report: Report, layout: Layout) -> str:
 
 
 def meaning(report: Report, layout: Layout) -> str:
-    """Return the meaning of the exit code, after a sentence on how much of the run supports layout.answer, if any."""
+    """Return the meaning of the exit code as text.
+
+    If layout.answer returns a verdict, the text begins with the basis of that verdict: "Level full, 8 h requested".
+    """
     answer = layout.answer(report)
     ended = _exit_code(report, answer)
     return ended if answer is None else f"{answer.reach.removesuffix('.')}. {ended}"

@@ -23,7 +23,10 @@ _SUMMARY: Final = "Power and energy of the GPU at work, and processor time and m
 
 
 def power(report: Report) -> Section | None:
-    """Return a table of cells with a power reading or, if none has one, with the host's CPU use; None without both."""
+    """Return a table of cells with power, energy and CPU use of the host; None if no cell has a power or CPU reading.
+
+    It has the cells with a power reading. If none has one, it has the cells with a reading of the host's CPU use.
+    """
     rows = [(line, {field: _figure(line, field) for field in _FIGURES}) for line in lines(report)]
     read = next((found for field in ("power_draw_w", "host_cpu_percent") if (found := _with(field, rows))), None)
     if read is None:

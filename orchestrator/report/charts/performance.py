@@ -44,7 +44,7 @@ class Rates(NamedTuple):
 
 
 def performance(report: Report) -> Section | None:
-    """Return the charts of models that have data, and a table of the probes; None if there is neither."""
+    """Return the charts of models that have data, their tables, and a table of the probes; None without any table."""
     caveats = measured.caveats(report)
     rates = [
         Rates(choice, MAIN[phase][0].unit, models)
@@ -64,7 +64,10 @@ def performance(report: Report) -> Section | None:
 
 
 def _throughput(report: Report, phase: Workload, caveats: str) -> Drawn:
-    """Return a chart of throughput, a plot for each batch size, and its table. caveats: end of the description."""
+    """Return a chart of throughput with a plot for each batch size, and its table. phase: the workload.
+
+    caveats: text to append to the description of the chart.
+    """
     figure = MAIN[phase][0]
     found = measured.medians(report, figure.number, (phase,), _size_and_place, lambda one: one.key.precision)
     order = sorted(found)

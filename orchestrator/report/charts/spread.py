@@ -89,7 +89,11 @@ def spread(report: Report) -> Section | None:
 
 
 def slow_devices(report: Report) -> dict[str, str]:
-    """Return UUID → verdict of each slow or faulty device: on its speed, such as "STRAGGLER", else "FAIL" (health)."""
+    """Return UUID → verdict of each slow or faulty device, such as "STRAGGLER" or "FAIL".
+
+    The verdict is the one on its speed if that is a finding (the device is slow). Otherwise it is "FAIL", on its
+    health.
+    """
     found = {standing.gpu_uuid: standing.verdict.value for standing in report.stragglers if standing.verdict.is_finding}
     faulty = [gpu.gpu_uuid for gpu in report.health.gpus if gpu.verdict is HealthVerdict.FAIL]
     return dict.fromkeys(faulty, HealthVerdict.FAIL.value) | found
@@ -159,7 +163,10 @@ def _row(spread: Spread, names: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def speed_percent(spread: Spread, value: SpreadValue) -> float | None:
-    """Return a device's speed in percent of the median speed (above 100: faster, also in loading); None if unknown."""
+    """Return a device's speed in percent of the median speed of its siblings; None if unknown.
+
+    Above 100 is faster, also for model loading, whose figure is a time (a long time gives a low speed).
+    """
     percent = value.percent_of_median
     if not percent:
         return None
@@ -196,7 +203,11 @@ def _cell_names(spreads: Sequence[Spread]) -> Iterator[str]:
 
 
 def _notes(cells: Mapping[str, Spread]) -> Iterator[str]:
-    """Yield each note once, after the names of its cells: notes on all cells (without names), then rare to frequent."""
+    """Yield each note of the cells once, with the names of its cells: "resnet50 fp32 b8 and 2 more: NOTE".
+
+    A note that all cells have comes first, without names. The others are ordered by the number of their cells, fewest
+    first, except that notes that begin with _FREQUENT come last. cells: cell name → its figures.
+    """
     about: dict[str, list[str]] = {}
     for cell, one in cells.items():
         for note in one.notes:
