@@ -62,9 +62,10 @@ def judged(devices: Iterable[Device]) -> tuple[Device, ...]:
 
 
 def at_most(cells: Iterable[Cell], launches: int, devices: Sequence[Device]) -> int:
-    """Return how many launches a run may add at most, as the sum over `cells`. devices: all devices of the run.
+    """Return how many launches may be added to a run at most, in all cells together.
 
-    launches: planned launches of each cell. Cells of batch size AUTO, or whose GPUs cannot become SUSPECT, add none.
+    launches: number of planned launches of each cell. devices: all devices of the run. Each cell may get launches until
+    it has MOST_LAUNCHES. Cells of batch size AUTO, or whose GPUs cannot become SUSPECT, get none.
     """
     among = {device.uuid for device in judged(devices)}
     several = [cell for cell in cells if cell.devices[0] in among and WORKLOADS[cell.workload].sibling_verdict]

@@ -40,10 +40,11 @@ def given_up(foreign: str) -> str:
 
 
 def judge(waits: Block, foreign: str, newest: Sample | None, now: float) -> BlockOutcome:
-    """Decide about a busy GPU. foreign: the other process on it, or "". now: seconds of the loop's clock.
+    """Return FREE if no other process is on the GPU and its used memory is at most `waits.limit_bytes`.
 
-    FREE if no other process is on it and it uses at most `limit_bytes` of memory; else GIVEN_UP from `waits.until` on,
-    WAITS before. newest: its newest sample; unknown memory counts as free.
+    Else return GIVEN_UP if `waits.until` has come, and WAITS before. foreign: the other process on the GPU, or "".
+    newest: newest sample of the GPU; without one, or if its used memory is unknown, the memory counts as free. now: in
+    seconds of the same clock as `waits.until`.
     """
     used = None if newest is None else newest.memory_used_bytes
     taken = waits.limit_bytes is not None and used is not None and used > waits.limit_bytes

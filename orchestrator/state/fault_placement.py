@@ -67,7 +67,10 @@ def blame(category: Category, others: Iterable[Elsewhere]) -> Blame:
 
 
 def twins(cell: Cell, kinds: Mapping[str, str]) -> Iterator[Cell]:
-    """Yield `cell` as it is on each other device of the same product. kinds: UUID → product name, its own included."""
+    """Yield a copy of `cell`, which uses one device, for each other device of the same product.
+
+    kinds: UUID → product name of each device, the device of `cell` included.
+    """
     own = cell.devices[0]
     for other, kind in kinds.items():
         if other != own and kind == kinds[own]:

@@ -37,9 +37,9 @@ class Rest(Sequence[T]):  # noqa: PLW1641  # no hash: it equals tuples and lists
 
 
 def without(queue: Sequence[T], item: T) -> Sequence[T]:
-    """Return the queue without the first `item` in it: a view if that is at its start, else a copy.
+    """Return the queue without the first occurrence of `item`: a view if it is the queue's first item, else a copy.
 
-    Raises ValueError if the queue lacks `item`, IndexError if it is empty.
+    Raises ValueError if the queue lacks `item`, IndexError if the queue is empty.
     """
     if queue[0] == item:
         return Rest(queue._items, queue._begin + 1) if isinstance(queue, Rest) else Rest(tuple(queue), 1)

@@ -45,8 +45,8 @@ class ReplayRules(msgspec.Struct, frozen=True, kw_only=True):
 
     products: device → product name, because only failures on devices of one product are compared; empty if all are
     alike. accusable: GPUs that are quarantined if two models in a row fail there. skips: whether faulty models are
-    skipped. repeats: whether each resume plans launches again that were dropped or did not fit. keeps_quarantines:
-    whether a resume keeps quarantines, unless all devices are quarantined.
+    skipped. repeats: whether each resume queues launches again that were dropped for lack of time or whose batch size
+    did not fit. keeps_quarantines: whether a resume keeps quarantines, unless all devices are quarantined.
     """
 
     products: Mapping[str, str] = {}
@@ -239,7 +239,11 @@ class _Reader:
             self._repeat()
 
     def _repeat(self) -> None:
-        """Queue launches again that were dropped or did not fit, at their old places, so that gangs keep one order."""
+        """Queue launches again that were dropped for lack of time or whose batch size did not fit.
+
+        Every queue returns to its old order, so that gangs have the same order on all devices. Batch sizes known to be
+        too large are forgotten.
+        """
         now = msgspec.structs.replace(self._now, too_large={})
         again = {slot for slot, current in now.slots.items() if current.status in _REPEATED}
         for slot in again:

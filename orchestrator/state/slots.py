@@ -50,8 +50,9 @@ class SlotState(msgspec.Struct, frozen=True, kw_only=True):
 
     batch_size: of the last attempt; the planned one if there is no attempt. launch: number of the last attempt.
     attempts: how many were started. failures: category of each failed attempt, the oldest first. failed_in: phase of
-    the last failure. stopped: whether a signal had stopped that process (state T) when its deadline passed. refers_to:
-    id of the planned cell with a smaller batch that replaces this one. tried: batch sizes that a scan has tried.
+    the last failure. stopped: whether the process of the last failed attempt missed its deadline and had been stopped
+    by a signal (state T). refers_to: id of the planned cell with a smaller batch that replaces this one. tried: batch
+    sizes that a scan has tried.
     """
 
     status: SlotStatus = SlotStatus.WAITING

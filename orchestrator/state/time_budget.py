@@ -52,7 +52,11 @@ class Time(NamedTuple):
 
 
 def time_after(configuration: Configuration, limit_s: float, spent_s: float) -> Time:
-    """Return the run's time after `spent_s` of its `limit_s` seconds. Burn-ins keep `closing_s`, others CLOSING_S."""
+    """Return the run's time after `spent_s` of its `limit_s` seconds.
+
+    The time left does not include the seconds kept to end launches and write reports: those of `closing_s` in a
+    burn-in, CLOSING_S in other runs.
+    """
     return Time(spent_s, limit_s - _kept_s(configuration) - spent_s)
 
 
@@ -205,8 +209,10 @@ class Budget:
     def _scale(self, cell: Cell) -> float:
         """Return the expected ratio of the real to the estimated time of an iteration of `cell`.
 
-        It is the median of the cell's own ratios. Without any, it is between the initial ratio (estimate.scale) and the
-        smallest ratio of similar cells. The more similar cells were measured, the closer it is to theirs.
+        It is the median of the ratios measured with the same model, workload and precision on the same device. Without
+        any, it is between the initial ratio (estimate.scale) and the smallest ratio of similar cells. The more of these
+        were measured, the closer it is to theirs. Similar cells have the same device, workload and precision. If none
+        was measured, they are all on the device, except for the workload REPLAY.
         """
         own, *others = _keys(cell)
         if own in self._speeds:

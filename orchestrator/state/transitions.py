@@ -72,7 +72,8 @@ def begin(
 def worth_repeating(state: RunState, launch: int, category: Category) -> bool:
     """Whether to withdraw and repeat a measured launch that is doubtful for the reason `category`.
 
-    launch: its number. False without retries left for this reason, for a skipped cell or a search for the batch size.
+    launch: its number. False if all retries for this reason are used up, if its cell is skipped, or if it belongs to a
+    search for the batch size.
     """
     of = state.launches[launch]
     slot, scans = state.slots[of], state.cells[of[0]].batch_size == AUTO
@@ -302,9 +303,10 @@ def _dropped(state: RunState, slot: Slot) -> RunState:
 
 
 def _shrink(state: RunState, slot: Slot, phase: Phase) -> RunState:
-    """Record that a batch size does not fit, and put the slot back for half of it.
+    """Record that the batch size of a slot does not fit, and put the slot back with half of it.
 
-    phase: where memory ran out. Before the first forward pass, no batch size fits, and the slot is settled.
+    phase: where memory ran out. If that was before the first forward pass, no batch size fits. Then the slot is not put
+    back, but settled as DOES_NOT_FIT.
     """
     family = _family(state, slot)
     limit = state.too_large.get(family)

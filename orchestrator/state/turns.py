@@ -39,8 +39,8 @@ def ends(state: RunState, slot: Slot) -> Mapping[str, int]:
     """Return where to insert a slot as the last one of its turn: device of the slot → index in the device's queue.
 
     The slot must be in no queue. The index is behind every gang (launch on several devices) of this turn or an earlier
-    one, so gangs have the same order on all devices. Exception: if `slot` is a gang, and in any device's queue the
-    gangs are not in the order of their turns, the index is the end of each queue.
+    one, so gangs have the same order on all devices. Exception: if `slot` is a gang, and at least one queue of the run
+    has gangs that are not in the order of their turns, the slot goes to the end of the queue of each of its devices.
     """
     devices = state.cells[slot[0]].devices
     if len(devices) > 1 and not all(_in_order(state, uuid) for uuid in state.devices):

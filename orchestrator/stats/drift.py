@@ -372,10 +372,12 @@ def _courses(logs: Mapping[str, Sequence[Window]], margin: float) -> dict[str, C
 
 
 def _blocks(logs: Sequence[Window]) -> list[_Block]:
-    """Return a GPU's log rate, minus its usual level, in BLOCKS parts of its time. Parts without rates are omitted.
+    """Return the log rate of a GPU, relative to its level, in each of BLOCKS equal parts of its time.
 
-    It is the median over the kinds of work, from each of which the kind's level is subtracted: the median of its blocks
-    after the slope that all kinds share is removed. Kinds that did not run for most of the time are excluded.
+    logs: windows of the GPU with log rates, raw or relative to siblings, in order of time. Parts without windows are
+    omitted. The value of a part is the median over the kinds of work, after the level of each kind is subtracted. This
+    level is the median of the kind's parts, from which the slope that all kinds share was removed. Kinds that did not
+    run for most of the time are excluded.
     """
     first, span = logs[0].number, logs[-1].number - logs[0].number + 1
     kinds = [_by_block(own, first, span) for own in _by_key(logs).values() if _lasts(own, logs)]

@@ -77,7 +77,10 @@ class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def drifting(self) -> bool | None:
-        """Whether the times of any launch drifted by more than DRIFT_LIMIT_PERCENT. None for too few times."""
+        """Whether the times of any launch drifted by more than DRIFT_LIMIT_PERCENT.
+
+        None if no launch has enough times to compute its drift.
+        """
         return percentiles.drifting(self.drift_percent)
 
 
@@ -119,7 +122,11 @@ def _host_bound(result: Result, iteration_ms: float) -> bool | None:
 
 
 def _lasting_change(result: Result, times_ms: Sequence[float]) -> float | None:
-    """Return LaunchFigures.lasting_change; None on a CPU (other load changes it). The launch must not be host-bound."""
+    """Return LaunchFigures.lasting_change of a launch that is not host-bound; None if unclear.
+
+    None also without a recorded warm-up, and if it is unknown whether the device waits for the host, as on a CPU.
+    times_ms: the measured iteration times.
+    """
     warm_up = result.warm_up
     if not warm_up.course or result.launch_bound is None:
         return None

@@ -60,7 +60,10 @@ def common(own: Sequence[Variance]) -> Variance:
 
 
 def _prior(own: Sequence[Variance]) -> tuple[float, float]:
-    """Return the common variance and its degrees of freedom: infinite if the variances `own` differ only by chance."""
+    """Return the common variance of at least two cells, and its degrees of freedom.
+
+    The degrees are infinite if the variances `own` differ only by chance.
+    """
     logs = [
         math.log(variance.value) - digamma(variance.degrees / 2) + math.log(variance.degrees / 2) for variance in own
     ]

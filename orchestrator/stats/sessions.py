@@ -32,9 +32,10 @@ def learned(sessions: Sequence[Mapping[_Cell, Sequence[float]]], prior: float) -
 def _alike(
     sessions: Sequence[Mapping[_Cell, Sequence[float]]],
 ) -> tuple[list[Mapping[_Cell, Sequence[float]]], set[_Cell]]:
-    """Return the sessions to use and the cells that each of them has: at least half of all cells.
+    """Return the sessions to use, and the cells that all of these have in common.
 
-    Sessions are chosen from the largest on. One that would leave fewer common cells is excluded.
+    Sessions are tried from the one with most cells on. A session is excluded if with it fewer cells would be common
+    than half of the cells that occur in any session.
     """
     cells = set[_Cell]().union(*sessions)
     least, found = len(cells) / 2, list[Mapping[_Cell, Sequence[float]]]()
@@ -46,9 +47,10 @@ def _alike(
 
 
 def _of_mean(sides: Sequence[Sequence[float]]) -> float:
-    """Return the variance, due to launches, of a cell's mean log rate in a session. 0 if no session has two launches.
+    """Return how much single launches contribute to the variance of a cell's mean log rate in a session.
 
-    sides: log rates of the launches, one list for each session.
+    Averaged over the sessions. 0 if no session has two launches. sides: for each session, the log rates of its
+    launches.
     """
     own = pooled.of_launches(sides)
     return 0.0 if own is None else own.value * fmean([1 / len(side) for side in sides])

@@ -194,10 +194,11 @@ def _log(cell: SiblingCell, gpu: str, rate: float) -> float:
 
 
 def _ratios(cell: SiblingCell, margin: float) -> _Ratios:
-    """Return GPU → log of its rates divided by the others' median in the same round, for one cell.
+    """Return GPU → log(rate / median rate of the other GPUs in the same round) of each of its launches of a cell.
 
-    A GPU that waited for the host has no entry. If too many siblings waited (see `_beside`), a GPU has an entry only if
-    it is slower by more than `margin`, a share.
+    GPUs that waited for the host have no entry. If too many siblings of a GPU waited (see `_beside`), it has an entry
+    only if it is slower on average by more than `margin`, a share (0.05). No entries for a cell of fewer than
+    LEAST_GPUS.
     """
     logs = {gpu: [_log(cell, gpu, rate) for rate in own] for gpu, own in cell.rates.items() if own}
     by_gpu = {}
@@ -217,8 +218,9 @@ def _ratios(cell: SiblingCell, margin: float) -> _Ratios:
 def _beside(gpu: str, cell: SiblingCell, logs: Mapping[str, Sequence[float]]) -> tuple[Sequence[str], bool]:
     """Return the GPUs to compare `gpu` with in a cell, and True if the comparison can prove that `gpu` is OK.
 
-    False: too few other GPUs worked without waiting for the host, so the comparison can only prove that `gpu` is slow.
-    If enough did, GPUs that waited are included only if they raise the median rate or keep it. logs: GPU → log rates.
+    True needs at least LEAST_GPUS - 1 other GPUs that did not wait for the host. Then the GPUs that waited are
+    included, all together, unless that lowers the median rate. False: all other GPUs are returned, and they can only
+    prove that `gpu` is slow. logs: GPU → log rates of its launches.
     """
     others = [other for other in logs if other != gpu]
     at_work = [other for other in others if other not in cell.waited]
@@ -243,7 +245,11 @@ def _of_gpus(ratios: Sequence[_Ratios], margins: Mapping[Bound, float]) -> dict[
 
 
 def _margin_alone(margin: float, gpus: int, cells: int) -> float:
-    """Return the wider margin for a cell judged alone. margin: that of its bound. gpus, cells: how many are judged."""
+    """Return the wider margin for a cell that is judged alone.
+
+    margin: the margin of the cell's bound, as a share. gpus: number of GPUs that are judged. cells: number of cells
+    that are judged, over all GPUs.
+    """
     tail = NormalDist()
     return margin * tail.inv_cdf(1 - ALPHA / (gpus * cells)) / tail.inv_cdf(1 - ALPHA / gpus)
 
@@ -287,7 +293,8 @@ def _rounds(cells: Sequence[Sequence[float]]) -> list[float]:
 def _sibling(gpu: str, own: _Effects, p: float, tests: int) -> Sibling:
     """Return the verdict on a GPU. p: its p-value, after Holm over the GPUs.
 
-    tests: by how much the p-values of its single cells are multiplied: number of GPUs x judgements.
+    own: effects of the GPU over all cells, over the cells of each bound, and in each cell alone. tests: factor for the
+    p-values of its cells judged alone, after Holm over these cells: number of GPUs x judgements.
     """
     chances = holm({name: one.effect.p for name, one in own.alone.items()})
     slow = {name: one.effect for name, one in own.alone.items() if chances[name] * tests <= ALPHA}
@@ -344,7 +351,10 @@ def _ratio(sibling: Sibling) -> float:
 
 
 def _wanted(effect: Effect) -> int:
-    """Return how many further launches of each cell should give a verdict, 0 if that takes over MOST_LAUNCHES."""
+    """Return how many launches to add to each cell so that the GPU should get a verdict.
+
+    0 if a cell would then have more than MOST_LAUNCHES launches in all.
+    """
     gap = abs(math.log(effect.ratio) - math.log1p(-effect.margin))
     reach = math.log(effect.ratio / effect.low)
     if effect.launches * (reach / (gap + _MAY_BE_OFF * reach)) ** 2 > MOST_LAUNCHES:

@@ -131,9 +131,11 @@ class GroupMean:
 
 
 class _Estimate(NamedTuple):
-    """Estimated log ratio of a pair. variance, degrees: its variance and degrees of freedom.
+    """Estimated log ratio (after / before) of a pair, or mean log ratio of several pairs.
 
-    of_launches: variance of a launch. of_sessions: variance of the difference of two sessions.
+    of_launches: variance of the log rate between launches; 0 for a mean. of_sessions: the part of `variance` due to the
+    difference of two sessions. variance, degrees: variance of `log_ratio` due to launches and sessions, and its degrees
+    of freedom.
     """
 
     log_ratio: float
@@ -147,7 +149,7 @@ class _Estimate(NamedTuple):
         return student.quantile(share, self.degrees) * math.sqrt(self.variance)
 
     def chance(self, bound: float) -> float:
-        """Return the two-sided p-value of a log ratio beyond `bound`, in either direction."""
+        """Return the two-sided p-value for a log ratio beyond ±`bound`: small if it is clearly outside this range."""
         beyond = abs(self.log_ratio) - bound
         return min(1.0, 2 * student.tail(beyond / math.sqrt(self.variance), self.degrees))
 
@@ -169,7 +171,10 @@ def judge(pairs: Sequence[Pair]) -> list[Judged]:
 
 
 def _beyond(pair: Pair, variances: Sequence[Variance]) -> float:
-    """Return the p-value of a pair's change beyond its margin: the largest over the possible variances of a launch."""
+    """Return the p-value of a pair's change beyond its margin: the largest over the given variances of a launch.
+
+    variances: at least one. The change must be significant with each of them (see `_of_launches`).
+    """
     return max(_estimate(pair, one).chance(_bound(pair.margin)) for one in variances)
 
 
@@ -210,10 +215,11 @@ def _group_mean(pairs: Sequence[Pair], estimate: _Estimate | None, *, shown: boo
 
 
 def _of_mean(pairs: Sequence[Pair]) -> _Estimate | None:
-    """Return the mean log ratio of cells, with its variance. None if the variance of a cell is unknown.
+    """Return the mean log ratio of cells, all with the same weight. None if the variance of any cell is unknown.
 
-    A cell counts with the variance of its own launches or, if it needs the prior, with the widest known one. More cells
-    with the same `session` do not reduce the variance between sessions.
+    A cell has the variance of its own launches. If it needs the prior, it has the one of its known variances that gives
+    the widest interval. Cells with the same `session` share one difference between the sessions, so more of them do not
+    reduce its variance.
     """
     parts: list[Variance] = []
     for pair, found in zip(pairs, _of_launches(pairs), strict=True):
@@ -308,9 +314,10 @@ def _of_one_prior(pairs: Mapping[int, Pair], prior: float | None) -> dict[int, t
 
 
 def _shrunk(own: Mapping[int, Variance]) -> dict[int, Variance]:
-    """Shrink the variances of cells towards the common variance, but not below it: few launches may agree by chance.
+    """Shrink the variances of cells towards the common variance. Those that are still smaller are raised to it.
 
-    own: index of a pair → variance of its own launches. Returns the shrunk variances by the same indices.
+    They are raised because few launches may agree by chance. own: index of a pair → variance of its own launches.
+    Returns the new variances by the same indices.
     """
     least = pooled.common(list(own.values())).value if own else 0.0
     return {
@@ -345,7 +352,10 @@ def _judged(pair: Pair, estimate: _Estimate, p: float, tests: int, *, changed: b
 
 
 def _most_unseen(pair: Pair) -> float:
-    """Return the largest half-width of the log ratio's interval for NO CHANGE SEEN; larger if the prior is needed."""
+    """Return the largest half-width of the log ratio's 95 % interval with which NO CHANGE SEEN may be given.
+
+    For a pair that needs the prior, it may be larger than _WIDEST_UNSEEN.
+    """
     if not pair.needs_prior:
         return _WIDEST_UNSEEN
     of_one = math.sqrt(2 * ((pair.prior or 0.0) ** 2 + pair.session**2))

@@ -61,8 +61,8 @@ def require_writable(configuration: Configuration, settings: LayeredSettings, *,
 def require_place(output: Path, formats: Iterable[ReportFormat], origin: str, *, make: bool) -> None:
     """Check that the report can be written in each of the `formats`. Raises ConfigError if not.
 
-    output: path of -o, a file; the suffix of each format gives that format's file in the same folder. Existing files
-    are accepted. origin: option that set the path, for the message. make: as in `require_writable`.
+    output: path of -o, a file. The file of a format is this path with the suffix of the format, in the same folder.
+    Existing files are accepted. origin: option that set the path, for the message. make: as in `require_writable`.
     """
     for place in (output, *(target(output, kind) for kind in formats)):
         require_name(place, origin)

@@ -175,9 +175,10 @@ def write_durably(path: Path, data: bytes, move: Callable[[Path, Path], object] 
 
 
 def write_parts_durably(path: Path, parts: Iterable[bytes], move: Callable[[Path, Path], object] = Path.rename) -> None:
-    """Write `parts`, joined, to `path` as `write_durably` does, each as it is generated. Raises errors of `parts`.
+    """Write `parts` one after the other to `path`, as `write_durably` does. Exceptions from the iterator pass through.
 
-    move: called as move(temporary file, path).
+    Each part is written when the iterator yields it. An OSError, of the iterator too, is raised as StorageError. move:
+    called as move(temporary file, path).
     """
     unfinished = temporary(path, os.getpid())
     try:

@@ -27,10 +27,11 @@ def unwritten(stored: StoredRun, paths: RunPaths) -> tuple[Path, ...]:
 
 
 def shown(stored: StoredRun, paths: RunPaths, fresh: Collection[Path] = ()) -> tuple[Path, ...]:
-    """Return the path of the report to show to the user for each requested format, in that order. It may be missing.
+    """Return the path of the report to show to the user in each requested format, in the order of the configuration.
 
-    It is the path at -o if that file has the same bytes as the one in the run's folder; else the latter. fresh: files
-    at -o that were just written, and so are shown without comparison.
+    The path is that at -o if the file there has the same bytes as the report in the run's folder. Else it is that in
+    the run's folder, where the file may be missing. fresh: files at -o that were just written, and so are shown without
+    comparison.
     """
     own = [paths.report(kind) for kind in stored.configuration.formats]
     both = zip(published(stored, paths) or own, own, strict=True)

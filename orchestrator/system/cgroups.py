@@ -38,7 +38,8 @@ def limits(root: Path = _ROOT, own: Path = _OWN) -> Limits:
 def oom_kills(root: Path = _ROOT, own: Path = _OWN, host_file: Path = _VMSTAT) -> int | None:
     """Return how many processes the kernel has killed for lack of memory so far; None if unknown.
 
-    The number is that of our control group, else of its nearest ancestor that has one, else of the host.
+    The number is that of this process's control group, else of its nearest ancestor that counts them, else of the host.
+    root, own: as in `limits`. host_file: the counters of the whole host.
     """
     counter = _oom_counter(root, own, host_file)
     return None if counter is None else _kills_in(counter)
@@ -46,7 +47,11 @@ def oom_kills(root: Path = _ROOT, own: Path = _OWN, host_file: Path = _VMSTAT) -
 
 @functools.cache
 def _oom_counter(root: Path, own: Path, host_file: Path) -> Path | None:
-    """Find the file that counts out-of-memory kills; None without one. Cached, because each launch reads it."""
+    """Find the first file that counts out-of-memory kills; None if there is none. Cached, because each launch reads it.
+
+    The files of this process's control group come first, then those of its ancestors, then `host_file`. root, own: as
+    in `limits`. host_file: the counters of the whole host (/proc/vmstat).
+    """
     groups = [
         group / name for group in _folders(root, own, "memory") for name in ("memory.events", "memory.oom_control")
     ]

@@ -47,7 +47,11 @@ class RunLogs:
         self.bytes = sum(path.stat().st_size for path in paths.of_processes("std*.log"))
 
     def compact(self, path: Path) -> None:
-        """Cut the log of an ended process: above CAP_BYTES to 4 MiB; to 64 KiB once the run's logs take ALL_BYTES."""
+        """Cut the log of an ended process to 4 MiB if it is larger than CAP_BYTES.
+
+        Once the logs of the run take ALL_BYTES together, cut it to 64 KiB if it is larger than that. A missing log is
+        ignored.
+        """
         if self.bytes < ALL_BYTES:
             compact(path, CAP_BYTES, _HEAD_BYTES, _TAIL_BYTES)
         else:
@@ -56,9 +60,10 @@ class RunLogs:
 
 
 def compact(path: Path, cap: int = CAP_BYTES, head: int = _HEAD_BYTES, tail: int = _TAIL_BYTES) -> None:
-    """Replace the middle of a file above `cap` bytes, whose process has ended, by a line with the number of its bytes.
+    """Replace the middle of the file of an ended process by a line that says how many bytes were cut out.
 
-    The first `head` and last `tail` bytes stay. A missing file is ignored. On a full disk the file stays as it is.
+    Only a file of more than `cap` bytes is cut. Its first `head` and last `tail` bytes stay. A missing file is ignored.
+    On a full disk the file stays as it is.
     """
     try:
         size = path.stat().st_size
