@@ -82,7 +82,7 @@ class Compiler:
         self._stage.enter(Phase.WARM_UP)
 
     def compilation(self) -> Compilation | None:
-        """Return facts of all compilations so far. In an eager cell: of those by the model's code, None without any."""
+        """Return facts of all compilations so far; None if an eager cell's model has not compiled anything itself."""
         made = graphs()
         if not self._compiles and not made:
             return None
@@ -192,9 +192,10 @@ def _values(returned: object) -> torch.Tensor:
 
 
 def _is_same(one: torch.Tensor, other: torch.Tensor, *, training: bool) -> bool:
-    """Whether `other` differs from `one` by at most 1e-2 (losses, in training: 1e-4) of the largest absolute value.
+    """Whether shapes are equal and `other` differs from `one` by at most 1e-2 of the largest absolute value in `one`.
 
-    Rounding errors of outputs in bf16 and of losses in fp32 are below these limits. Random numbers differ by more.
+    training: both are losses, for which the limit is 1e-4. Rounding errors of outputs in bf16 and of losses in fp32 are
+    below these limits. Random numbers differ by more.
     """
     limit = 1e-4 if training else 1e-2
     return one.shape == other.shape and output_errors(one, other).get("relative_error", 0.0) <= limit

@@ -100,7 +100,7 @@ class _Seen:
         return any(isinstance(error, kinds) for error in self.chain)
 
     def says(self, pattern: re.Pattern[str]) -> bool:
-        """Whether `pattern` matches the message of a RuntimeError (such as torch's errors) in the chain."""
+        """Whether `pattern` is found in the message of any RuntimeError (such as torch's errors) in the chain."""
         return any(isinstance(error, RuntimeError) and pattern.search(message_of(error)) for error in self.chain)
 
     def evidence(self) -> dict[str, str]:

@@ -87,7 +87,7 @@ def _attention_in_parts() -> Iterator[None]:
 
 
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not annotate its base
-    """Collects in `unseen` the operators without a formula that make the number too low."""
+    """Collects in `unseen` the names of operators whose missing formula makes the number of operations too low."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch does not annotate it

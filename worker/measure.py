@@ -136,7 +136,7 @@ def _warm_up_until_steady(
 
 
 class _Settled:
-    """Decides when warm-up ends: times are steady, and also settled (protocol/settling.py) if a GPU limits the speed.
+    """Decides when warm-up ends: times are steady and, if a GPU limits the speed, have no trend (protocol/settling.py).
 
     state: REACHED if times were steady after at least one block, even if warm-up then went on to its cap; else NONE.
     """
@@ -241,7 +241,10 @@ def _processors_s() -> float:
 
 
 class _Record:
-    """Measured blocks, and the times of their spans and iterations in ms, as means over `group` iterations."""
+    """Collects the measured blocks, and the times of their spans and iterations in milliseconds.
+
+    group: number of iterations that were timed as one span. Each time is the mean of so many iterations.
+    """
 
     def __init__(self, work: Work, group: int) -> None:
         self._work = work

@@ -31,7 +31,10 @@ def tensors(outputs: object) -> Iterator[torch.Tensor]:
 
 
 def require_computed(outputs: object, name: str) -> object:
-    """Return `outputs`. Raises ModelCodeError if all are None or uncomputed (a generator). name: of the model."""
+    """Return `outputs`. Raises ModelCodeError if nothing is computed: each is None, an iterator or an awaitable.
+
+    name: of the model, for the message.
+    """
     leaves = _pytree.tree_leaves(outputs)
     if all(leaf is None or isinstance(leaf, _NOT_RUN) for leaf in leaves):
         what = (
@@ -45,9 +48,9 @@ def require_computed(outputs: object, name: str) -> object:
 
 
 def require_finite(outputs: object, *, infinite: bool) -> None:
-    """Raise NotFiniteError for NaN, or for infinity unless `infinite`, in the output tensors. Waits for the device.
+    """Raise NotFiniteError if an output tensor holds NaN, or infinity while `infinite` is False. Waits for the device.
 
-    Tensors that are nested, sparse or of integers are not checked.
+    Not checked: sparse tensors, tensors of integers and torch's own nested tensors (tensor.is_nested).
     """
     for number, tensor in enumerate(tensors(outputs), start=1):
         for extreme in _extremes(tensor):

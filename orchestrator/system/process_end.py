@@ -118,8 +118,9 @@ def end_leftovers(processes: Iterable[Identity]) -> None:
 def orphans(workers: Collection[Identity], folder: Path) -> list[Identity]:
     """Return PID and start time of the processes that workers of a dead orchestrator left behind.
 
-    Such a process is in the session of a worker, and has a file of `folder` open. Excluded: processes older than the
-    worker, sessions led by another process, and this process's ancestors.
+    Such a process is in the session of one of the `workers`, and has a file below `folder` (the run's) open. Excluded:
+    processes older than that worker, sessions whose leader is a later process with the worker's PID, the session of
+    this process, and its ancestors.
     """
     started, spared = dict(workers), _lineage()
     found = []

@@ -90,9 +90,9 @@ def child_environment(extra: dict[str, str]) -> dict[str, str]:
 def environment_of_workers(cache: Path, defaults: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return variables to add to our environment for processes that import torch.
 
-    These are ONE_THREAD, which keeps libraries from starting threads, even if the user has set them otherwise, the
-    `defaults` that the user has not set, and TORCHINDUCTOR_CACHE_DIR, a folder in `cache` (folder of the weights). The
-    last one is omitted if the user has set it, or if `cache` is not writable.
+    ONE_THREAD, which keeps libraries from starting threads, is always included and overrides the user's values. Of
+    `defaults`, only those that the user has not set. TORCHINDUCTOR_CACHE_DIR, a folder in `cache` (the folder of the
+    weights), is omitted if the user has set it or if `cache` is not writable.
     """
     unset = {name: value for name, value in (defaults or {}).items() if name not in os.environ}
     standing = next(place for place in (cache, *cache.parents) if os.access(place, os.F_OK))

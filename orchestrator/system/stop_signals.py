@@ -25,7 +25,7 @@ _FOUND: Final[dict[int, Any]] = {}
 
 
 class StopSignals:
-    """Within `with`, only counts SIGINT and SIGTERM (`requests`) until `spare` sets a limit, and ignores SIGHUP."""
+    """Within `with`, ignores SIGHUP and counts SIGINT and SIGTERM in `requests`. Only `spare` lets them interrupt."""
 
     def __init__(self) -> None:
         self.requests = 0

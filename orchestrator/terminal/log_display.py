@@ -1,4 +1,4 @@
-"""Base of plain and JSON logs: every event, with -v every phase (such as warm-up), and progress every half minute."""
+"""Base of plain and JSON logs: every event, progress every half minute, and with -v every phase (such as warm-up)."""
 
 import time
 from abc import ABC, abstractmethod
@@ -13,7 +13,10 @@ PROGRESS_EVERY_S: Final = 30.0
 
 
 class LogDisplay(ABC):
-    """Writes log lines of a run. quiet: only failures and warnings. verbose: phases too. now: monotonic seconds."""
+    """Writes log lines of a run. quiet: only failures and warnings. verbose: phases too.
+
+    now: returns monotonic seconds.
+    """
 
     def __init__(
         self, outlet: Outlet, *, quiet: bool, verbose: bool, now: Callable[[], float] = time.monotonic

@@ -83,7 +83,7 @@ class Outlet:
         self.gone = True
 
     def _send(self) -> int:
-        """Write queued text. Return how many bytes the reader took. If it takes none now: 0 or BlockingIOError."""
+        """Write queued text. Return the number of bytes written. Returns 0 or raises BlockingIOError if none can be."""
         if self._fd is None:
             self._stream.write(self._pending.decode(self.encoding, "replace"))
             self._stream.flush()

@@ -45,8 +45,9 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Times and output of an operator in JAX, forward pass only.
 
     unsupported: why JAX cannot compute it here; then the other fields are empty. Else "". arrays: one element, the
-    output. series: "host", "real" and "pure" → packed times, as in ShapeResult. block: timed block of "pure".
-    profile: of one call in addition to the timed ones.
+    output. series: name → milliseconds of a call, packed by protocol.floats. "host": until the call returned. "real":
+    until the idle device had finished it. "pure": mean in each round of calls back to back. block: timed block of all
+    rounds of "pure". profile: of one call in addition to the timed ones.
     """
 
     unsupported: str = ""

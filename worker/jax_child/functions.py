@@ -43,13 +43,13 @@ def _weight_gradient(images: jax.Array, output: jax.Array) -> jax.Array:
 
 
 def _attention(query: jax.Array, key: jax.Array, value: jax.Array, *, causal: bool) -> jax.Array:
-    """Return the output of attention: (batch, heads, tokens, size), as each input. JAX swaps the middle two."""
+    """Return the attention output. Inputs and output: (batch, heads, tokens, size). JAX itself has tokens second."""
     moved = (jnp.swapaxes(one, 1, 2) for one in (query, key, value))
     return jnp.swapaxes(nn.dot_product_attention(*moved, is_causal=causal), 1, 2)
 
 
 def _normalised(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
-    """Return `x` normalised to mean 0 and variance 1 over `axes`, in fp32. torch also accumulates in fp32."""
+    """Return `x` as fp32, normalised to mean 0 and variance 1 over `axes`. torch also accumulates in fp32."""
     wide = x.astype(jnp.float32)
     centred = wide - wide.mean(axes, keepdims=True)
     return centred * lax.rsqrt(jnp.square(centred).mean(axes, keepdims=True) + _EPSILON)

@@ -61,7 +61,7 @@ def _convolution(inputs: int, outputs: int, stride: int = 1, moment: float = REL
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """Build the model with random weights, as Family.build."""
+    """Build the model with random weights in fp32, directly on `device`. input_size is not used."""
     with torch.device(device):
         return AutoEncoder(**integers(spec, *SIZES))
 

@@ -78,9 +78,9 @@ def expect(norm: nn.BatchNorm2d, convolution: nn.Conv2d, moment: float) -> None:
 
 
 def residual(norms: Sequence[nn.BatchNorm2d]) -> float:
-    """Scale down all residual branches by the weights of `norms`, the last normalisation of each branch.
+    """Scale down all residual branches: set the weights of `norms`, the last normalisation of each branch.
 
-    Returns the variance of the output of one branch, relative to the variance of the main path.
+    n branches get weights of 1 / sqrt(n). Returns 1 / n, the variance of one branch's output relative to the main path.
     """
     for norm in norms:
         nn.init.constant_(norm.weight, len(norms) ** -0.5)

@@ -68,7 +68,10 @@ class Family(Protocol):
     """Interface of one module of worker/models/."""
 
     def build(self, spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-        """Build the model with random weights in fp32, directly on `device`. input_size: as in Cell."""
+        """Build the model with random weights in fp32, directly on `device`.
+
+        input_size: side in pixels or length in tokens, None if the model has one fixed size.
+        """
 
     def batch(self, spec: ModelSpec, feed: "Feed") -> Batch:
         """Return name → tensor of the inputs of one iteration, and of labels if the loss needs them."""
@@ -100,7 +103,11 @@ class Writer(Protocol):
 
 
 class Feed:
-    """Makes the tensors of a batch from seeded random numbers. input_size: of the cell. dtype: of its precision."""
+    """Makes the tensors of a batch from seeded random numbers.
+
+    input_size: the cell's side in pixels or length in tokens, None if the model has one fixed size. dtype: type of the
+    cell's precision.
+    """
 
     def __init__(
         self, *, batch_size: int, input_size: int | None, device: torch.device, dtype: torch.dtype, seed: int

@@ -14,7 +14,7 @@ __all__ = ["batch", "build", "forward", "loss"]
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """Build the model with random weights, as Family.build."""
+    """Build the model with random weights in fp32, directly on `device`. input_size is not used."""
     with torch.device(device):
         module: torch.nn.Module = BertForMaskedLM(BertConfig(**spec.config))
     return module

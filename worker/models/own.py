@@ -30,7 +30,7 @@ _CANNOT: Final = {
 
 
 class Own:
-    """One model of the user's own, with the functions of worker.models.base.Family."""
+    """One model of the user's own, made by the code `own`. Has the functions of worker.models.base.Family."""
 
     def __init__(self, own: OwnModel) -> None:
         self._own = own
@@ -184,7 +184,10 @@ class Own:
         return self._inputs.restored(batch)
 
     def _loss_hook(self, module: torch.nn.Module) -> Callable[..., object] | None:
-        """Return a function of outputs and batch that calls the user's loss with one or both; None if there is none."""
+        """Return a function of (outputs, batch) that calls the user's loss; None if the user has none.
+
+        The loss gets the outputs. It also gets the inputs of the batch if it has a second argument without a default.
+        """
         hook = self._code.hook(module, "loss")
         if hook is None:
             return None

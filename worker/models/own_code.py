@@ -120,7 +120,10 @@ class Code:
         return kind(f"{message.rstrip('.')}. {hint}" if hint else message)
 
     def _called(self, arguments: list[object], config: dict[str, object]) -> object:
-        """Make the model. `config` becomes an object for models of transformers, else keywords after `arguments`."""
+        """Make the model. arguments: positional. config: keyword arguments.
+
+        A model of transformers instead gets a configuration object made from `config`, before `arguments`.
+        """
         configured = getattr(self.made_by, "config_class", None) if isinstance(self.made_by, type) else None
         if configured is None:
             return self.made_by(*arguments, **config)

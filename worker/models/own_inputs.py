@@ -98,7 +98,10 @@ def drawn(spec: ModelSpec, module: torch.nn.Module, feed: Feed) -> object:
 
 
 def lengths(example: object) -> dict[str, int]:
-    """Return path → length of each list, tuple and dict ("['ids']"; "" is `example`) and tensor axis ("['ids']:0")."""
+    """Return path → length of each list, tuple and dict in `example`, and of each axis of its tensors.
+
+    The path "" is `example` itself, "['ids']" its entry of that name, and "['ids']:0" the first axis of that tensor.
+    """
     if isinstance(example, torch.Tensor):
         return {f":{axis}": length for axis, length in enumerate(example.shape)}
     if isinstance(example, list | tuple):
@@ -116,7 +119,10 @@ def _all_tensors(things: Iterable[object]) -> bool:
 
 
 def _with_vocabulary(entry: InputSpec, module: torch.nn.Module) -> InputSpec:
-    """Return `entry`; int32 and int64 without `high` get the model's vocab_size. ModelCodeError if it has none."""
+    """Return `entry`. If it is int32 or int64 and has no `high`, its `high` becomes the model's vocab_size.
+
+    Raises ModelCodeError if the model then has no vocab_size.
+    """
     if entry.dtype not in {"int64", "int32"} or entry.high:
         return entry
     size = getattr(getattr(module, "config", None), "vocab_size", None)

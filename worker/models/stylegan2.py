@@ -44,7 +44,10 @@ def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torc
 
 
 def build_for_inference(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """Build the generator alone, with random weights. input_size, ValueError: as in `build`."""
+    """Build the generator alone, with random weights. Raises ValueError unless the resolution is a power of 2 above 4.
+
+    input_size: side of the images, if the model's configuration has "size" as its resolution.
+    """
     sizes = _sizes(spec, input_size)
     with torch.device(device):
         return Generator(*(sizes[key] for key in _GENERATORS))

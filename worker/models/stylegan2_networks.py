@@ -33,7 +33,7 @@ def channels(resolution: int, base: int, most: int) -> int:
 
 
 def _require_doublings(resolution: int) -> None:
-    """Raise ValueError unless `resolution` (image side) is a power of two above SMALLEST."""
+    """Raise ValueError unless `resolution` (image side) is a power of two above 4."""
     if resolution <= SMALLEST or resolution.bit_count() != 1:
         raise ValueError(f"the image side of StyleGAN2 must be a power of two above {SMALLEST}, not {resolution}")
 
@@ -89,7 +89,7 @@ class Filter(nn.Module):
         return functional.conv2d(features, self._kernels(features), padding=self._padding, groups=features.shape[1])
 
     def doubled(self, features: torch.Tensor) -> torch.Tensor:
-        """Double the side (if padding is 1): put zeros between the pixels, then apply the filter."""
+        """Put zeros between the pixels, then apply the filter. The side s becomes 2 x (s + 1 - padding)."""
         kernels = self._kernels(features)
         return functional.conv_transpose2d(features, kernels, stride=2, padding=self._padding, groups=features.shape[1])
 
@@ -198,7 +198,8 @@ class _SynthesisBlock(nn.Module):
 class Generator(nn.Module):
     """Turns latents (batch, latent) into images (batch, 3, resolution, resolution).
 
-    latent: numbers of one image's latent. layers: number in the mapping network. base, most: as in `channels`.
+    latent: length of one image's latent. layers: number of layers of the mapping network. base, most: features of side
+    s have base // s channels, but at most `most`.
     """
 
     def __init__(self, resolution: int, latent: int, layers: int, base: int, most: int) -> None:
@@ -258,7 +259,10 @@ class MinibatchDeviation(nn.Module):
 
 
 class Discriminator(nn.Sequential):
-    """Turns images (batch, 3, resolution, resolution) into scores (batch, 1). base, most: as in `channels`."""
+    """Turns images (batch, 3, resolution, resolution) into scores (batch, 1).
+
+    base, most: features of side s have base // s channels, but at most `most`.
+    """
 
     def __init__(self, resolution: int, base: int, most: int) -> None:
         _require_doublings(resolution)

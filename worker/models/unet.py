@@ -52,7 +52,7 @@ def _double(inputs: int, outputs: int, moment: float) -> nn.Sequential:
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """Build the model with random weights, as Family.build."""
+    """Build the model with random weights in fp32, directly on `device`. input_size is not used."""
     with torch.device(device):
         return UNet(**integers(spec, "width", "depth", "num_classes"))
 

@@ -24,7 +24,7 @@ class VariationalAutoEncoder(nn.Module):
 
 
 def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torch.nn.Module:
-    """Build the model with random weights, as Family.build."""
+    """Build the model with random weights in fp32, directly on `device`. input_size is not used."""
     with torch.device(device):
         return VariationalAutoEncoder(**integers(spec, *SIZES))
 
@@ -40,7 +40,10 @@ def forward(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Return the negative evidence lower bound, divided by the number of values. Undivided, it would overflow fp16."""
+    """Return the negative evidence lower bound, divided by the number of elements of the images.
+
+    Without the division it would overflow fp16.
+    """
     images = batch["images"]
     again, *code = module(images)
     mean, log_variance = (part.float() for part in code)  # a sum over all images overflows half precision

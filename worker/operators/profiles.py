@@ -15,7 +15,7 @@ _NO_KERNELS: Final = ("Memcpy", "Memset")
 
 
 def peak_bytes(call: Step, device: torch.device) -> int:
-    """Call once. Return the peak memory in bytes of the call and its inputs; on a CPU device of the whole process."""
+    """Call once. Return the peak memory in bytes of the call and its inputs (on a CPU: of the whole process)."""
     memory.release_cached(device)
     memory.reset_peaks(device)
     memory.reset_resident()

@@ -26,14 +26,15 @@ def copies(input_bytes: int, room_bytes: int, kind: str) -> int:
 
 
 def calls(window_s: float, call_ms: float) -> int:
-    """Return the number of calls that last about `window_s` seconds, from LEAST_CALLS to 2000. call_ms: expected."""
+    """Return the number of calls that last about `window_s` seconds, from 5 to 2000. call_ms: expected time of one."""
     return min(max(timing.iterations_for(window_s * 1e3, call_ms), LEAST_CALLS), _MOST_CALLS)
 
 
 def single_calls(call: Step, wait: Step, window_s: float) -> tuple[list[float], list[float]]:
     """Time single calls on an idle device for about `window_s` seconds. Returns two lists: milliseconds of each call.
 
-    First list: until `call` returned. Second list: also from the call's start, until `wait` (for the device) returned.
+    Both times begin when `call` begins. First list: until `call` returned. Second list: until `wait`, which is called
+    next and waits for the device, returned.
     """
     clock = HostClock()
     call()

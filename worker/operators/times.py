@@ -23,9 +23,10 @@ def pure_ms(
 ) -> tuple[list[float], TimedBlock, bool]:
     """Time rounds of calls back to back for about `window_s` seconds in total.
 
-    calls: one for each copy of the inputs. A round makes them all, in order; if they take longer than `window_s`, only
-    the last ones that fit, at least two. Returns the mean milliseconds of a call in each round, the timed block of all
-    rounds, and True if the calls ran as a CUDA graph. given: inputs of the last call, whose memory outputs may share.
+    calls: one for each copy of the inputs. A round makes all of them, in order. If a round would take longer than
+    `window_s`, it makes only as many of the last calls as fit, but at least two. given: inputs of the last call. Its
+    outputs may be views of them. Returns the mean milliseconds of a call in each round, the timed block of all rounds,
+    and True if the calls ran as a CUDA graph.
     """
     begin = time.monotonic()
     calls[0]()
@@ -51,7 +52,10 @@ def pure_ms(
 
 
 def _captured(plain: Step, device: torch.device, given: Sequence[torch.Tensor]) -> torch.cuda.CUDAGraph | None:
-    """Return the calls in `plain` as a CUDA graph; None on a CPU, or if capture or its test fails (see _repeats)."""
+    """Return the calls that `plain` makes as a CUDA graph; None on a CPU device or if the graph does not work.
+
+    given: inputs of the last call. A graph works if it can be captured and a replay passes _repeats.
+    """
     if device.type != "cuda":
         return None
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch does not annotate it
@@ -71,7 +75,10 @@ def _captured(plain: Step, device: torch.device, given: Sequence[torch.Tensor]) 
 
 
 def _repeats(graph: torch.cuda.CUDAGraph, outputs: Sequence[object], given: Sequence[torch.Tensor]) -> bool:
-    """Whether a replay recomputes all outputs, but for views of `given`. Captures may miss work on another stream."""
+    """Whether a replay of `graph` recomputes all `outputs` of its last call. A capture may miss work on another stream.
+
+    given: inputs of that call. Views of them are not tested. False if an output is neither a tensor nor None.
+    """
     shared = {tensor.untyped_storage().data_ptr() for tensor in given}
     tensors = [one for one in outputs if isinstance(one, torch.Tensor)]
     if len(tensors) < sum(one is not None for one in outputs):

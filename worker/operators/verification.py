@@ -24,10 +24,11 @@ normalisation would be nearly zero."""
 class Verified:
     """Outcome of a verification.
 
-    wrong: the first error, such as "shape [2], expected [3]", or "". deviation: largest deviation (see the module) of
-    output and gradients, or after an error that of the wrong output or gradient. None if it is infinite or NaN, or no
-    values were compared. no_gradient: True if the output is wrong, or a backward pass was requested but the output does
-    not require a gradient (in itself no error). compared: False if shape, type or device is wrong.
+    wrong: the first error, such as "shape [2], expected [3]", or "" if there is none. deviation: largest deviation (see
+    the module) of output and gradients. If one of these is wrong, only its own deviation counts. None if the deviation
+    is infinite or NaN, or if no values were compared. no_gradient: True if the output is wrong. Also True, without an
+    error, if a requested backward pass is impossible because the output does not require a gradient. compared: False if
+    shape, type or device is wrong.
     """
 
     deviation: float | None
@@ -47,7 +48,8 @@ def verify(
     """Call `function` and `reference` on the same inputs and compare. Errors of the function are raised.
 
     upstream_seed: seed of the output's random gradient. tolerance: largest allowed deviation (see the module).
-    backward: verify a call with gradients, then one under no_grad, because torch.compile makes a kernel for each.
+    backward: True to verify a call with gradients, then one under no_grad, because torch.compile makes a kernel for
+    each. False to verify only the one under no_grad.
     """
     leaves = [_leaf(_widened(tensor), backward=backward) for tensor in inputs]
     with torch.set_grad_enabled(backward):
