@@ -68,7 +68,7 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def allowance(self, phase: Phase, measurement: "Measurement") -> float:
         """Return the seconds that `phase` may take, counted from its start.
 
-        For a phase with a fixed number of iterations, the caller counts them again from each Progress message.
+        In a phase with a fixed number of iterations, the caller starts to count again at each Progress message.
         """
         return {
             Phase.START: self.start,

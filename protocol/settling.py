@@ -65,11 +65,11 @@ def _trend(of: Sequence[float]) -> Trend:
 
 
 def settled_blocks(medians_ms: Sequence[float], block_s: float, cap_s: float) -> int:
-    """Return how many of the last warm-up blocks suffice to rule out a slow fall of the clock.
+    """Return the smallest number of last warm-up blocks whose trend rules out a slow fall of the clock.
 
-    0: the times have not settled, or there are fewer than LEAST_BLOCKS. Ruled out: a change of 3 % within 6 x cap_s, or
-    within 60 s if that is less. medians_ms: of all blocks so far, at least one. If one is 0, all blocks count as
-    settled. block_s: duration of a block. cap_s: longest duration of the warm-up.
+    0 if no number of blocks does, or there are fewer than LEAST_BLOCKS. Ruled out: a change of 3 % within 60 s, or
+    within 6 x cap_s if that is shorter. medians_ms: of all blocks so far, at least one. If a median is 0, all blocks
+    count as settled. block_s: duration of a block. cap_s: longest duration of the warm-up.
     """
     if min(medians_ms) <= 0:
         return len(medians_ms)  # below the clock's resolution

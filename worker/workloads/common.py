@@ -36,9 +36,10 @@ _FORMATS: Final = {MemoryFormat.CONTIGUOUS: None, MemoryFormat.CHANNELS_LAST: to
 
 @dataclass(frozen=True)
 class Measurements:
-    """Warm-up and measurement of a launch. load: as in Result.
+    """Warm-up and measurement of a launch. load: None without a load window.
 
-    cold, warm: peaks of device memory in warm-up and in the measured blocks. resident_bytes: as in Memory.
+    cold, warm: peaks of device memory in warm-up and in the measured blocks. resident_bytes: peak of the process's
+    memory on the host.
     """
 
     warm_up: WarmUp
@@ -210,7 +211,8 @@ def fields(
 ) -> dict[str, Any]:
     """Return the fields of Result that every launch has: name → value.
 
-    module: the model. isolation: as in Environment. items: samples in an iteration. series: to add, name → ms.
+    module: the model. isolation: as in Environment. items: samples in an iteration. series: name → milliseconds, to add
+    to the measured series.
     """
     found = asdict(measurements.measured)
     device = torch.device(assign.device.kind)  # the module may have no parameters to ask

@@ -111,7 +111,10 @@ class LinksTest:
         }
 
     def bytes_moved(self) -> dict[str, int]:
-        """Return each transfer in `steps` → bytes that a device sends in an iteration; all_reduce: of its sum."""
+        """Return step → bytes that it moves for this device in an iteration. Only steps that transfer data.
+
+        all_reduce: size of the vector that this device adds to the sum.
+        """
         each = self._outgoing.nbytes
         moved = {"all_reduce": self._sum.nbytes, "copies": each * len(self._incoming), "to_host": each}
         return {name: size for name, size in (moved | {"to_device": each}).items() if name in self.steps()}

@@ -289,7 +289,10 @@ class MemoryTest:
         )
 
     def _read_again(self, chunk: int, words: torch.Tensor) -> torch.Tensor:
-        """Read the chunk again from memory instead of a cache. Returns its wrong bits: exclusive or with `words`."""
+        """Read the chunk again from memory instead of a cache. Returns its exclusive or with `words`: the wrong bits.
+
+        words: right words of the chunk. chunk: its index.
+        """
         others = [other for other in range(self._chunks) if other != chunk]
         for other in others[: _CACHED[self._memory.device.type] // self.chunk_bytes]:
             self._memory.read(self._span(other)).sum()

@@ -180,10 +180,10 @@ class Replays:
         self._fault.begin(possible=len(self._expected) == REPLAY_STEPS and self._stage.phase is Phase.MEASURE)
 
     def end(self) -> None:
-        """Compare the ended replay's steps with the reference, up to the first that differs, which is one mismatch.
+        """Compare the steps of the replay that ended with the reference. The first different step counts as a mismatch.
 
-        Without a mismatch, the reference gets the steps that it lacks, because the first replays may have fewer steps.
-        Raises NotFiniteError if a loss of the reference is NaN or infinite.
+        Later steps are not compared. The first replays may be short. If no step differs, further steps of this replay
+        are added to the reference. Raises NotFiniteError if a loss of the reference is NaN or infinite.
         """
         if self._stage.phase is not self._phase:
             self._phase, self._done = self._stage.phase, 0
