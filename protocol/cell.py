@@ -153,10 +153,10 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     CUDA_VISIBLE_DEVICES if that is set. slice_of: UUID of a MIG slice's GPU. slice_index: None for a slice with its own
     gpu_id. shared_gpu: another slice of that GPU is in the run. cpus: cores to which its workers are bound. A CPU
     device has cores of its own, and a GPU a share of the cores near it. () if a GPU's near cores are unknown or not
-    usable. shared_cores: another CPU device of the run has the same cores. busy_with: text that names another program's process on the device at the start of the run
-    (--allow-busy); None if there was none. pcie_generation: highest one that device and host support. pcie_width: lanes
-    in use. memory_used_bytes: by all processes. cuda_driver_version: newest CUDA version that the driver supports.
-    compute_capability: such as "9.0". power_limit_w: the enforced one.
+    usable. shared_cores: another CPU device of the run has the same cores. busy_with: text that names another program's
+    process on the device at the start of the run (--allow-busy); None if there was none. pcie_generation: highest one
+    that device and host support. pcie_width: lanes in use. memory_used_bytes: by all processes. cuda_driver_version:
+    newest CUDA version that the driver supports. compute_capability: such as "9.0". power_limit_w: the enforced one.
     """
 
     uuid: str

@@ -245,7 +245,7 @@ class ShapeResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     series: name → milliseconds of a call (protocol.floats), empty if the output is wrong. "host": until the call
     returns to the host. "real": until an idle device has finished it. "pure": mean of calls back to back, for each
     round of such calls. Names in "_backward": forward and backward pass together. graphed: the calls of "pure" ran as
-    a CUDA graph. no_gradient: gradients could not be verified, because the output is wrong, requires no gradient, or was
+    a CUDA graph. no_gradient: gradients could not be verified, because the output is wrong, requires no gradient or was
     computed by JAX. Otherwise False, even for an operator without backward pass. profile: set for profiled operators.
     """
 

@@ -251,9 +251,10 @@ class _LinksWork(Work):
         return self.gang.largest(own if self.gang.leads else 0)[0]
 
     def agreed(self, reason: StopReason | None) -> StopReason | None:
-        """Return the leader's `reason` to stop, or None to continue.
+        """Return the leader's reason to stop, or None to continue. reason: of this process, used only by the leader.
 
-        Before, all ranks repeat the iteration that is the highest LinksTest.wrong among them, unless that is 0.
+        Each process must call this. If any of them has a new mismatch, all first repeat the last iteration with one:
+        the highest LinksTest.wrong.
         """
         reasons: tuple[StopReason | None, ...] = (None, *StopReason)
         wrong, decided = self.gang.largest(self.test.wrong, reasons.index(reason) if self.gang.leads else 0)
