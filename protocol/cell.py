@@ -151,12 +151,12 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     uuid: of a GPU or MIG slice, or "cpu:N". gpu_id: number by which the user knows it, an index within
     CUDA_VISIBLE_DEVICES if that is set. slice_of: UUID of a MIG slice's GPU. slice_index: None for a slice with its own
-    gpu_id. shared_gpu: another slice of that GPU is in the run. cpus: cores to which its workers are bound: its own of
-    a CPU device, a share of those near a GPU, empty if unknown. shared_cores: another CPU device of the run has the
-    same cores. busy_with: text that names another program's process on the device at the start of the run
-    (--allow-busy); None if there was none. pcie_generation: highest one that device and host support. pcie_width: lanes
-    in use. memory_used_bytes: by all processes. cuda_driver_version: newest CUDA version that the driver supports.
-    compute_capability: such as "9.0". power_limit_w: the enforced one.
+    gpu_id. shared_gpu: another slice of that GPU is in the run. cpus: cores to which its workers are bound. A CPU
+    device has cores of its own, and a GPU a share of the cores near it. () if a GPU's near cores are unknown or not
+    usable. shared_cores: another CPU device of the run has the same cores. busy_with: text that names another program's
+    process on the device at the start of the run (--allow-busy); None if there was none. pcie_generation: highest one
+    that device and host support. pcie_width: lanes in use. memory_used_bytes: by all processes. cuda_driver_version:
+    newest CUDA version that the driver supports. compute_capability: such as "9.0". power_limit_w: the enforced one.
     """
 
     uuid: str
@@ -197,7 +197,7 @@ class InputSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     shape: whole numbers, or the words "batch" and "size", which stand for the cell's batch size and input size. dtype:
     "float" (the cell's precision), "float32", "int64", "int32", "uint8" or "bool". low, high: range of the values,
-    without `high` itself; not used for bool. Floats are normally distributed if low equals high.
+    from `low` to just below `high`. Not used for bool. If low equals high, floats have a standard normal distribution.
     """
 
     name: str

@@ -68,7 +68,7 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def allowance(self, phase: Phase, measurement: "Measurement") -> float:
         """Return the seconds that `phase` may take, counted from its start.
 
-        For a phase with a fixed number of iterations, the caller counts them again from each Progress message.
+        In a phase with a fixed number of iterations, the caller starts to count again at each Progress message.
         """
         return {
             Phase.START: self.start,
@@ -136,9 +136,9 @@ class LoadSteps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class ChangingShapes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Input sizes to call a compiled model with after its measurement: static, dynamic and padded.
+    """Input sizes to call a compiled model with after its measurement, in each way of result.ShapeWay.
 
-    bucket: padded inputs have the next multiple of it as their size.
+    bucket: in the way PADDED, each size is rounded up to a multiple of it.
     """
 
     sizes: tuple[int, ...]

@@ -78,7 +78,7 @@ class LaunchPaths:
         return self.shape.read_text(encoding="utf-8") if died else ""
 
     def fatal_shapes(self) -> set[str]:
-        """Return operator shapes to skip: the newest other attempt at the cell died there, or two other ones did."""
+        """Return operator shapes to skip, because other attempts at the cell died there: the newest one, or any two."""
         folders = (folder for folder in self.folder.parent.glob("[0-9]*") if folder != self.folder)
         shapes = [LaunchPaths(one).fatal_shape for one in sorted(folders, key=lambda folder: int(folder.name))]
         return {shape for shape in shapes if shape and (shape == shapes[-1] or shapes.count(shape) > 1)}

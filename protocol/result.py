@@ -245,8 +245,8 @@ class ShapeResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     series: name → milliseconds of a call (protocol.floats), empty if the output is wrong. "host": until the call
     returns to the host. "real": until an idle device has finished it. "pure": mean of calls back to back, for each
     round of such calls. Names in "_backward": forward and backward pass together. graphed: the calls of "pure" ran as
-    a CUDA graph. no_gradient: gradients could not be verified, because the result is wrong, the output has none or JAX
-    computed it; else False, even for an operator without backward pass. profile: set for profiled operators.
+    a CUDA graph. no_gradient: gradients could not be verified, because the output is wrong, requires no gradient or was
+    computed by JAX. Otherwise False, even for an operator without backward pass. profile: set for profiled operators.
     """
 
     shape: str
@@ -320,7 +320,7 @@ class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_field
     def times_ms(self, name: str) -> list[float]:
         """Return the series `name`: milliseconds of an iteration, in measured order. Empty if it was not measured.
 
-        Do not modify the list. Raises ProtocolError if any series is damaged. If `flaw` is None, none is.
+        Do not modify the list. Raises ProtocolError if any series is damaged. The property `flaw` tests for this.
         """
         return self._times_ms.get(name, [])
 

@@ -65,11 +65,11 @@ def _trend(of: Sequence[float]) -> Trend:
 
 
 def settled_blocks(medians_ms: Sequence[float], block_s: float, cap_s: float) -> int:
-    """Return how many of the last warm-up blocks suffice to rule out a slow fall of the clock.
+    """Return the smallest number of last warm-up blocks whose trend rules out a slow fall of the clock.
 
-    0: the times have not settled, or there are fewer than LEAST_BLOCKS. Ruled out: a change of 3 % within 6 x cap_s, or
-    within 60 s if that is less. medians_ms: of all blocks so far, at least one. If one is 0, all blocks count as
-    settled. block_s: duration of a block. cap_s: longest duration of the warm-up.
+    0 if no number of blocks does, or there are fewer than LEAST_BLOCKS. Ruled out: a change of 3 % within 60 s, or
+    within 6 x cap_s if that is shorter. medians_ms: of all blocks so far, at least one. If a median is 0, all blocks
+    count as settled. block_s: duration of a block. cap_s: longest duration of the warm-up.
     """
     if min(medians_ms) <= 0:
         return len(medians_ms)  # below the clock's resolution
@@ -83,11 +83,11 @@ def settled_blocks(medians_ms: Sequence[float], block_s: float, cap_s: float) ->
 
 
 def lasting_change(warm_up_ms: Sequence[float], settled: int, measured_ms: Sequence[float]) -> float | None:
-    """Return the relative change of times over the end of warm-up and the measurement: 0.02 means 2 % longer.
+    """Return the relative change of times from the settled end of warm-up to the end of the measurement.
 
-    None if the change is below 0.1 % or 1.5 times Trend.half_width, if a time is 0, or for fewer than LEAST_BLOCKS.
-    Both lists hold medians of blocks. settled: number of warm-up blocks to use, from the end of the warm-up. 0: all but
-    its first quarter.
+    0.02 means 2 % longer. None if the change is below 0.1 % or at most 1.5 times Trend.half_width, if a time is 0, or
+    if fewer than LEAST_BLOCKS blocks are used. Both lists hold medians of blocks. settled: number of warm-up blocks to
+    use, from the end of the warm-up. If it is 0, all but the first quarter of them are used.
     """
     kept = settled or len(warm_up_ms) - len(warm_up_ms) // 4
     medians_ms = [*warm_up_ms[len(warm_up_ms) - kept :], *measured_ms]

@@ -45,7 +45,7 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     what: name of the check that failed. at_ns: monotonic. iteration: in the measurement, or in the warm-up if `what`
     ends with WARMING_UP, from 0. elements, bits: number that differ. first: up to KEPT_ELEMENTS that differ.
     same_when_read_again: False if another reading gave other bits. repeated: number of repetitions. wrong_again: number
-    of repetitions that were wrong too. Both are 0 if the process ended earlier. beyond_rounding: True if elements
+    of repetitions that were wrong too. Both are 0 if the process ended before them. beyond_rounding: True if elements
     differ by more than rounding from an fp64 computation on the CPU. None for memory and copies. sender: UUID of the
     device that sent the copy; None if nothing was copied. of_all: the output is a sum over all devices of the cell.
     """
@@ -72,7 +72,10 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class MemoryShare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Bytes of a memory test. covered: tested. taken: allocated. whole: free before it; on a CPU device, planned."""
+    """Bytes of a memory test. covered: tested. taken: allocated for the test.
+
+    whole: free memory of a GPU before that allocation. On a CPU device it equals `taken`.
+    """
 
     covered: int
     taken: int

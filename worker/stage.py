@@ -46,7 +46,10 @@ class Stage:
 
     @contextmanager
     def timed(self, entry: str) -> Iterator[None]:
-        """Add the time of the `with` body to the ledger, even if it raises. entry: a field of Ledger without "_ms"."""
+        """Add the time of the `with` body to the ledger, even if it raises.
+
+        entry: name of a field of Ledger, less its suffix "_ms", such as "build".
+        """
         begin = time.monotonic_ns()
         try:
             yield

@@ -138,9 +138,9 @@ class CudaClock:
 def time_block(clock: Clock, steps: Sequence[Step], iterations: int, group: int = 1, passes: int = 1) -> TimedBlock:
     """Run all `steps` in order, `iterations` times, and time each step. Python's garbage collector is off meanwhile.
 
-    group: number of iterations timed together, as one span. passes: number of the first iterations whose enqueuing
-    TimedBlock.enqueue_ms times (Work.passes). Raises ValueError if `group` does not divide `iterations`, or is above
-    one for several steps.
+    group: number of iterations timed together, as one span. passes: TimedBlock.enqueue_ms is the time to
+    enqueue so many of these iterations. They are one iteration of a Work (Work.passes). Raises ValueError if `group`
+    does not divide `iterations`, or if it is above 1 and there are several steps.
     """
     rounds, left_over = divmod(iterations, group)
     if left_over or (group > 1 and len(steps) > 1):
@@ -198,7 +198,7 @@ def group_for(clock: Clock, iteration_ms: float, steps: int, iterations: int | N
 def launch_bound(clock: Clock, blocks: Sequence[Block | TimedBlock], iteration_ms: float) -> bool | None:
     """Whether the device waited for the host; None on a CPU. iteration_ms: mean time of an iteration.
 
-    True if the device ended a block (median) less than 5 ms and less than half an iteration after the last enqueue.
+    True if the median time from the last enqueue to the end of a block is below 5 ms and below half an iteration.
     """
     if not clock.ahead_of_device:
         return None

@@ -32,10 +32,10 @@ _STAGGER: Final = 37
 
 @dataclass(frozen=True)
 class Bounds:
-    """Limits of exact products.
+    """Limits of exact products. M, k and X: see the module.
 
     most: largest magnitude of the operands' elements (M). terms: nonzero elements in each row of a left operand (k).
-    largest: magnitude that no partial sum exceeds. reach: largest element of the vectors (X).
+    largest: magnitude that no partial sum exceeds. reach: largest element of the random vectors of the check (X).
     """
 
     most: int

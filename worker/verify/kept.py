@@ -21,8 +21,9 @@ class Kept:
     def seen(self, what: str, iteration: int, *, sender: str | None = None, of_all: bool = False) -> int | None:
         """Count a mismatch, and store it also on disk before its examination.
 
-        Returns its index, for `examined`; None if the list is full: it is only counted. what: name of the failed check.
-        iteration: where, from 0. sender: UUID of the device that sent a copy. of_all: the output is a sum of devices.
+        Returns its index, for `examined`. None if the list is full, so that the mismatch is only counted. what: name of
+        the failed check. iteration: index of the iteration in its phase, from 0. sender: UUID of the device that sent a
+        copy. of_all: the output is a sum of devices.
         """
         self.count += 1
         at = len(self._kept)

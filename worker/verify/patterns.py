@@ -115,7 +115,7 @@ def modulo_20(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
 
 
 def random(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
-    """Return random words, different in each turn: those of the span's indices in a stream of `turn.seed`."""
+    """Return random words: those at the indices of the span in a stream of `turn.seed` that only this turn uses."""
     return seeded.bits(turn.seed, _STREAM + turn.number, span.count, device, start=span.first)
 
 

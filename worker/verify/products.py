@@ -84,7 +84,10 @@ def can_store_fp32(device: torch.device) -> bool:
 
 
 def multiply(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor) -> None:
-    """Write the product left·right into `output`, of the operands' type, or fp32 if `can_store_fp32`."""
+    """Write the product left·right into `output`.
+
+    output: of the operands' type. With operands in two-byte types, also fp32 if can_store_fp32 of the device is True.
+    """
     if output.dtype is left.dtype:
         torch.mm(left, right, out=output)
     else:

@@ -31,7 +31,7 @@ def bits(seed: int, stream: int, count: int, device: torch.device, start: int = 
 
 
 def odd(seed: int, stream: int, count: int, device: torch.device) -> torch.Tensor:
-    """Return the first `count` words of a stream, with the lowest bit set: int64 of shape (count,)."""
+    """Return the first `count` words of a stream, each made odd by setting its lowest bit: int64 of shape (count,)."""
     return bits(seed, stream, count, device).bitwise_or_(1)
 
 

@@ -169,7 +169,7 @@ class Watch:
 
 @dataclass(frozen=True, kw_only=True)
 class WatchedWork(Work):
-    """Work whose products `watch` verifies, in blocks of at most as many as it has outputs. grouped: as in Work."""
+    """Work whose products `watch` verifies. A block has at most len(watch.outputs) products. grouped: as in Work."""
 
     watch: Watch
     grouped: bool = False
@@ -185,8 +185,8 @@ class WatchedWork(Work):
         return block
 
     def size(self, duration_s: float, iteration_ms: float, group: int = 1) -> int:
-        """Return the least multiple of `group` iterations that lasts `duration_s`, at most len(`watch.outputs`).
+        """Return the number of iterations of a block that lasts `duration_s`, at most the number of `watch.outputs`.
 
-        iteration_ms: expected time of an iteration.
+        iteration_ms: expected time of an iteration. group: below that limit, the result is a multiple of it.
         """
         return min(super().size(duration_s, iteration_ms, group), len(self.watch.outputs))

@@ -36,9 +36,10 @@ _FORMATS: Final = {MemoryFormat.CONTIGUOUS: None, MemoryFormat.CHANNELS_LAST: to
 
 @dataclass(frozen=True)
 class Measurements:
-    """Warm-up and measurement of a launch. load: as in Result.
+    """Warm-up and measurement of a launch. load: None without a load window.
 
-    cold, warm: peaks of device memory in warm-up and in the measured blocks. resident_bytes: as in Memory.
+    cold, warm: peaks of device memory in warm-up and in the measured blocks. resident_bytes: peak of the process's
+    memory on the host.
     """
 
     warm_up: WarmUp
@@ -102,7 +103,10 @@ def build(family: Family, assign: Assign, device: torch.device, *, training: boo
 
 
 def serving(family: Family) -> Callable[[ModelSpec, torch.device, int | None], torch.nn.Module]:
-    """Return the builder for load and inference: `build_for_inference` if the family has it, otherwise `build`."""
+    """Return the builder for load and inference: `build_for_inference` if the family has it, otherwise `build`.
+
+    Its arguments are those of Family.build: model, device and input size.
+    """
     build: Callable[[ModelSpec, torch.device, int | None], torch.nn.Module]
     build = getattr(family, "build_for_inference", family.build)
     return build
@@ -210,7 +214,8 @@ def fields(
 ) -> dict[str, Any]:
     """Return the fields of Result that every launch has: name → value.
 
-    module: the model. isolation: as in Environment. items: samples in an iteration. series: to add, name → ms.
+    module: the model. isolation: as in Environment. items: samples in an iteration. series: name → milliseconds, to add
+    to the measured series.
     """
     found = asdict(measurements.measured)
     device = torch.device(assign.device.kind)  # the module may have no parameters to ask

@@ -1,9 +1,10 @@
 """Causes any fault on request, or simulates a launch, for `selftest` and tests. Only faults on a GPU import torch.
 
-Keys of the model's `config`: `do`: the fault, a key of FAULTS. `above`: only above this batch size. `on`: only on the
-device with this UUID. `once`: path of a file that the first fault creates and that prevents others. `in`: phase of the
-fault (warm-up by default). `after`: seconds in that phase before it. `told`: file to which launch number and monotonic
-ns are appended before it. `seconds`: simulated measuring time. Processes of a cell wait for each other in each phase.
+Keys of the model's `config`: `do`: the fault, a key of FAULTS. `above`: no fault up to this batch size. `on`: UUID of
+the only device with the fault. `once`: path of a file that the first process with the fault creates. While the file
+exists, no other process has the fault. `in`: phase of the fault (warm-up by default). `after`: seconds from the start
+of that phase to the fault. `told`: path of a file, to which the launch number and monotonic ns are appended just before
+the fault. `seconds`: simulated measuring time. Processes of a cell wait for each other in each phase.
 """
 
 import ctypes

@@ -19,9 +19,10 @@ from worker.workloads import common
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell. Raises NotFiniteError if outputs contain NaN, or infinity unless the model is the user's own.
+    """Measure the cell.
 
-    isolation: "fork" or "exec", for the result. Raises ModelCodeError if the model returns no computed output
+    isolation: "fork" or "exec", for the result. Raises NotFiniteError if outputs contain NaN or infinity. In a user's
+    own model, infinity is allowed. Raises ModelCodeError if the model returns no computed output
     (outputs.require_computed).
     """
     family = common.family_of(assign, stage)

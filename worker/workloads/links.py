@@ -111,7 +111,10 @@ class LinksTest:
         }
 
     def bytes_moved(self) -> dict[str, int]:
-        """Return each transfer in `steps` → bytes that a device sends in an iteration; all_reduce: of its sum."""
+        """Return step → bytes that it moves for this device in an iteration. Only steps that transfer data.
+
+        all_reduce: size of the vector that this device adds to the sum.
+        """
         each = self._outgoing.nbytes
         moved = {"all_reduce": self._sum.nbytes, "copies": each * len(self._incoming), "to_host": each}
         return {name: size for name, size in (moved | {"to_device": each}).items() if name in self.steps()}
@@ -248,9 +251,10 @@ class _LinksWork(Work):
         return self.gang.largest(own if self.gang.leads else 0)[0]
 
     def agreed(self, reason: StopReason | None) -> StopReason | None:
-        """Return the leader's `reason` to stop, or None to continue.
+        """Return the leader's reason to stop, or None to continue. reason: of this process, used only by the leader.
 
-        Before, all ranks repeat the iteration that is the highest LinksTest.wrong among them, unless that is 0.
+        Each process must call this. If any of them has a new mismatch, all first repeat the last iteration with one:
+        the highest LinksTest.wrong.
         """
         reasons: tuple[StopReason | None, ...] = (None, *StopReason)
         wrong, decided = self.gang.largest(self.test.wrong, reasons.index(reason) if self.gang.leads else 0)

@@ -92,7 +92,8 @@ def run(assign: Assign, stage: Stage, isolation: str) -> Result:
 def _taken(device: torch.device, cell: Cell) -> tuple[torch.Tensor, int | None]:
     """Allocate the words to test (int64, shape (n,)). Returns them and the bytes that were free before (CPU: None).
 
-    cell.input_size: MiB to test, on a GPU at most SHARE of its free memory; None for SHARE, or CPU_MIB on a CPU device.
+    cell.input_size: MiB to test. On a GPU the limit is SHARE of its free memory, which None requests. On a CPU device,
+    None requests CPU_MIB.
     Raises torch.OutOfMemoryError if not even one chunk fits on a GPU.
     """
     chunk = CHUNK[device.type]
@@ -259,7 +260,10 @@ class MemoryTest:
         return Span(chunk * count, count)
 
     def _check(self, span: Span, words: torch.Tensor, seen: torch.Tensor) -> None:
-        """Compare a span with `words` without waiting. Overwrites `words`, and `seen` with the fields of _Wrong."""
+        """Compare a span with its right `words`. Does not wait for the device.
+
+        Overwrites `words` with the wrong bits (exclusive or), and `seen` (int64, shape (3,)) with the fields of _Wrong.
+        """
         changed = words.bitwise_xor_(self._memory.read(span))
         wrong = changed != 0
         place = wrong.view(torch.uint8).argmax()
@@ -289,7 +293,10 @@ class MemoryTest:
         )
 
     def _read_again(self, chunk: int, words: torch.Tensor) -> torch.Tensor:
-        """Read the chunk again from memory instead of a cache. Returns its wrong bits: exclusive or with `words`."""
+        """Read the chunk again from memory instead of a cache. Returns its exclusive or with `words`: the wrong bits.
+
+        words: right words of the chunk. chunk: its index.
+        """
         others = [other for other in range(self._chunks) if other != chunk]
         for other in others[: _CACHED[self._memory.device.type] // self.chunk_bytes]:
             self._memory.read(self._span(other)).sum()

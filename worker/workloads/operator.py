@@ -235,7 +235,10 @@ class _Bench:
         )
 
     def _times(self, inputs: list[torch.Tensor], *, backward: bool) -> tuple[dict[str, bytes], bool]:
-        """Time calls (if `backward`, also with backward pass) and return ShapeResult.series and ShapeResult.graphed."""
+        """Time forward calls, and return ShapeResult.series and ShapeResult.graphed.
+
+        backward: also time calls of forward and backward pass together, as further series.
+        """
         series: dict[str, bytes] = {}
         graphed = True
         for one in self._passes(inputs, backward=backward):

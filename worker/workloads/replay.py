@@ -55,8 +55,8 @@ _METHOD: Final = f"loss and 64-bit digests of all gradients of {REPLAY_STEPS} tr
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
     """Replay training steps of the cell. Mismatches are part of the result, not failures.
 
-    isolation: how the worker was started, "fork" or "exec". Raises UnsuitableModelError in fp16 and for users' own
-    models, NotFiniteError if a reference loss is not finite.
+    isolation: how the worker was started, "fork" or "exec". Raises UnsuitableModelError if the precision is fp16, or if
+    the model is a user's own (in any precision), and NotFiniteError if a reference loss is not finite.
     """
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read with the first product: the same bits each time
     os.environ.setdefault("TRITON_CACHE_DIR", str(Path(assign.cache_folder) / "triton"))
@@ -180,10 +180,10 @@ class Replays:
         self._fault.begin(possible=len(self._expected) == REPLAY_STEPS and self._stage.phase is Phase.MEASURE)
 
     def end(self) -> None:
-        """Compare the ended replay's steps with the reference, up to the first that differs, which is one mismatch.
+        """Compare the steps of the replay that ended with the reference. The first different step counts as a mismatch.
 
-        Without a mismatch, the reference gets the steps that it lacks, because the first replays may have fewer steps.
-        Raises NotFiniteError if a loss of the reference is NaN or infinite.
+        Later steps are not compared. The first replays may be short. If no step differs, further steps of this replay
+        are added to the reference. Raises NotFiniteError if a loss of the reference is NaN or infinite.
         """
         if self._stage.phase is not self._phase:
             self._phase, self._done = self._stage.phase, 0
@@ -227,7 +227,10 @@ class Replays:
         return self._expected[-1].loss
 
     def _first(self, outcomes: list[Outcome]) -> list[Outcome]:
-        """Return `outcomes`, for the reference. If a loss of a step new to it is not finite: those of a repetition."""
+        """Return the outcomes with which to extend the reference: `outcomes`, or those of a repetition of the replay.
+
+        The replay is repeated if a loss is not finite in a step that the reference does not have yet.
+        """
         new = outcomes[len(self._expected) :]
         return outcomes if all(math.isfinite(outcome.loss) for outcome in new) else self._made_again(len(outcomes))
 
@@ -262,7 +265,10 @@ class Replays:
         )
 
     def _repeated(self, step: int) -> list[bool]:
-        """Repeat steps 0 to `step`, up to ten times while `_left_s` lasts. Return for each time if it was wrong."""
+        """Repeat steps 0 to `step` up to ten times. Returns for each repetition whether it was wrong.
+
+        Stops early, but not before the first, if the launch has no seconds for repetitions left (`_left_s`).
+        """
         wrong: list[bool] = []
         while len(wrong) < REPETITIONS and (self._left_s > 0 or not wrong):
             begin = time.monotonic()
