@@ -245,10 +245,11 @@ def _is_unfit(slot: SlotState) -> bool:
 
 
 def _memory(replay: Replay) -> tuple[dict[Cell, int], dict[Cell, int], set[str]]:
-    """Return what ran out of memory: three collections.
+    """Return what ran out of memory: (smallest batch sizes, smallest early ones, cells with an early failure).
 
-    A family is all cells that differ only in batch size (its key has 0). First: family → smallest batch size that ran
-    out. Second: the same, but before the first forward pass. Third: ids of the cells that ran out before it.
+    An early failure precedes the first forward pass. Both batch sizes are by family: all cells that differ only in
+    batch size, with batch size 0 in the key. The second one counts early failures only. The third is a set of ids of
+    cells. Batch size scans are ignored.
     """
     smallest: dict[Cell, int] = {}
     early: dict[Cell, int] = {}
