@@ -50,7 +50,8 @@ def of_launches(results: Sequence[Result], precision: Precision) -> CompilationF
 def beside_eager(results: Sequence[ModelResult]) -> tuple[ModelResult, ...]:
     """Return the results in order, and add to each compiled cell its speed-up over the same cell in eager mode.
 
-    No speed-up is added if `results` lacks the eager cell, or if the compiled outputs are beyond the tolerance.
+    No speed-up is added if `results` lacks the time of either cell, if the measured batch sizes differ, or if the
+    compiled outputs are wrong.
     """
     eager = {_apart_from_mode(one): one for one in results if one.compile_mode == CompileMode.EAGER}
     return tuple(_compared(one, eager.get(_apart_from_mode(one))) for one in results)

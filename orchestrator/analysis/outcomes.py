@@ -245,11 +245,11 @@ def _is_unfit(slot: SlotState) -> bool:
 
 
 def _memory(replay: Replay) -> tuple[dict[Cell, int], dict[Cell, int], set[str]]:
-    """Return what ran out of memory: (smallest batch sizes, smallest early ones, cells with an early failure).
+    """Return (smallest batch sizes, smallest early ones, cells with an early failure) of what ran out of memory.
 
-    An early failure precedes the first forward pass. Both batch sizes are by family: all cells that differ only in
-    batch size, with batch size 0 in the key. The second one counts early failures only. The third is a set of ids of
-    cells. Batch size scans are ignored.
+    An early failure precedes the first forward pass. The first two map a family to a batch size that ran out of memory,
+    the second by early failures only. A family is all cells that differ only in batch size; its key has batch size 0.
+    The third holds ids of cells. Batch size scans are ignored.
     """
     smallest: dict[Cell, int] = {}
     early: dict[Cell, int] = {}
