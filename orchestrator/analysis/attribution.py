@@ -110,10 +110,11 @@ def _by_another_model(run: _Run, attempt: Attempt, failure: Failure) -> Fault | 
 
 
 def _first_other_model(run: _Run, attempts: Iterable[Attempt], attempt: Attempt) -> Sequence[tuple[str, bool]]:
-    """Return ((model, has a result),) of the first attempt at another model that shows whether the device works.
+    """Return ((model, has a result),) of the first attempt by another model that shows whether the device works.
 
-    `attempts` are searched in order. A result shows that it works; a failure that points at the device, in a cell
-    without any result, that it does not. Empty if none shows it, or if a result of the model of `attempt` comes first.
+    attempts: searched in this order. A result shows that the device works. A failure that points at the device shows
+    that it does not, unless another launch gave its cell a result. Returns () if no attempt shows either, or if a
+    result of the model of `attempt` comes first.
     """
     own = run.archive.cells[attempt.start.cell].model
     for other in attempts:

@@ -318,6 +318,9 @@ def _gb_per_sec(launch: LaunchEvidence, series: SeriesName) -> float | None:
 
 
 def _model_bytes(launch: LaunchEvidence) -> int:
-    """Return the allocator's peak in bytes while the model is loaded; on a CPU device, the size of the model."""
+    """Return the memory in bytes that a loaded model needs, from a launch that measures loading.
+
+    It is the peak of PyTorch's allocator; on a CPU device, the size of the model.
+    """
     allocated = peak(launch.result.memory)
     return launch.result.memory.model_bytes if allocated is None else allocated

@@ -21,7 +21,10 @@ TOLERANCE: Final = {Precision.FP32: 1e-3, Precision.TF32: 1e-2, Precision.FP16: 
 
 
 def of_launches(results: Sequence[Result], precision: Precision) -> CompilationFigures | None:
-    """Return a cell's figures of torch.compile, without speed-up; None if none compiled. precision: of the cell."""
+    """Return a cell's figures of torch.compile, still without the speed-up; None if no launch compiled.
+
+    results: of the launches of the cell. precision: of the cell; it decides which error of the outputs is tolerated.
+    """
     found = [one.compilation for one in results if one.compilation is not None]
     if not found:
         return None
@@ -45,9 +48,10 @@ def of_launches(results: Sequence[Result], precision: Precision) -> CompilationF
 
 
 def beside_eager(results: Sequence[ModelResult]) -> tuple[ModelResult, ...]:
-    """Return the results in order, those of compiled cells with their speed-up over the same cell in eager mode.
+    """Return the results in order, and add to each compiled cell its speed-up over the same cell in eager mode.
 
-    A cell has none if `results` lacks that cell, or if its outputs are beyond the tolerance.
+    No speed-up is added if `results` lacks the time of either cell, if the measured batch sizes differ, or if the
+    compiled outputs are wrong.
     """
     eager = {_apart_from_mode(one): one for one in results if one.compile_mode == CompileMode.EAGER}
     return tuple(_compared(one, eager.get(_apart_from_mode(one))) for one in results)

@@ -37,9 +37,11 @@ def read_verification(archive: Archive, attempt: Attempt, devices: tuple[str, ..
 
 
 def _read_mismatches(paths: LaunchPaths, attempt: Attempt, devices: tuple[str, ...]) -> Verification:
-    """Return the mismatches of one process, read from its file, which the first mismatch creates.
+    """Return the mismatches that one process of a launch wrote to its file.
 
-    No file: none. A file that is unreadable or has no valid line: one mismatch. No access: `not_tested` says why.
+    paths: files of this process. devices: UUIDs of all devices of the launch. A process creates the file at its first
+    mismatch. No file therefore means no mismatch, and a file that is unreadable or has no valid line means one. If the
+    folder cannot be read, `not_tested` says why.
     """
     lines: list[bytes] = []
     try:
@@ -59,7 +61,11 @@ def _read_mismatches(paths: LaunchPaths, attempt: Attempt, devices: tuple[str, .
 
 
 def _read_lines(lines: list[bytes], attempt: Attempt, devices: tuple[str, ...]) -> Iterator[Seen]:
-    """Yield the mismatches of valid lines. Skips broken lines, times outside the launch, and unknown senders."""
+    """Yield the mismatches in the lines of a file of mismatches, without the invalid lines.
+
+    A line is invalid if it is broken, its time or index is impossible in `attempt`, or its sender is not in `devices`,
+    the UUIDs of the launch.
+    """
     for line in lines:
         with suppress(msgspec.MsgspecError, UnicodeDecodeError):
             seen = _SEEN.decode(line)

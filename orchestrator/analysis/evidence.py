@@ -65,7 +65,8 @@ class LaunchEvidence:
 class DeviceEvidence:
     """Telemetry of a device. utilization_percent, power_w: means from the first launch to the last; None if not read.
 
-    climates: boot id → temperature and clock in windows of ten seconds, in a burn-in only. traces: boot id → curves.
+    climates: boot id → temperature and clock in windows of ten seconds, in a burn-in only. traces: boot id → curves of
+    the telemetry during the whole run.
     """
 
     utilization_percent: float | None = None
@@ -173,7 +174,10 @@ def _samples(archive: Archive, device: Device) -> dict[str, tuple[Sample, ...]]:
 
 
 def _worked(archive: Archive) -> dict[str, Span]:
-    """Return boot id of the host → (first start, last end) of its attempts, in monotonic ns; 0 where none is known."""
+    """Return boot id of the host → (start of the first attempt, end of the last one) in this boot, in monotonic ns.
+
+    The start is 0 in a boot without attempts, the end in a boot without a recorded end.
+    """
     attempts: dict[str, list[Attempt]] = {segment.boot_id: [] for segment in archive.segments}
     for attempt in archive.attempts:
         attempts[attempt.segment.boot_id].append(attempt)

@@ -28,11 +28,11 @@ def verdict(
     counts: CellCounts,
     short: str,
 ) -> RunVerdict:
-    """Return the exit code and its reasons. Slow GPUs and models that do not fit in memory are remarks only.
+    """Return the exit code of a run, with its reasons and remarks.
 
-    judged: verdicts on health. additions: findings of this kind of run. slow: comparison of each GPU with its siblings.
-    counts: number of cells by status. short: end of the reason "3 cells of 8 …" for cells with fewer launches than
-    planned, as in ReportTerms.short_of_launches.
+    Slow GPUs are only remarks, and so are models that do not fit in memory. judged: verdicts on health. additions:
+    findings of this kind of run. slow: comparison of each GPU with its siblings. counts: number of cells by status.
+    short: words for cells with fewer launches than planned (ReportTerms.short_of_launches).
     """
     causes = tuple(_causes(archive, evidence, judged, additions, counts=counts, short=short))
     remarks: list[str] = []

@@ -30,9 +30,10 @@ class _Both(NamedTuple):
 def full_node(
     devices: Sequence[Device], results: Sequence[ModelResult], probes: Sequence[ProbeMetrics]
 ) -> tuple[FullNode, ...]:
-    """Return for each cell of each device how much slower it is loaded than solo: results in order, then probes.
+    """Return for each cell how much slower it runs with all devices at work (loaded) than with one alone (solo).
 
-    A cell that is not planned in both modes is omitted. If its results cannot be compared, `not_comparable` says why.
+    A cell on two devices counts as two. The cells of `results` come first, in their order, then those of `probes`. A
+    cell that is not planned in both modes is omitted. If its two results cannot be compared, `not_comparable` says why.
     """
     cells = list(_both(devices, results, probes))
     reasons = [_not_comparable(cell) for cell in cells]

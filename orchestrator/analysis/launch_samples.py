@@ -27,7 +27,12 @@ _Usual = Mapping[str, tuple[float, float]]  # Series → the range without outli
 
 
 class _Kept(msgspec.Struct, frozen=True, gc=False):
-    """What is kept of a launch with a result file. promised: SHA-256 of the file. Other fields: as in LaunchSamples."""
+    """What is kept of a launch with a result file, until its values are read from the file.
+
+    round: in the plan, from 0. attempt: number of the attempt at the cell. promised: SHA-256 of the file. excluded: why
+    the launch does not count for the figures of its cell; "" if it counts. value: figure by which cells are compared,
+    such as samples/s. iterations: measured iterations behind `value`. Both are None without a valid result.
+    """
 
     launch: int
     round: int

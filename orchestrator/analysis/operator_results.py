@@ -21,7 +21,10 @@ _WITHOUT_SHAPES: Final = {
 
 
 def shape_results(cell: Cell, shape: OperatorShape, evidence: Evidence) -> list[ShapeResult]:
-    """Return the results for one shape: one of each launch of `cell` that counts for its figures and has the shape."""
+    """Return the results for `shape`, one of each launch that counts for the figures of `cell`.
+
+    Launches that did not measure this shape are skipped.
+    """
     launches = [evidence.launches[number].result.shapes for number in evidence.outcomes[cell.id].valid_launches]
     return [one for shapes in launches for one in shapes if one.shape == shape.name]
 
@@ -45,11 +48,12 @@ def fate(found: Sequence[ShapeResult], cell: Cell, evidence: Evidence) -> tuple[
 
 
 def call_time(name: str, found: Sequence[ShapeResult]) -> OperatorTime | None:
-    """Return the time of one call, in ms: the median over the calls, then over the launches, with a 95 % interval.
+    """Return the time of one call in ms, with a 95 % interval; None without times.
 
-    found: results of one shape, one for each launch. name: of a series of times, such as "pure" (device time). Launches
-    whose median is not above zero are skipped; None if none is left. The interval is that over the launches; with too
-    few for `launch_interval`, that over the calls of a launch (median of the launches).
+    The time is the median over the launches of their median over the calls. found: results of one shape, one for each
+    launch. name: of a series of times, such as "pure" (device time). Launches whose median is not above zero are
+    skipped. The interval is that between the launches. With too few launches for it, the interval is that between the
+    calls of a launch, as the median over the launches.
     """
     unpacked = (floats.unpack(one.series[name]) for one in found if name in one.series)
     launches = [times for times in unpacked if times and median(times) > 0]

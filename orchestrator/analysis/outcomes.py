@@ -245,10 +245,11 @@ def _is_unfit(slot: SlotState) -> bool:
 
 
 def _memory(replay: Replay) -> tuple[dict[Cell, int], dict[Cell, int], set[str]]:
-    """Return what ran out of memory: three collections.
+    """Return (smallest batch sizes, smallest early ones, cells with an early failure) of what ran out of memory.
 
-    A family is all cells that differ only in batch size (its key has 0). First: family → smallest batch size that ran
-    out. Second: the same, but before the first forward pass. Third: ids of the cells that ran out before it.
+    An early failure precedes the first forward pass. The first two map a family to a batch size that ran out of memory,
+    the second by early failures only. A family is all cells that differ only in batch size; its key has batch size 0.
+    The third holds ids of cells. Batch size scans are ignored.
     """
     smallest: dict[Cell, int] = {}
     early: dict[Cell, int] = {}

@@ -37,7 +37,10 @@ from protocol.result import Environment
 
 
 def merge(archive: Archive, evidence: Evidence, terms: ReportTerms) -> Report:
-    """Return the report of a run, ended or not, without baselines and thresholds. terms: how its kind is reported."""
+    """Return the report of a run, which may still be running. terms: how its kind of run is reported.
+
+    The comparison with a baseline, the thresholds and the costs are left empty.
+    """
     measured_probes = probes(archive, evidence)
     merged = results(archive, evidence, measured_probes)
     faults = attribute_failures(archive, evidence)

@@ -34,7 +34,7 @@ DAMAGED: Final = "damaged"
 class _Entry(NamedTuple):
     """Key of a model's entry in the report. The cells of an entry differ only in workload and batch size.
 
-    device: UUID. Other fields: as in Cell. compile_mode: its compile_name.
+    device: UUID. compile_mode: Cell.compile_name. The other fields are as in Cell.
     """
 
     device: str

@@ -54,7 +54,11 @@ def _more_in_use(own: Device, alike: Sequence[Device]) -> str:
 
 
 def _suspect(cell: Cell, outcome: CellOutcome, own: Device, alike: Sequence[Device]) -> CellOutcome:
-    """Return the outcome of a cell that did not fit on GPU `own`; its reason names the GPUs `alike` on which it did."""
+    """Return a new outcome, marked as suspect, for a cell that did not fit on GPU `own`.
+
+    outcome: the outcome so far. alike: identical GPUs on which the cell fitted. The new reason names them, and the
+    status DOES_NOT_FIT becomes FAILED.
+    """
     labels = " and ".join(other.label for other in alike)
     totals = ", ".join(_total(device) for device in (own, *alike))
     reason = (

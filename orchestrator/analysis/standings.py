@@ -61,7 +61,8 @@ def standings(
 ) -> tuple[Standing, ...]:
     """Return a verdict for each device compared with its siblings, in the order of `devices`; NONE if not comparable.
 
-    sides: results of each cell on identical devices. added: UUID → number of launches beyond the plan.
+    sides: results of each cell on identical devices. added: UUID → number of launches beyond the plan, which becomes
+    `launches_added` of the verdict; 0 for a UUID that is not in it.
     """
     by_uuid = {
         standing.gpu_uuid: standing for group, mine in _alike(devices, sides) for standing in _of_group(group, mine)
@@ -157,9 +158,9 @@ def _why_not(
 
 
 def _obstacle(device: Device, cell: JudgedCell, missing: Mapping[str, Counter[str]]) -> str:
-    """Return why a GPU has no comparable result in `cell`: throttled, or the GPU's most frequent reason in all cells.
+    """Return why a GPU has no comparable result in `cell`: it was throttled, or the reason most frequent on this GPU.
 
-    missing: UUID → reason → number of cells excluded by it. Without a reason there: "no result".
+    missing: UUID → reason → number of the GPU's cells that were excluded for it. A GPU without any gets "no result".
     """
     if device.uuid in cell.held:
         return THROTTLED
@@ -240,9 +241,10 @@ def _standing(
 
 
 def _slowest(cells: Sequence[JudgedCell], own: Mapping[str, Sibling]) -> list[tuple[JudgedCell, Effect]]:
-    """Return (cell, rate relative to the siblings) of each cell in which a GPU is slower, the slowest first.
+    """Return (cell, rate relative to the siblings) of each cell in which one GPU is slower than its siblings.
 
-    Cells in which it is slower by more than the margin precede all others. own: mode → verdict on the GPU.
+    The cells that its verdict counts as slow come first, then the others, each sorted from slow to fast. own: mode →
+    verdict on this GPU.
     """
     alone = [
         (cell, own[cell.key.mode].alone[cell.name], cell.name in own[cell.key.mode].slow_cells)

@@ -42,9 +42,10 @@ def summary(archive: Archive, evidence: Evidence, results: Sequence[ModelResult]
 
 
 def overhead(archive: Archive, evidence: Evidence) -> Overhead:
-    """Return the median ms that a process per launch costs, and from how many launches on the zygote saves time.
+    """Return what a process for each launch costs, and from how many launches on the zygote saves time.
 
-    Both are None without a result of a launch, the number also without a zygote, or if the zygote saves no time.
+    The zygote imports torch once and forks the launches. The cost is a median over the launches with a result, in ms;
+    None without any. The number of launches is then None, too, and also if no zygote ran or it saves no time.
     """
     isolation = archive.stored.configuration.isolation
     good = [attempt for attempt in archive.attempts if attempt.start.launch in evidence.launches]

@@ -147,7 +147,10 @@ def offering(
 
 
 def _click_option(option: Option, default: str = "") -> Callable[[Command], Command]:
-    """Return a decorator that adds `option`. default: text for --help, in place of its own default; sets no value."""
+    """Return a decorator that adds `option` to a command.
+
+    default: the default that --help shows, in place of the one of `option`. It sets no value.
+    """
     default = default or option.default
     text = f"{option.help} [default: {default}]" if default else option.help
     extra: dict[str, Any] = {"help": text, "callback": _CALLBACKS.get(option.name), "metavar": option.metavar or None}

@@ -199,9 +199,9 @@ def _how(
     group: Sequence[Device],
     first: Sequence[Cell],
 ) -> tuple[list[str], list[str]]:
-    """Return (lines above the table of the first round, time of a launch of each cell in `first`, as text).
+    """Return (lines above the table of a first round, a text for each of its cells: the time of one launch).
 
-    group: devices whose first round is `first`. first: cells of this round, in order.
+    first: cells of the round, in order. group: the devices with this first round. devices: all devices of the run.
     """
     burn_in = configuration.burn_in
     if burn_in is None:

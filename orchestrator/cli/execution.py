@@ -50,9 +50,10 @@ def work(
     """Start or resume the run in the folder `paths`, print its outcome, and return its exit code.
 
     A run that is over is not measured again: its report is shown. ending: filled in with report and exit code. notes:
-    shown at the start. look: returns what NVML showed when the run was planned, if CUDA was tested then; None: read
-    NVML and test CUDA now. history: options of the history that replace those stored with the run. present: returns
-    the text to print, or "" to print the report. Raises StorageError if the run or a report cannot be written.
+    shown at the start. look: function that returns what NVML showed when the run was planned; CUDA was tested then, and
+    is not tested again. Without it, NVML is read and CUDA is tested now. history: options of the history that replace
+    those stored with the run. present: returns the text to print, or "" to print the report. Raises StorageError if the
+    run or a report cannot be written.
     """
     ending.paths = paths
     display = terminal.make(

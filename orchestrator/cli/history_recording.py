@@ -61,9 +61,9 @@ def record(report: "Report", stored: "StoredRun", paths: "RunPaths", given: Hist
 
 
 def refused(configuration: "Configuration") -> tuple[str, ...]:
-    """Return (sentence,) if the history file cannot record the run, because it is foreign or of a newer version.
+    """Return (sentence,) if the history file cannot record the run, such as a file of a newer version; else ().
 
-    Returns () if the file can record the run, the history is off, or reading it fails, which `earlier` reports.
+    It is also () if the history is off, or if reading the file fails, which `earlier` reports.
     """
     if not configuration.history:
         return ()

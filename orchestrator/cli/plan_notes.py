@@ -22,14 +22,20 @@ _SHOWN_CELLS: Final = 3
 
 
 def exclusions(plan: Plan, devices: Sequence[Device]) -> Iterator[str]:
-    """Yield "h2d, d2h: REASON (cpu:0)" for each reason to exclude models; without devices if it holds for all."""
+    """Yield "h2d, d2h: REASON (cpu:0)" for each reason why the plan excludes models on some devices.
+
+    It names the models and the devices. The devices are omitted if the reason concerns all `devices`, those of the run.
+    """
     for why, models, concerned in by_reason((cell.why, cell.model, cell.device) for cell in plan.excluded):
         where = ", ".join(device.label for device in devices if device.uuid in concerned)
         yield f"{models}: {why}" + ("" if len(concerned) == len(devices) else f" ({where})")
 
 
 def deadline_warnings(plan: Plan, configuration: Configuration, devices: Sequence[Device]) -> Iterator[str]:
-    """Yield one warning on the cells whose first iteration may miss its deadline; nothing if none or in a burn-in."""
+    """Yield one warning that lists the cells whose first iteration will probably miss the deadline of its launch.
+
+    Yields nothing if there are no such cells, or if the run is a burn-in.
+    """
     if configuration.burn_in is not None:
         return
     by_uuid, names = {device.uuid: device for device in devices}, progress.alike(plan.cells)

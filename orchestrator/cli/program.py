@@ -242,7 +242,10 @@ def _offered(argument: click.Parameter, context: click.Context | None) -> str:
 
 
 def _refuse_missing_value(command: click.Command, ctx: click.Context, words: Sequence[str]) -> None:
-    """Raise click.BadOptionUsage if an option stands in place of a value: `--burn-in --gpu-ids 0,1`."""
+    """Raise click.BadOptionUsage if an option stands in place of a value: `--burn-in --gpu-ids 0,1`.
+
+    words: the unparsed command line after the name of `command`.
+    """
     parameters = (option for option in command.get_params(ctx) if isinstance(option, click.Option))
     options = {spelling: option for option in parameters for spelling in option.opts}
     behind = iter(words)

@@ -28,7 +28,10 @@ DEFAULTS: Final = {
 
 
 class QuickParams(RunParams):
-    """Options of a run, and the flags that choose a preset: at most one of them, none for `standard`."""
+    """Options of a run, and three flags that choose a preset. At most one flag may be given.
+
+    Without a flag, the preset is `standard`.
+    """
 
     light: bool
     standard: bool

@@ -157,12 +157,14 @@ def _render_file(
     *,
     full: bool,
 ) -> None:
-    """Render the report file `file` without its run: print the report as text, or write it to `output`.
+    """Render the report file `file` without the folder of its run: print it, or write it to the file `output`.
 
-    format: value of -f; with `output`, None means the format of its suffix, else json. named: the formats in `format`.
-    Without `output`, only None (prints the brief report; with `full` the whole one) and txt (prints the whole report)
-    are possible. needs_run: given options that need a run; `file` alone cannot serve them. Raises UserError if there is
-    one, for other formats without `output`, or if `file` is no report.
+    output: value of -o; None: print. format: value of -f; with `output`, None means the format of its suffix, else
+    json. named: the formats in `format`; None without -f. full: print the whole report, where -f is not given, in place
+    of the brief one. needs_run: given options that need the run's folder.
+
+    To print, only `-f txt` is allowed, which prints the whole report, or no -f. Raises UserError for other formats, for
+    any option in `needs_run`, or if `file` is no report.
     """
     from orchestrator import report as reports
     from orchestrator.cli.shown_report import places, shown
@@ -214,9 +216,10 @@ def _find(run: str, runs_folder: str, history_db: str | None, *, every_sample: b
 
 
 def _place(output: str, formats: str | None) -> tuple[Path, tuple[ReportFormat, ...]]:
-    """Return the absolute path and the formats of the report for `output`, the value of -o.
+    """Return the absolute path and the formats of the report that -o and -f request, and make its folder.
 
-    formats: value of -f; None: by suffix, else json. Makes its folder. Raises ConfigError for a wrong path or format.
+    output: value of -o. formats: value of -f; None: the format of the suffix of `output`, else json. Raises ConfigError
+    for a wrong path or format.
     """
     from orchestrator.config import resolution as config
     from orchestrator.config.settings import LayeredSettings

@@ -85,7 +85,10 @@ def _damaged(status: "Status") -> str:
 
 
 def describe(status: "Status", so_far: str = "") -> str:
-    """Return lines of text on the status, and what to do next. so_far: faults found so far; "" omits this line."""
+    """Return the status as lines of text, with what to do next.
+
+    so_far: text of the line "So far", such as the faults found; "" omits the line.
+    """
     from orchestrator.engine.status_types import STOPPING, WHAT_NEXT, Standing
     from orchestrator.terminal.wording import duration
 

@@ -261,7 +261,10 @@ def _percent(ratio: float | None) -> str:
 
 
 def _both(name: str, _one: Comparison, cell: ComparedCell) -> str:
-    """Return the figure `name` of both runs as "1.2 -> 1.3"; "" if the cell does not have this figure."""
+    """Return the figure `name` of both runs as "1.2 -> 1.3"; "" if the cell does not have this figure.
+
+    _one: unused. The function of each column takes a comparison and a cell.
+    """
     if name not in cell.figures:
         return ""
     before, after = cell.figures[name]

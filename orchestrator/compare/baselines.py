@@ -172,7 +172,10 @@ def _comparison(
 
 
 def _note(run: Side, baseline: Side, unknown: int, cells: int) -> str:
-    """Return remarks on the score, or "". cells: number of scored cells. unknown: how many of them may be throttled."""
+    """Return remarks on the score, or "". cells: number of scored cells.
+
+    unknown: in how many of them it is unknown whether the run or the baseline was throttled.
+    """
     others = {device.gpu_name for device in baseline.devices} - {device.gpu_name for device in run.devices}
     notes = ["the baseline is of another GPU model"] if others else []
     if run.run_ids & baseline.run_ids:

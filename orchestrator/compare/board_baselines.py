@@ -61,7 +61,10 @@ def _has(side: Side, device: SideDevice) -> bool:
 
 
 def _ratios(run: Side, side: Side) -> Mapping[str, list[float]]:
-    """Return UUID → rates of `run` divided by those of `side`, of the cells that judge a GPU (not host-bound)."""
+    """Return UUID → for each cell by which the GPU can be judged: rate in `run` / rate in the baseline `side`.
+
+    Cells are excluded that are host-bound, or whose workload has no verdict among siblings.
+    """
     ratios: dict[str, list[float]] = {}
     of_host = {(cell.gpu_uuid, cell.key) for cell in run.cells if cell.host_bound}
     for (uuid, key), ratio in baselines.hold(run, side).by_device.items():

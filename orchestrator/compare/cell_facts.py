@@ -163,10 +163,13 @@ def doubt(before: Place, after: Place) -> str:
 
 
 def measures_host(before: Place, after: Place) -> bool:
-    """Whether two cells are judged by the prior standard deviation of host-bound cells.
+    """Whether two cells are judged by the expected spread of host-bound cells, not by that of GPU-bound cells.
 
-    True if one of them is host-bound or ran on a CPU device, if it is unknown for both whether they are host-bound, or
-    if one was not steady and one has too few launches to show its own spread.
+    True in each of these cases:
+
+        one or both are host-bound, or ran on a CPU device
+        for both it is unknown whether they are host-bound
+        one was not steady, and one (the same or the other) has too few launches to show its own spread
     """
     launches = min(len(before.cell.values), len(after.cell.values))
     # An unsteady cell of several launches shows its own scatter; the prior of the host would hide a GPU's change.

@@ -102,7 +102,7 @@ def _is_well(cell: ComparedCell) -> bool:
 def compared_cells(comparison: Comparison, without: Collection[ChangeVerdict], *, several: bool) -> Section:
     """Return the section of a comparison, with a table of its cells. without: verdicts whose cells are omitted.
 
-    several: whether the section begins with the number of cells for each verdict.
+    several: whether the report has several comparisons. Then the section begins with the number of cells by verdict.
     """
     name = wording.naming(comparison)
     shown = [cell for cell in wording.ordered(comparison.cells) if cell.verdict not in without]

@@ -51,14 +51,14 @@ class ComparedCell(Part, frozen=True, kw_only=True):
 
     low, high: 95 % interval of the ratio; low_90, high_90: 90 % interval. gpu_before, gpu_after: label of the device in
     each run, "GPU 0". before, after: the figure `metric` of each run, a median over the launches; null without a
-    result. margin_percent: tolerated change; null if not compared. p: p-value of a larger change, Holm-corrected over
-    the cells. launches_before, launches_after: numbers of launches with this figure. cell: name for people. phase:
-    workload. mode: "solo" or "loaded". reason: why the cells are not comparable, or a remark on the verdict.
-    launches_needed: launches that each run needs for a verdict; null if there is a verdict, more launches do not help,
-    or 100 would not suffice (needed_beyond). excluded_percent: a larger slow-down is excluded with 95 % confidence;
-    null unless SAME or NO CHANGE SEEN. implementation, shape: of operators and studies, else "". time: which time of an
-    operator, such as "pure" (without the host), else "". figures: figures without a verdict, such as "p95, ms" → values
-    in both runs.
+    result. margin_percent: tolerated change; null if not compared. p: p-value of a change beyond this margin,
+    Holm-corrected over the cells. launches_before, launches_after: numbers of launches with this figure. cell: name for
+    people. phase: workload. mode: "solo" or "loaded". reason: why the cells are not comparable, or a remark on the
+    verdict. launches_needed: launches that each run needs for a verdict. It is null if there is a verdict, if more
+    launches do not help, or if 100 would not suffice; needed_beyond is true only in the last case. excluded_percent: a
+    larger slow-down is excluded with 95 % confidence; null unless SAME or NO CHANGE SEEN. implementation, shape: of
+    operators and studies, else "". time: which time of an operator, such as "pure" (without the host), else "".
+    figures: figures without a verdict, such as "p95, ms" → values in both runs.
     """
 
     cell: str
@@ -215,10 +215,10 @@ def compare(
 
 
 def exit_code(comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict]) -> ExitCode:
-    """Return MISSED if `failing` finds a verdict in `fail_on`, else INCOMPLETE or PASSED.
+    """Return MISSED if `failing` finds anything, else INCOMPLETE or PASSED. fail_on: verdicts that fail the comparison.
 
-    INCOMPLETE: no cells were compared, one with a result in a first run lacks a partner or a verdict (UNJUDGED), or a
-    device of a second run has no cell in the baseline.
+    INCOMPLETE: a comparison has no cell to judge, a cell with a result in the first run lacks a partner or has a
+    verdict in UNJUDGED, or a device of the second run has no cell in the baseline.
     """
     if failing(comparisons, fail_on):
         return ExitCode.MISSED
@@ -301,7 +301,8 @@ def _compared(pair: tuple[Place, Place], names: _Names, rates: Pair, judged: Jud
 def _not_comparable(pair: tuple[Place, Place], names: _Names, reason: str) -> ComparedCell:
     """Return a cell without a verdict on its speed: WRONG if only the second result is wrong, else NOT COMPARABLE.
 
-    pair: the cell in the first and in the second run. reason: why it is NOT COMPARABLE.
+    pair: the cell in the first and in the second run. names: key of a cell → name to show. reason: why it is NOT
+    COMPARABLE.
     """
     before, after = pair
     if after.cell.wrong and before.cell.values and not before.cell.wrong:

@@ -129,10 +129,10 @@ def _of_solo(alone: FullNode | None) -> Relative:
 def _of_siblings(
     report: Report, places: Mapping[tuple[str, CellKey], Place]
 ) -> Iterator[tuple[tuple[object, ...], Relative]]:
-    """Yield (key of a cell, its speed in percent of identical devices' median). The key is made by `_among_siblings`.
+    """Yield (key, speed) of each cell: its speed in percent of the median of identical devices.
 
-    The speed is unknown if any of the devices compared in this cell has a fault. places: (UUID, cell) → the cell in
-    `report`, with its device.
+    key: UUID and fields of the cell, as returned by `_among_siblings`. The speed is unknown if any of the devices
+    compared in this cell has a fault. places: (UUID, cell) → the cell in `report`, with its device.
     """
     named = {_among_siblings(uuid, key): place for (uuid, key), place in places.items()}
     for spread in report.cross_gpu:

@@ -23,9 +23,10 @@ _Devices = list[SideDevice]
 
 
 class Beside(NamedTuple):
-    """Cells (pairs) and devices of two runs as pairs (first run, second run), and those without a partner.
+    """Cells and devices of two runs: pairs (of the first run, of the second run), and those without a partner.
 
-    only_before, only_after: cells with a result in one run only. alone_before, alone_after: devices without a partner.
+    pairs: of cells. devices: pairs of devices. only_before, only_after: cells with a result, but without a partner in
+    the other run. alone_before, alone_after: devices without a partner.
     """
 
     pairs: list[tuple[Place, Place]]
@@ -89,9 +90,10 @@ def _paired(before: Sequence[SideDevice], after: Sequence[SideDevice]) -> list[t
 
 
 def _with_baseline(baseline: Side, run: Side) -> Beside:
-    """Pair the cells of a run with those of a baseline. Devices of one GPU model in the baseline count as one.
+    """Pair the cells of a run with those of a baseline, in which devices of one GPU model count as one device.
 
-    If both share a GPU, they are of the same node: GPUs of the baseline that the run lacks then have no partner.
+    If a GPU of the baseline that was compared is also in the run, both are of the same node. Then GPUs of the baseline
+    that were not compared have no partner.
     """
     known = by_key(baseline)
     pairs: list[tuple[Place, Place]] = []

@@ -15,12 +15,16 @@ _DOUBTS: Final[dict[str, Callable[[Sequence[bool]], bool]]] = {"steady": all, "c
 
 
 def partners(candidates: Sequence[Place], place: Place, *, any_device: bool = False) -> Sequence[Place]:
-    """Return those of `candidates` to compare `place` with: one, or the middle two. Empty without candidates.
+    """Return those of `candidates` to compare `place` with: one or two, or none without candidates.
 
-    In order of preference: the device of `place`, if comparable; else the comparable device with the median rate, or
-    the middle two of an even number (rate: median over launches); else, if none is comparable, any one, preferably of
-    the same GPU model. candidates: the baseline's results of the same cell, one for each device. Comparable are those
-    without a `cell_facts.difference`. any_device: allow another GPU model, and do not prefer the device of `place`.
+    candidates: the baseline's results of the same cell, one for each device. They are comparable if
+    `cell_facts.difference` finds nothing. The first of these that exists is returned:
+
+        the comparable one of the device of `place`
+        the comparable one with the median rate, or the middle two of an even number (rate: median over launches)
+        one that is not comparable, preferably of the same GPU model
+
+    any_device: allow another GPU model as comparable, and skip the first line.
     """
     compare = [one for one in candidates if not cell_facts.difference(one, place, any_device=any_device)]
     if not compare:
