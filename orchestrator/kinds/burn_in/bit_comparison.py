@@ -96,10 +96,10 @@ def undecided(device: str, compared: Comparison) -> Iterator[str]:
 
 
 def not_tested(device: str, compared: Comparison, cells: int) -> dict[str, str]:
-    """Return {"bits compared with other devices": reason} if no other device ran some cell of `device`, else {}.
+    """Return {"bits compared with other devices": reason} if at least one cell had no other device to compare, else {}.
 
-    Another device counts only if it ran the cell with the same key. cells: number of the device's cells with digests.
-    The reason names the cells unless it is true of all of them.
+    That is a cell of `device` (UUID) that no other device ran with the same GPU model, driver, libraries and batch
+    size. cells: number of the device's cells with digests. The reason names such cells, unless they are all of them.
     """
     alone = dict.fromkeys(compared.alone.get(device, ()))
     if not alone:

@@ -76,7 +76,10 @@ def proven(result: BurnInReport) -> str:
 
 
 def each_gpu(report: Report) -> Section | None:
-    """Return one finding per GPU, gravest first, but one for all that PASS without remark. None without a burn-in."""
+    """Return one finding per GPU, gravest first; None without a burn-in.
+
+    All GPUs that PASS without a reason share the last finding.
+    """
     result = report.burn_in
     if result is None:
         return None

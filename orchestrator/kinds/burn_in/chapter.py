@@ -103,7 +103,7 @@ def injected(result: BurnInReport) -> Iterator[str]:
 
 
 def fate(fault: InjectedReport) -> Fate:
-    """Return the fate of an injected fault. Reports of earlier versions have none: then FOUND or MISSED."""
+    """Return the fate of an injected fault: FOUND or MISSED in reports of earlier versions, which only have `found`."""
     return fault.fate or (Fate.FOUND if fault.found else Fate.MISSED)
 
 

@@ -74,9 +74,10 @@ def lost(archive: Archive, burn_in: BurnIn, damaged: Mapping[int, str] = Mapping
 
 
 def cut_off(archive: Archive, launches: Sequence[Lost], device: Device) -> Iterator[Attempt]:
-    """Yield the launches that were at work on a device when the run or its time ended, unless they are findings.
+    """Yield the launches that were at work on a device when the run ended them, unless they are findings.
 
-    launches: the findings, from `lost`.
+    The run ends launches on a request to stop, at its time limit, or if the orchestrator is killed. launches: the
+    findings, from `lost`.
     """
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     findings = {one.attempt.start.launch for one in launches}
