@@ -143,7 +143,10 @@ def _step(gpu: GpuBurnIn) -> str:
 
 
 def _why_slow(gpu: GpuBurnIn) -> Reason | None:
-    """Return a probable reason why a GPU is slow, preferably one with a NEXT_STEP; None if not slow or unknown."""
+    """Return a probable reason why a GPU is slower; None if it is not slower, or if no reason is known.
+
+    Of several, one for which NEXT_STEP has a recommendation is preferred.
+    """
     reasons = [pace.reason for pace in gpu.paces if pace.pace is Pace.SLOWER and pace.reason is not None]
     return next(iter(sorted(reasons, key=lambda reason: reason not in NEXT_STEP)), None)
 
