@@ -145,7 +145,7 @@ def _step(gpu: GpuBurnIn) -> str:
 def _why_slow(gpu: GpuBurnIn) -> Reason | None:
     """Return a probable reason why a GPU is slower; None if it is not slower, or if no reason is known.
 
-    Of several, one for which NEXT_STEP has a recommendation is preferred.
+    Reasons for which NEXT_STEP (analysis/standings.py: reason → advice) has advice are preferred.
     """
     reasons = [pace.reason for pace in gpu.paces if pace.pace is Pace.SLOWER and pace.reason is not None]
     return next(iter(sorted(reasons, key=lambda reason: reason not in NEXT_STEP)), None)

@@ -119,5 +119,5 @@ class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @functools.cache
 def load(folder: Path | None = None) -> BurnInTable:
-    """Read burn_in.yaml, once per process. folder: where it is; None: gpubench's own. Raises ConfigError if invalid."""
+    """Read burn_in.yaml once per process. folder: None for gpubench's configs. Raises ConfigError if it is invalid."""
     return yaml_file.read((folder or configs_folder()) / "burn_in.yaml").convert(BurnInTable)

@@ -42,7 +42,7 @@ def _sharing(state: RunState, uuid: str) -> Sequence[str]:
 
 
 def _round(state: RunState, uuids: Sequence[str], seed: int, fits: Callable[[Cell], bool]) -> Iterable[Slot]:
-    """Return one more round for `uuids`, with all cells in the same random order on each device; () if there is none.
+    """Return one more round for `uuids`, with its cells in the same random order on each device; () if there is none.
 
     There is none if the latest round that had all their cells measured none of them. uuids: devices that share cells.
     seed, fits: as in `more`.
