@@ -44,9 +44,11 @@ def visible_gpus(
 def _place(
     gpus: Sequence[Device | None], everything: Sequence[Device | None], entry: str, visible: str, order: str | None
 ) -> int | None:
-    """Return the index in `everything` (GPUs, then slices) that an entry of `visible` names; None: none, or several.
+    """Return the index in `everything` of the device that an entry of `visible` names; None if none or several match.
 
-    entry: index or start of a UUID. visible, order: as in `visible_gpus`.
+    entry: index, or start of a UUID. gpus: all GPUs, in NVML's order. everything: `gpus`, then MIG slices. An index
+    names only GPUs. visible, order: as in `visible_gpus`. Raises DeviceError for an index in an order that only CUDA
+    knows.
     """
     number = _INDEX.match(entry)
     if number is None:

@@ -197,9 +197,9 @@ def kinds(connection: sqlite3.Connection, model: str) -> list[tuple[str, int, st
 
 
 def offences(connection: sqlite3.Connection, uuids: Sequence[str]) -> list[Offence]:
-    """Return the runs in which a GPU's health or burn-in had FAIL or WARN: for each of `uuids` in turn, oldest first.
+    """Return the runs in which a GPU's health or burn-in had FAIL or WARN, without runs with injected faults.
 
-    Runs with injected faults are omitted.
+    The GPUs follow in the order of `uuids`. The runs of each GPU are ordered from the oldest to the newest.
     """
     return [
         _made(Offence, **dict(zip(Offence.__struct_fields__, row, strict=True)))

@@ -154,7 +154,10 @@ def _whole(path: Path, place: Place, notes: list[str], checked_bytes: float) -> 
 
 
 def _open(path: Path, checked_bytes: float = 0) -> sqlite3.Connection:
-    """Open a history for writing; create or migrate it if needed. checked_bytes: largest file to check for damage."""
+    """Open a history for writing; create or migrate it if needed.
+
+    checked_bytes: a file of at most this size is first checked for damage in its whole content.
+    """
     connection = _connect(path, "rwc")
     try:
         with _damage_named(path):

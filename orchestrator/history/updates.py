@@ -47,7 +47,10 @@ def record(connection: sqlite3.Connection, made: RunRecord) -> None:
 
 
 def remove(connection: sqlite3.Connection, run_ids: Iterable[str]) -> None:
-    """Remove runs from the history and commit. Unknown ids are ignored. The file shrinks if that is possible now."""
+    """Remove runs from the history and commit. Unknown ids are ignored.
+
+    The file shrinks, unless another process uses it or the disk has no room for a copy.
+    """
     with transaction(connection):
         connection.executemany(_DELETE, [(run_id,) for run_id in run_ids])
     # Another process uses it, or the disk has no room for the copy: later runs then reuse the space.

@@ -49,7 +49,10 @@ class SampleFile:
         self._file = FrameFile(path)
 
     def append(self, samples: Sequence[Sample]) -> None:
-        """Write a batch, whole or not at all, `thinned` from FULL_BYTES on. Raises OSError on error or at CAP_BYTES."""
+        """Write a batch, whole or not at all. Raises OSError on a write error, or if the file has reached CAP_BYTES.
+
+        Once the file has reached FULL_BYTES, only the `thinned` samples are written.
+        """
         if self._file.size >= CAP_BYTES:
             raise OSError(f"the file has reached its cap of {CAP_BYTES >> 20} MiB")
         kept = samples if self._file.size < FULL_BYTES else thinned(samples)

@@ -96,10 +96,10 @@ def undecided(device: str, compared: Comparison) -> Iterator[str]:
 
 
 def not_tested(device: str, compared: Comparison, cells: int) -> dict[str, str]:
-    """Return {"bits compared with other devices": reason} if no other device ran some cell of `device`, else {}.
+    """Return {"bits compared with other devices": reason} if at least one cell had no other device to compare, else {}.
 
-    Another device counts only if it ran the cell with the same key. cells: number of the device's cells with digests.
-    The reason names the cells unless it is true of all of them.
+    That is a cell of `device` (UUID) that no other device ran with the same GPU model, driver, libraries and batch
+    size. cells: number of the device's cells with digests. The reason names such cells, unless they are all of them.
     """
     alone = dict.fromkeys(compared.alone.get(device, ()))
     if not alone:
@@ -123,10 +123,12 @@ def _most(digests_of_launches: Sequence[Digests]) -> Digests | None:
 
 
 def _majority(group: Sequence[Sample], usual: Mapping[str, Digests | None]) -> tuple[Digests | None, int]:
-    """Return the right digests of one cell and the number of devices in their favour; (None, 0) if unknown.
+    """Return (right digests of a cell, number of devices in their favour); (None, 0) if the right ones are unknown.
 
-    These devices usually give them or, if such devices are no majority, gave them at least once. usual: device → the
-    digests that more than half of its launches gave; None without such digests.
+    group: all samples of one cell and key. usual: device → the digests that more than half of its launches gave; None
+    without such digests. Digests are right if more than half of the devices usually give them. Then these devices are
+    counted. Digests are also right if more than half of the devices gave them at least once, and no device usually
+    gives others. Then the devices that gave them at least once are counted.
     """
     usual_counts = Counter(digests for digests in usual.values() if digests is not None)
     for digests, votes in usual_counts.most_common(1):

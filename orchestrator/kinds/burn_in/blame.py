@@ -1,13 +1,13 @@
 """Attribute bits that went wrong on the way between devices to one of these devices. Pure.
 
-    numbers of a device wrong before it sent them ──────▶ that device; wrong copies of them are consequences
-    another wrong result of one device, in any launch ──▶ that device also explains its wrong copies
-    device proven faulty by another check ──────────────▶ that device also explains its wrong copies
+    numbers of a device wrong before it sent them ──────▶ that device; wrong copies of these numbers are consequences
+    another wrong result of one device, in any launch ──▶ that device; it also explains wrong copies from or to it
+    device proven faulty by another check ──────────────▶ that device; it also explains wrong copies from or to it
     copies between one device and several others wrong ─▶ that device explains them all
     copies between two devices wrong, not explained ────▶ their link: either device, or the path between them
     a sum wrong on one device, no copy wrong ───────────▶ that device, or the path to it (in a ring: the last hop)
     a sum wrong on several devices, no copy wrong ──────▶ unknown: each sum contains numbers of every device
-    a sum wrong, and copies of others too ──────────────▶ unknown: the wrong copies may have caused the wrong sum
+    a sum and a copy wrong in the same launch ──────────▶ unknown: the wrong copy may have caused the wrong sum
     a sum wrong, and another device is to blame ────────▶ probably that other device
     a sum wrong in a launch that was cut off ───────────▶ unknown: other devices may not have checked their sums
 

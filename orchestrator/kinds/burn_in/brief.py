@@ -76,7 +76,10 @@ def proven(result: BurnInReport) -> str:
 
 
 def each_gpu(report: Report) -> Section | None:
-    """Return one finding per GPU, gravest first, but one for all that PASS without remark. None without a burn-in."""
+    """Return one finding per GPU, gravest first; None without a burn-in.
+
+    All GPUs that PASS without a reason share the last finding.
+    """
     result = report.burn_in
     if result is None:
         return None
@@ -140,7 +143,10 @@ def _step(gpu: GpuBurnIn) -> str:
 
 
 def _why_slow(gpu: GpuBurnIn) -> Reason | None:
-    """Return a probable reason why a GPU is slow, preferably one with a NEXT_STEP; None if not slow or unknown."""
+    """Return a probable reason why a GPU is slower; None if it is not slower, or if no reason is known.
+
+    Reasons for which NEXT_STEP (analysis/standings.py: reason → advice) has advice are preferred.
+    """
     reasons = [pace.reason for pace in gpu.paces if pace.pace is Pace.SLOWER and pace.reason is not None]
     return next(iter(sorted(reasons, key=lambda reason: reason not in NEXT_STEP)), None)
 

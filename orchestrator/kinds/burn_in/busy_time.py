@@ -84,8 +84,8 @@ def longest_s(archive: Archive, device: Device) -> float:
 def launch_s(archive: Archive, device: Device) -> float:
     """Return the expected seconds of another launch of a device: the largest of three values.
 
-    They are the median of its launches with a result, the shortest estimate for its cells, and the longest of the
-    launches that the end of the run cut off. Of these, only cells count that never had a result.
+    They are the median of its launches with a result, the shortest estimate for its cells, and the longest launch that
+    the end of the run cut off. The last one is only taken from cells that never had a result.
     """
     stored = archive.stored
     cells = {cell.id: cell for cell in stored.plan.cells}
@@ -142,7 +142,10 @@ def work(
 
 
 def served_s(work: Work) -> float:
-    """Return a device's served seconds: launches, plus gaps as far as served_time.py lets them count."""
+    """Return the seconds of a device that count towards the requested time: its launches, and short gaps around them.
+
+    In each session, at most ORDINARY_S of a gap count, and at most as many seconds between launches as in launches.
+    """
     return served_time.seconds(work.values())
 
 

@@ -103,7 +103,7 @@ def injected(result: BurnInReport) -> Iterator[str]:
 
 
 def fate(fault: InjectedReport) -> Fate:
-    """Return the fate of an injected fault. Reports of earlier versions have none: then FOUND or MISSED."""
+    """Return the fate of an injected fault: FOUND or MISSED in reports of earlier versions, which only have `found`."""
     return fault.fate or (Fate.FOUND if fault.found else Fate.MISSED)
 
 
@@ -152,7 +152,11 @@ def short(seconds: float) -> str:
 
 
 def _who(gpus: Sequence[GpuBurnIn], report: Report) -> str:
-    """Return "GPU 0, GPU 2: <recommended action>". A single GPU has serial and PCI address if the title stays short."""
+    """Return GPUs of the same verdict and reasons, and the recommended action: "GPU 0, GPU 2: <action>".
+
+    A single GPU also gets its serial and PCI address, each unless it makes the finding's title longer than
+    _LONGEST_TITLE.
+    """
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     alike = [devices[gpu.gpu_uuid] for gpu in gpus]
     todo = f": {gpus[0].action}" if gpus[0].action is not Action.NOTHING else ""
@@ -208,9 +212,8 @@ def _tested_memory(report: Report) -> str:
 def evidence(result: BurnInReport, memory: str = "free memory") -> Iterator[str]:
     """Yield a line for each kind of check, with sums over all GPUs, then a line for the rates of each check of links.
 
-    A second line says why the column Wrong differs from the number of wrong transfers, if it does.
-
-    memory: what the tested share of memory is a share of, in words.
+    If the table's column Wrong differs from the number of wrong transfers of the checks of links, a further line after
+    that of the checks says why. memory: what the tested share of memory is a share of, in words.
     """
     for kind in dict.fromkeys(check.check for gpu in result.gpus for check in gpu.checks):
         reports = [check for gpu in result.gpus for check in gpu.checks if check.check == kind]
@@ -264,9 +267,10 @@ def not_decided(result: BurnInReport, report: Report) -> list[str]:
 
 
 def _untested(result: BurnInReport, report: Report, *, decided: bool) -> Iterator[tuple[bool, str, str]]:
-    """Yield (planned but unfinished, checks and devices, reason), once for all checks with equal reason and devices.
+    """Yield (unfinished, checks and devices, reason). Checks with equal devices and reason share a tuple.
 
-    decided: True for checks that were not made, False for rates that were measured but have no verdict.
+    unfinished: True for planned checks that were not completed. decided: True yields the checks that were not made,
+    False yields the rates that were measured but have no verdict.
     """
     unfinished = {what for gpu in result.gpus for what in gpu.unfinished}
     devices: dict[tuple[str, str], set[str]] = {}

@@ -25,9 +25,10 @@ _LONGEST_NS: Final = round((PATIENCE_S + TIMEOUT_S) * 1e9)
 
 
 def waits_by_segment(archive: Archive, lost: Iterable[Lost]) -> Mapping[Segment, Sequence[Span]]:
-    """Return session → times (monotonic ns) in which any device may have waited for another. They may overlap.
+    """Return session → times (monotonic ns) in which any device may have waited for another. The times may overlap.
 
-    lost: failed launches. The time of every launch of the same cell and round counts, because it may be a repetition.
+    Devices wait for repetitions of `lost` (failed launches), so every launch of the same cell and round counts. They
+    also wait for memory that is not free, and for other processes.
     """
     waits: dict[Segment, list[Span]] = defaultdict(list)
     again = {(attempt.start.cell, attempt.start.round) for attempt, _, _ in lost}
@@ -80,7 +81,10 @@ def _foreign(records: Iterable[Foreign]) -> Iterator[Span]:
 
 
 def _memory(archive: Archive) -> Iterator[tuple[Segment, Span]]:
-    """Yield (session, time in monotonic ns) of each wait for memory that a launch did not free, at most _LONGEST_NS."""
+    """Yield (session, (begin, end) in monotonic ns) of each wait for memory that a launch had not freed when it ended.
+
+    A wait ends at the device's next launch, at the latest after _LONGEST_NS.
+    """
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     launched: dict[tuple[Segment, str], list[Attempt]] = defaultdict(list)
     for attempt in archive.attempts:

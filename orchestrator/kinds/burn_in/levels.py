@@ -40,7 +40,7 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     up_to_s: float | None = None
 
     def cells(self, kind: DeviceKind, *, steps: bool) -> int:
-        """Return the number of cells in a round in which one device takes part. steps: --steps adds a cell."""
+        """Return in how many cells of a round a device of this kind takes part. steps: whether --steps adds a cell."""
         return len(self.soak) + len(self.truth) + steps + len(self.replay[kind]) + len(self.links) + 1
 
 
@@ -105,10 +105,11 @@ class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return fitting[0] if fitting else LONGEST
 
     def cell_s(self, duration_s: float, kind: DeviceKind, level: str, *, steps: bool = False) -> float:
-        """Return the length of a cell in seconds, by the `share`, least_s and most_s of its kind of device.
+        """Return the length of a cell in seconds: `share` of duration_s, but at least least_s and at most most_s.
 
-        A longer cell is shortened until least_rounds rounds fit into duration_s, the duration of the burn-in, but not
-        further than until a round takes half of duration_s. steps: --steps adds a cell to each round.
+        share, least_s, most_s: as configured for `kind`. duration_s: duration of the burn-in. Cells become shorter,
+        even than least_s, so that a round lasts at most (duration_s - starting_s) / least_rounds, or half of duration_s
+        if that is longer. steps: whether --steps adds a cell to each round.
         """
         bounds = self.devices[kind]
         wanted_s = min(max(duration_s * bounds.share, bounds.least_s), bounds.most_s)
@@ -118,5 +119,5 @@ class BurnInTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @functools.cache
 def load(folder: Path | None = None) -> BurnInTable:
-    """Read burn_in.yaml in `folder` (default: that of gpubench), once per process. Raises ConfigError if invalid."""
+    """Read burn_in.yaml once per process. folder: None for gpubench's configs. Raises ConfigError if it is invalid."""
     return yaml_file.read((folder or configs_folder()) / "burn_in.yaml").convert(BurnInTable)

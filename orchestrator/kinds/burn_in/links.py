@@ -108,7 +108,8 @@ def count_wrong(launches: Iterable[tuple[Cell, Mapping[str, Verification]]]) -> 
 def not_tested(device: Device, run: StoredRun, quarantined: Collection[str]) -> dict[str, str]:
     """Return check of links → why the device was not tested by it. quarantined: UUIDs of devices.
 
-    The check is "links" for a device without links, else such as "links peers fp32: later rounds" (after a quarantine).
+    A device without links has the key "links". Other keys name a check that was cut short by the quarantine of another
+    device: "links peers fp32: later rounds".
     """
     if not linked(device, run.devices):
         return {Workload.LINKS: _NONE if device.slice_of is None else _SLICE}

@@ -3,7 +3,7 @@
     hung while at work on the device ────────────────────────────────────▶ UNKNOWN
     failed otherwise ────────────────────────────┬─ not repeated ────────▶ UNKNOWN
                                                  └─ repeated with result ▶ WARN
-    ended because the run or its time ended ─────┬─ long overdue then ───▶ as hung
+    ended with the run (stop, kill, time limit) ─┬─ long overdue by then ▶ UNKNOWN
                                                  └─ not overdue ─────────▶ no finding
     result file damaged or deleted ──────────────┬─ not repeated ────────▶ UNKNOWN
     ended by the host or a user of the host ─────┴─ repeated with result ▶ no finding
@@ -52,8 +52,8 @@ def pauses(archive: Archive) -> Mapping[Segment, tuple[Span, ...]]:
 def lost(archive: Archive, burn_in: BurnIn, damaged: Mapping[int, str] = MappingProxyType({})) -> tuple[Lost, ...]:
     """Return the launches without a valid result that are findings: failed, hung, or with a damaged result file.
 
-    Launches that ended with the run or its time are findings only if they hung. damaged: number of a launch → what is
-    wrong with its result file.
+    A launch that ended because the run was stopped, killed, or at its time limit is a finding only if it hung. damaged:
+    number of a launch → what is wrong with its result file.
     """
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     kinds = {device.uuid: device.kind for device in archive.stored.devices}
@@ -74,9 +74,10 @@ def lost(archive: Archive, burn_in: BurnIn, damaged: Mapping[int, str] = Mapping
 
 
 def cut_off(archive: Archive, launches: Sequence[Lost], device: Device) -> Iterator[Attempt]:
-    """Yield the launches that were at work on a device when the run or its time ended, unless they are findings.
+    """Yield the launches that were at work on a device when the run ended them, unless they are findings.
 
-    launches: the findings, from `lost`.
+    The run ends launches on a request to stop, at its time limit, or if the orchestrator is killed. launches: the
+    findings, from `lost`.
     """
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     findings = {one.attempt.start.launch for one in launches}

@@ -65,7 +65,7 @@ def covered(launches: Sequence[Verification], kind: DeviceKind) -> Covered | Non
 
 
 def lacking(best: Covered | None) -> str:
-    """Return why the checked share of memory, `best`, is too small for a PASS or unknown (None); "" if it suffices."""
+    """Return why the memory test is not enough for a PASS; "" if it is. best: the checked share; None if unknown."""
     if best is None:
         return "the memory test reports no coverage"
     if best.share >= LEAST:

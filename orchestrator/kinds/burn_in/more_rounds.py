@@ -42,9 +42,10 @@ def _sharing(state: RunState, uuid: str) -> Sequence[str]:
 
 
 def _round(state: RunState, uuids: Sequence[str], seed: int, fits: Callable[[Cell], bool]) -> Iterable[Slot]:
-    """Return another round for `uuids`, in the same random order; () if their latest whole round had no result.
+    """Return one more round for `uuids`, with its cells in the same random order on each device; () if there is none.
 
-    uuids: devices that share cells. seed, fits: as in `more`.
+    There is none if the latest round that had all their cells measured none of them. uuids: devices that share cells.
+    seed, fits: as in `more`.
     """
     queues = [_cells_of(state, uuid, uuids) for uuid in uuids]
     ids = list(dict.fromkeys(cell.id for cells in queues for cell in cells))

@@ -1,8 +1,8 @@
 """Plan the rounds of a burn-in. Pure.
 
-Round 0 begins with the soak, which warms the devices up. Every round launches every cell once, in the same order on all
-devices. So they reach a check of links (a launch on several devices) at the same time. Rounds for which no time remains
-are dropped (ADR 12).
+Round 0 begins with the soak (sustained matrix products), which warms the devices up. Every round launches every cell
+once, in the same order on all devices. So they reach a check of links (a launch on several devices) at the same time.
+Launches that do not fit into the remaining time are dropped during the run.
 """
 
 import math

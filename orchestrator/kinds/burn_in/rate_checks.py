@@ -47,10 +47,11 @@ Rates = Sequence[tuple[Window, Reading]]  # Windows of one GPU with its readings
 def paces(
     devices: Sequence[Device], good: Sequence[Launched], seen: Mapping[str, DeviceEvidence], soaks: Soaks
 ) -> dict[str, dict[str, RateVerdict]]:
-    """Return UUID → kind of rate (OVER_TIME or a value of BESIDE) → verdict. CPU devices are missing.
+    """Return UUID → kind of rate → verdict. CPU devices are missing.
 
-    good: (launch, cell, evidence) of the launches with a result. seen: UUID → telemetry. soaks: heat soaks, whose rates
-    do not count; one for each device and session in `good`.
+    Kinds of rate: OVER_TIME for the change over time, and the values of BESIDE for comparisons with siblings. good:
+    (launch, cell, evidence) of the launches with a result. seen: UUID → telemetry. soaks: heat soaks, whose rates do
+    not count; one for each device and session in `good`.
     """
     found: dict[str, dict[str, RateVerdict]] = defaultdict(dict)
     kinds: dict[str, list[str]] = defaultdict(list)
@@ -181,7 +182,11 @@ def _drift(judged: Drift, rates: Rates, begin: float, own: Sequence[Launched]) -
 
 
 def _why_it_slowed(judged: Drift, rates: Rates) -> Why | None:
-    """Explain why a GPU slowed down, by the kind of work that slowed most; None if its readings show no slow-down."""
+    """Return why a GPU slowed down, by its readings during the kind of work that slowed most.
+
+    judged: the GPU's drift, which is a slow-down. rates: its windows with their readings. None if these readings are no
+    slower at the end than at the start, or if there are none.
+    """
     kinds = judged.kinds if judged.slows_against_siblings else judged.raw_kinds
     slowing = {key: course for key, course in kinds.items() if course.verdict is drift.DriftVerdict.SLOWING}
     lost = {key: course.change.value for key, course in (slowing or kinds).items() if course.change is not None}

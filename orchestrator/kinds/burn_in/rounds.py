@@ -18,7 +18,8 @@ _WHOLE_ROUNDS: Final = 10  # From here on rounds are shown without tenths
 class Rounds(NamedTuple):
     """Estimated round of a device, with values rounded for display. launches_s: seconds of each launch of round 0.
 
-    round_s: their sum. possible: number of rounds that fit into the burn-in, rounded down, such as 4.7.
+    round_s: their sum. possible: number of rounds that fit into the burn-in, rounded down to a tenth, from 10 on to a
+    whole number.
     """
 
     launches_s: tuple[float, ...]

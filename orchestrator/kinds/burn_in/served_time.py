@@ -81,7 +81,7 @@ def started_s(load: Load) -> float:
 
 
 def ordinary_s(gap: Span, suspensions: Iterable[Span]) -> float:
-    """Return the seconds of a gap that count as served: those outside `suspensions`, and at most ORDINARY_S of them."""
+    """Return the seconds of a gap that count as served: those outside `suspensions`, but at most ORDINARY_S."""
     return min(sum(end - begin for begin, end in without((gap,), suspensions)) / 1e9, ORDINARY_S)
 
 

@@ -182,7 +182,10 @@ def with_steps(
 
 
 def with_temperature_stop(configuration: Configuration, celsius: int) -> Configuration:
-    """Return the configuration of a burn-in that stops and fails a GPU once it stays at `celsius` °C or above."""
+    """Return the configuration of a burn-in with a temperature limit, in addition to each GPU's own limit.
+
+    A GPU that is at `celsius` °C or above for ten seconds in a row is stopped, and fails.
+    """
     assert configuration.burn_in is not None
     burn_in = msgspec.structs.replace(configuration.burn_in, max_temperature_c=celsius)
     return msgspec.structs.replace(configuration, burn_in=burn_in)

@@ -25,7 +25,7 @@ _SHOWN: Final = 3
 
 
 def notes(plan: Plan, configuration: Configuration, devices: Sequence[Device], table: BurnInTable) -> Iterator[str]:
-    """Yield a warning if a burn-in is too short for a round, with cells that may not complete. table: burn_in.yaml."""
+    """Yield a warning if a burn-in may be too short for one round. It names the cells at risk. table: burn_in.yaml."""
     burn_in = configuration.burn_in
     if burn_in is None:
         return

@@ -52,7 +52,10 @@ class Answer(Outcome):
         return self.text
 
     def junit(self) -> bytes:
-        """Return the answer as JUnit XML. Causes that show how the run itself ended are test cases, too."""
+        """Return the answer as JUnit XML.
+
+        Causes of the exit code that come from no comparison, such as a hardware fault, are additional test cases.
+        """
         of_run = tuple(cause for cause in self.verdict.causes if cause.kind not in COMPARED)
         return to_junit([self.comparison], FAIL_ON, of_run)
 

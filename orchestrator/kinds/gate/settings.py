@@ -49,10 +49,11 @@ class RequestedSide(NamedTuple):
 
 
 def of_baseline(side: Side, origin: str, limit_s: float, options: tuple[Option, ...]) -> Preset:
-    """Return the preset of a gate with all combinations of models, precisions, modes, phases and batches of a baseline.
+    """Return the preset of a gate. Each setting has all the values that cells of the baseline with a result have.
 
-    side: the baseline. limit_s: time limit in seconds. options: the table that validates the preset. origin: name of
-    the baseline in messages. Raises ConfigError if the baseline has no result.
+    These settings are models, precisions, modes, phases and batch sizes. side: the baseline. limit_s: time limit in
+    seconds. options: the table that validates the preset. origin: name of the baseline in messages. Raises ConfigError
+    if the baseline has no result.
     """
     keys = [cell.key for cell in side.cells if cell.values]
     if not keys:

@@ -161,7 +161,11 @@ def _fastest(rows: Sequence[StudyRow], varied: Sequence[str]) -> Iterator[str]:
 
 
 def _marks(rows: Sequence[StudyRow]) -> Callable[[StudyRow], str]:
-    """Return a function: row → HOST_MARK if the host limits it or the row that its speed is relative to, else ""."""
+    """Return a function: row → HOST_MARK if the host limits this row or its reference, else "".
+
+    The reference is the row at the same `point` with the implementation of rows[0]. The row's speed is relative to it.
+    A row without a time on the device gets "".
+    """
     bound = {point(row) for row in rows if row.host_bound and row.implementation == rows[0].implementation}
     return lambda row: HOST_MARK if row.device_ms and (row.host_bound or point(row) in bound) else ""
 

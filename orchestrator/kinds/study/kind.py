@@ -24,7 +24,7 @@ MEASURE_S: Final = 600.0
 
 
 def launch_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return the usual terms of a launch, but with a deadline of at least MEASURE_S to measure, which also compiles."""
+    """Return the usual terms of a launch, but with at least MEASURE_S to measure: this time includes compilation."""
     own = configuration.deadlines
     return LaunchTerms(configuration.measurement, replace(own, measure=max(own.measure, MEASURE_S)))
 
