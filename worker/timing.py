@@ -138,8 +138,8 @@ class CudaClock:
 def time_block(clock: Clock, steps: Sequence[Step], iterations: int, group: int = 1, passes: int = 1) -> TimedBlock:
     """Run all `steps` in order, `iterations` times, and time each step. Python's garbage collector is off meanwhile.
 
-    group: number of iterations timed together, as one span. passes: TimedBlock.enqueue_ms is the time to
-    enqueue so many of these iterations. They are one iteration of a Work (Work.passes). Raises ValueError if `group`
+    group: number of iterations timed together, as one span. passes: number of first iterations whose enqueue time is
+    TimedBlock.enqueue_ms, at most `iterations` / `group`; above 1 only if `group` is 1. Raises ValueError if `group`
     does not divide `iterations`, or if it is above 1 and there are several steps.
     """
     rounds, left_over = divmod(iterations, group)

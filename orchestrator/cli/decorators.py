@@ -1,4 +1,4 @@
-"""click options of a run, made from the tables in config/options.py for both programs."""
+"""click options made from the tables in config/options.py, for gpubench-orchestrate and torch-gpu-benchmark."""
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping

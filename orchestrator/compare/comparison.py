@@ -119,9 +119,10 @@ class StackChange(Part, frozen=True, kw_only=True):
 
 
 class Mean(Part, frozen=True, kw_only=True):
-    """Geometric mean of the ratios (see ComparedCell) of a workload's cells, with its 95 % interval.
+    """Geometric mean of the ratios of a workload's cells. Above 1: the second run is faster.
 
-    phase: the workload. cells: number of these cells. verdict: SLOWER or FASTER as a whole; null if neither.
+    phase: the workload. low, high: 95 % interval of `ratio`; null if unknown. cells: number of these cells. verdict:
+    SLOWER or FASTER as a whole; null if neither.
     """
 
     phase: str

@@ -124,9 +124,10 @@ def conclude(state: RunState) -> RunState:
 
 
 def skip_model(state: RunState, slot: Slot) -> RunState:
-    """Return the state in which the model of a failed slot, or the part that the failure concerns, is skipped.
+    """Return the state in which the faulty part of the model of a failed slot is skipped.
 
-    Failures of what is skipped are no strikes any more. If `state.skips` is False, the slot only leaves `unattributed`.
+    failure_policy.POLICY says how large this part is (Reach). Failures of skipped cells no longer count against
+    devices. If `state.skips` is False, the slot only leaves `unattributed`.
     """
     if not state.skips:
         return _without(state, slot)

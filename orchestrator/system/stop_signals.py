@@ -25,7 +25,10 @@ _FOUND: Final[dict[int, Any]] = {}
 
 
 class StopSignals:
-    """Within `with`, ignores SIGHUP and counts SIGINT and SIGTERM in `requests`. Only `spare` lets them interrupt."""
+    """Within `with`, ignores SIGHUP and counts SIGINT and SIGTERM in `requests`.
+
+    They raise KeyboardInterrupt only after a call of `spare`.
+    """
 
     def __init__(self) -> None:
         self.requests = 0

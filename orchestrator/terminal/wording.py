@@ -111,7 +111,7 @@ def _evidence(failure: Failure) -> list[str]:
 
 def _launches(snapshot: Snapshot) -> str:
     if snapshot.total is None:
-        return f"{snapshot.share:.0%} of the time for launches used, {plural(snapshot.done, 'launch', 'launches')}"
+        return f"{snapshot.share:.0%} done, {plural(snapshot.done, 'launch', 'launches')}"
     return f"{snapshot.done}/{snapshot.total} launches"
 
 

@@ -33,7 +33,10 @@ class Series:
 
 @dataclass(frozen=True)
 class Bars:
-    """A bar chart: for each category a value of each series. Chart.kind: BARS (side by side), STACKED or RADAR."""
+    """A bar chart: for each category a value of each series. Chart.kind: BARS (side by side), STACKED or RADAR.
+
+    name: what the values are, or the choice that a reader makes to see these bars. unit: of the values, or "".
+    """
 
     name: str
     unit: str
