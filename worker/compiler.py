@@ -95,16 +95,16 @@ class Compiler:
         )
 
     def compare_random(
-        self, found: Compilation | None, module: torch.nn.Module, call: Callable[[], object]
+        self, result: Compilation | None, module: torch.nn.Module, call: Callable[[], object]
     ) -> Compilation | None:
-        """Return `found`, the result of `compilation`, with the differences of random outputs from eager ones.
+        """Return `result`, which `compilation` returned, with the differences of random outputs from eager ones.
 
         call: as in `compile`. Compiles once more, in a mode in which compiled and eager calls draw the same random
-        numbers. Returns `found` unchanged if it is None, in later launches of the cell, if outputs are not random, or
+        numbers. Returns `result` unchanged if it is None, in later launches of the cell, if outputs are not random, or
         if eager calls with equal seeds differ.
         """
-        if found is None or not self._random or self._assign.round:
-            return found
+        if result is None or not self._random or self._assign.round:
+            return result
 
         def seeded() -> object:
             torch.manual_seed(self._assign.cell.seed)
@@ -116,10 +116,10 @@ class Compiler:
             with torch.compiler.set_stance("force_eager"):
                 expected, again = _values(seeded()), _values(seeded())
             if not _is_same(expected, again, training=module.training):
-                return found
+                return result
             with sys.modules["torch._inductor"].config.patch(fallback_random=True):
                 self._compile(module)
-                return msgspec.structs.replace(found, **output_errors(expected, _replayed(seeded)))
+                return msgspec.structs.replace(result, **output_errors(expected, _replayed(seeded)))
 
     def _compile(self, module: torch.nn.Module) -> None:
         cell = self._assign.cell
@@ -201,24 +201,24 @@ def _is_same(one: torch.Tensor, other: torch.Tensor, *, training: bool) -> bool:
     return one.shape == other.shape and output_errors(one, other).get("relative_error", 0.0) <= limit
 
 
-def output_errors(expected: torch.Tensor, found: torch.Tensor) -> dict[str, float]:
-    """Compare the vector `found` with `expected`. Returns fields of Compilation by name; {} for empty vectors.
+def output_errors(expected: torch.Tensor, actual: torch.Tensor) -> dict[str, float]:
+    """Compare the vector `actual` with `expected`. Returns fields of Compilation by name; {} for empty vectors.
 
     absolute_error: largest difference. relative_error: this, divided by the largest finite absolute value in `expected`
     unless that is 0. cosine_distance: 1 - cosine similarity. Equal infinities are no error; any other infinity or NaN
     makes absolute_error the largest float. Raises UnsuitableModelError if the lengths differ.
     """
-    if expected.shape != found.shape:
+    if expected.shape != actual.shape:
         raise UnsuitableModelError(
-            f"the compiled model returns {len(found)} numbers, the eager one {len(expected)}. Measure it with "
+            f"the compiled model returns {len(actual)} numbers, the eager one {len(expected)}. Measure it with "
             "--compile eager"
         )
     if not expected.numel():
         return {}
-    absolute = _finite(torch.where(found == expected, 0.0, (found - expected).abs()).max().item())
+    absolute = _finite(torch.where(actual == expected, 0.0, (actual - expected).abs()).max().item())
     largest = torch.where(expected.isfinite(), expected.abs(), 0.0).max().item()
-    both = expected.isfinite() & found.isfinite()
-    similarity = torch.nn.functional.cosine_similarity(expected[both], found[both], dim=0).item()
+    both = expected.isfinite() & actual.isfinite()
+    similarity = torch.nn.functional.cosine_similarity(expected[both], actual[both], dim=0).item()
     return {
         "absolute_error": absolute,
         "relative_error": _finite(absolute / largest) if largest else absolute,

@@ -98,10 +98,10 @@ def _describe_signals(report: HealthReport, state: State) -> Iterator[str]:
             if signal.state is state:
                 # One step for the GPU: what a graver signal asks for takes the place of this one's step.
                 step = device.action if signal.action is not Action.NOTHING else Action.NOTHING
-                yield f"GPU {device.gpu_id}: {replace(signal, action=step).words}"
+                yield f"GPU {device.gpu_id}: {replace(signal, action=step).text}"
     for signal in report.node.signals:
         if signal.state is state:
-            yield f"the machine: {signal.words}"
+            yield f"the machine: {signal.text}"
 
 
 def _opinion(

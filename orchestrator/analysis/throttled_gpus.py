@@ -42,7 +42,7 @@ def explain_throttling(held: Sequence[Held]) -> Why | None:
     return Why(
         reason=_reason(seen),
         words=f"the driver lowered its clock for {metric.slowdown_percent or 0.0:.0f}% of the measured time "
-        f"in {cell.words} ({cell.mode}; {', '.join(seen) or 'for temperature, by its counter'}{hottest})",
+        f"in {cell.label} ({cell.mode}; {', '.join(seen) or 'for temperature, by its counter'}{hottest})",
     )
 
 

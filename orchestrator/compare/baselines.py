@@ -93,7 +93,7 @@ def joined(sides: Sequence[Side]) -> Side:
     count = Counter((cell.gpu_uuid, cell.key) for side in sides for cell in side.cells)
     (uuid, key), most = count.most_common(1)[0] if count else (("", None), 0)
     if key is not None and most > 1:
-        raise ConfigError(f"{key.words} on {uuid} is in {most} of the runs. Name only one run with this cell")
+        raise ConfigError(f"{key.label} on {uuid} is in {most} of the runs. Name only one run with this cell")
     return msgspec.structs.replace(
         first,
         run_id=RUNS_APART.join(side.run_id for side in sides),

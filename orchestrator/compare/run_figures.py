@@ -119,7 +119,7 @@ def impossible(report: Report) -> Iterator[str]:
     for uuid, key, metric, _ in _metrics(report):
         for value in metric.launch_values:
             if not LEAST <= value <= MOST:
-                yield f"{value:g} of {key.words} on {uuid}"
+                yield f"{value:g} of {key.label} on {uuid}"
 
 
 def of_report(report: Report, name: str) -> Side:

@@ -134,7 +134,7 @@ def refuse_mistakes(
     """
     settings, below = from_file(file, options), from_defaults(defaults, options)
     for key in settings.values:
-        if key != "models" or not any(own_code.is_own(word) for word, _ in settings.items(key)):
+        if key != "models" or not any(own_code.is_own(item) for item, _ in settings.items(key)):
             resolve(settings.only(key).on_top_of(below), catalogue, places)
     return settings
 
@@ -148,21 +148,21 @@ def report_formats(text: str) -> tuple[ReportFormat, ...]:
 # ── lists ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _words(settings: LayeredSettings, key: str, what: str) -> list[tuple[str, str]]:
+def _items(settings: LayeredSettings, key: str, what: str) -> list[tuple[str, str]]:
     """Return (item, origin) of the list setting `key`. Raises ConfigError if it is empty, or repeats an item.
 
     what: noun for an item, for the error message.
     """
-    words = settings.items(key)
-    _refuse_empty(settings, key, words, what)
+    items = settings.items(key)
+    _refuse_empty(settings, key, items, what)
     seen: set[str] = set()
-    for word, origin in words:
-        if not word:
+    for item, origin in items:
+        if not item:
             raise ConfigError(f"{origin}: a name is empty. Separate names with single commas")
-        if word in seen:
-            raise ConfigError(f"{origin}: {word} is given twice")
-        seen.add(word)
-    return words
+        if item in seen:
+            raise ConfigError(f"{origin}: {item} is given twice")
+        seen.add(item)
+    return items
 
 
 def _refuse_empty(settings: LayeredSettings, key: str, items: Iterable[object], what: str) -> None:
@@ -179,8 +179,8 @@ def _members(
 ) -> tuple[Choice, ...]:
     by_name = {str(option): option for option in options}
     found = [
-        also_called.get(word) or by_name[require_known(word, origin, by_name, what)]
-        for word, origin in _words(settings, key, what)
+        also_called.get(item) or by_name[require_known(item, origin, by_name, what)]
+        for item, origin in _items(settings, key, what)
     ]
     return tuple(dict.fromkeys(found))
 
@@ -195,18 +195,18 @@ def one_of(settings: LayeredSettings, key: str, options: Iterable[str], what: st
 
 
 def _all_models(settings: LayeredSettings) -> bool:
-    return [word for word, _ in _words(settings, "models", "model")] == ["all"]
+    return [item for item, _ in _items(settings, "models", "model")] == ["all"]
 
 
 def _models(settings: LayeredSettings, catalogue: Catalogue) -> tuple[ModelSpec, ...]:
     if _all_models(settings):
         return tuple(model for model in catalogue.models if not model.on_request)
     models = []
-    for word, origin in _words(settings, "models", "model"):
-        if word == "all":
+    for item, origin in _items(settings, "models", "model"):
+        if item == "all":
             raise ConfigError(f"{origin}: 'all' cannot be combined with other names. Remove it or the others")
         try:
-            models.append(catalogue.model(word))
+            models.append(catalogue.model(item))
         except ConfigError as error:
             raise ConfigError(f"{origin}: {error}") from None
     return tuple(models)
@@ -263,10 +263,10 @@ def _required_signals(settings: LayeredSettings) -> tuple[str, ...]:
     if "health.require" not in settings.values:
         return ()
     words = [
-        require_known(word, origin, health_signals.names(), "signal")
-        for word, origin in _words(settings, "health.require", "signal")
+        require_known(item, origin, health_signals.names(), "signal")
+        for item, origin in _items(settings, "health.require", "signal")
     ]
-    return tuple(dict.fromkeys(name for word in words for name in health_signals.signals_of_word(word)))
+    return tuple(dict.fromkeys(name for item in words for name in health_signals.signals_of_word(item)))
 
 
 def _deadlines(settings: LayeredSettings) -> Deadlines:

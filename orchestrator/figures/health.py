@@ -23,7 +23,7 @@ class SignalReport(Part, frozen=True, kw_only=True):
     action: Action
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """Title, message and advised action as one text: "title: message (action)". Empty parts are omitted."""
         what = f"{self.title}: {self.message}" if self.message else self.title
         return what if self.action is Action.NOTHING or self.action in self.message else f"{what} ({self.action})"

@@ -42,7 +42,7 @@ class CellKey(Part, frozen=True, kw_only=True, omit_defaults=True):
         return (self.model_name, self.phase.value, self.precision, *batch, *of_operator)
 
     @property
-    def words(self) -> str:
+    def label(self) -> str:
         """Name of the measurement for people: "resnet50 inference fp32 b8"."""
         return " ".join(self.parts)
 
@@ -54,26 +54,26 @@ _FURTHER: Final[tuple[Callable[[CellKey], str], ...]] = (
     lambda key: key.memory_format,
     lambda key: key.compile_mode,
 )
-"""Functions that return the facts of a key that are not in its name (`words`), each as text."""
+"""Functions that return the facts of a key that are not in its name (`label`), each as text."""
 
 
 def names(cell_keys: Iterable[CellKey]) -> dict[CellKey, str]:
-    """Return key → unique name: its words, plus each fact that differs among keys of equal words, such as the mode."""
+    """Return key → unique name: its label, plus each fact that differs among keys of equal labels, such as the mode."""
     alike: dict[str, list[CellKey]] = {}
     for key in dict.fromkeys(cell_keys):
-        alike.setdefault(key.words, []).append(key)
+        alike.setdefault(key.label, []).append(key)
     return {key: _name(key, same) for same in alike.values() for key in same}
 
 
 def _name(key: CellKey, alike: Sequence[CellKey]) -> str:
     differing = [fact(key) for fact in _FURTHER if len({fact(other) for other in alike}) > 1]
-    return " ".join(filter(None, (key.words, *differing)))
+    return " ".join(filter(None, (key.label, *differing)))
 
 
 def names_of_both(pairs: Mapping[CellKey, CellKey]) -> dict[CellKey, str]:
     """Return first key → name of both keys, "lstm inference fp32 -> bf16 b8". pairs: first key → second key."""
     return {
-        one: " ".join((*map(_both, one.parts, other.parts), *_differences(one, other))) + name.removeprefix(one.words)
+        one: " ".join((*map(_both, one.parts, other.parts), *_differences(one, other))) + name.removeprefix(one.label)
         for (one, other), name in zip(pairs.items(), names(pairs).values(), strict=True)
     }
 

@@ -57,16 +57,16 @@ def unusable(error: Any, *, driver_is_there: bool) -> NvmlError:  # noqa: ANN401
     code = int(error.value)
     if code == _DRIVER_NOT_LOADED or (code == _LIBRARY_NOT_FOUND and not driver_is_there):
         return NvmlAbsentError(f"no NVIDIA driver on this machine ({error})", code)
-    return NvmlBrokenError(_words(error, "The NVIDIA driver is installed, but NVML cannot be used"), code)
+    return NvmlBrokenError(_message(error, "The NVIDIA driver is installed, but NVML cannot be used"), code)
 
 
 def typed(error: Any) -> NvmlError:  # noqa: ANN401 - pynvml has no types
     """Convert an error of pynvml: to GpuLostError (code in LOST), NvmlBrokenError (code in FATAL), else NvmlError."""
     code = int(error.value)
     kind = GpuLostError if code in LOST else NvmlBrokenError if code in FATAL else NvmlError
-    return kind(_words(error, "NVML"), code)
+    return kind(_message(error, "NVML"), code)
 
 
-def _words(error: Any, subject: str) -> str:  # noqa: ANN401 - pynvml has no types
+def _message(error: Any, subject: str) -> str:  # noqa: ANN401 - pynvml has no types
     advice = _WHAT_TO_DO.get(int(error.value), "Look into `nvidia-smi` and the kernel log")
     return f"{subject}: {error} (code {error.value}). {advice}"

@@ -82,10 +82,10 @@ def _verdict(trends: Sequence[Trend], changes: int) -> tuple[Badge, str]:
     if judged:
         tone = Tone.GOOD if judged == len(trends) else Tone.PLAIN
         return Badge("NO CHANGE FOUND", tone), f"None beyond the margins; {of_all} were judged."
-    return Badge("NOT JUDGED", Tone.QUIET), _sentences(dict.fromkeys(map(wording.unjudged, trends)))
+    return Badge("NOT JUDGED", Tone.QUIET), _capitalised(dict.fromkeys(map(wording.unjudged, trends)))
 
 
-def _sentences(texts: Iterable[str]) -> str:
+def _capitalised(texts: Iterable[str]) -> str:
     return " ".join(f"{text[0].upper()}{text[1:]}." for text in texts if text)
 
 
@@ -141,7 +141,7 @@ def _chart(name: str, cell: str, trends: Sequence[Trend], runs: int) -> tuple[Ch
         name,
         cell,
         Kind.RUNS,
-        f"{figure}. {_sentences((marks, *whys, cut))}",
+        f"{figure}. {_capitalised((marks, *whys, cut))}",
         tuple(OverRuns(wording.device(trend), tuple(_of_runs(trend.points[-runs:]))) for trend in known),
         name,
         choice="Device",

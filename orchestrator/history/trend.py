@@ -83,7 +83,7 @@ def _trend(points: Sequence[Point], margins: Margins, figure: str | None) -> Tre
     excluded = [_exclusion(point, value) for point, value in zip(points, values, strict=True)]
     changed = dict(_changes(values, excluded, margin.share)) if newest.device.kind == DeviceKind.CUDA else {}
     return Trend(
-        cell=newest.cell.key.words,
+        cell=newest.cell.key.label,
         key=newest.cell.key,
         gpu_uuid=newest.cell.gpu_uuid,
         gpu_name=newest.device.gpu_name,

@@ -262,19 +262,21 @@ def table(
 def ranked(
     whole: Table,
     narrowed: tuple[int, ...],
-    found: Sequence[tuple[int, Callable[[], tuple[Entry, ...]]]],
+    rows: Sequence[tuple[int, Callable[[], tuple[Entry, ...]]]],
     constant: Collection[str] = (),
 ) -> Cells:
     """Return the table of all cells, without empty columns and with MOST_CELLS rows at most: those of lowest rank.
 
-    whole: the table without rows. narrowed: indices of the columns with a filter. found: for each cell (rank, function
+    whole: the table without rows. narrowed: indices of the columns with a filter. rows: for each cell (rank, function
     that makes the row), in order; sorted by rank if rows are omitted. constant: titles of columns to omit if all rows
     have the same entry.
     """
-    kept = sorted(found, key=itemgetter(0)) if len(found) > MOST_CELLS else found
+    kept = sorted(rows, key=itemgetter(0)) if len(rows) > MOST_CELLS else rows
     kept = kept[:MOST_CELLS]
-    rows = tuple(make() for _, make in kept)
-    made = filled(replace(whole, rows=rows, beyond=len(found) - len(kept)), constant, always=(len(whole.columns) - 1,))
+    made_rows = tuple(make() for _, make in kept)
+    made = filled(
+        replace(whole, rows=made_rows, beyond=len(rows) - len(kept)), constant, always=(len(whole.columns) - 1,)
+    )
     places = [made.columns.index(column) for place in narrowed if (column := whole.columns[place]) in made.columns]
     return Cells(made, tuple(places), tuple(rank for rank, _ in kept))
 

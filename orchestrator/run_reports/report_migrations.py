@@ -116,9 +116,9 @@ def _to_4(document: Json) -> None:
         _add(configuration, required_signals=[])
     for gpu in _parts(document, "gpu_info", "*"):
         _add(gpu, slice_of=None, slice_index=None, shared_gpu=False)
-    for night in _parts(document, "burn_in"):
-        _add(night, links=[])
-        for gpu in _parts(night, "gpus", "*"):
+    for burn_in in _parts(document, "burn_in"):
+        _add(burn_in, links=[])
+        for gpu in _parts(burn_in, "gpus", "*"):
             _add(gpu, heat_soak=None, paces=[])
     types = {str(result.get("model_name")): result.get("model_type") for result in _parts(document, "results", "*")}
     for scan in _parts(document, "batch_scans", "*"):
@@ -141,9 +141,9 @@ def _median_as_launch(metric: Json, workload: Workload) -> list[Any]:
 
 def _to_5(document: Json) -> None:
     _add(document, stragglers=[], full_node=[])
-    for night in _parts(document, "burn_in"):
-        _add(night, injected=[])
-        for gpu in _parts(night, "gpus", "*"):
+    for burn_in in _parts(document, "burn_in"):
+        _add(burn_in, injected=[])
+        for gpu in _parts(burn_in, "gpus", "*"):
             for check in _parts(gpu, "checks", "*"):
                 _add(check, error_bound_per_hour=None)
             for pace in _parts(gpu, "paces", "*"):

@@ -180,7 +180,7 @@ def _most(values: Iterable[T]) -> tuple[T | None, int]:
 
 
 def _cell(key: CellKey, gpu_uuid: str) -> str:
-    return f"{key.words} on {gpu_uuid}"
+    return f"{key.label} on {gpu_uuid}"
 
 
 def _report(data: bytes, version: _Version, name: str) -> Report:

@@ -143,10 +143,10 @@ def _reported_otherwise(account: Account) -> Iterator[str]:
         return
     for reported, recorded in zip(account.reported, written, strict=True):
         if reported != recorded:
-            yield f"report: {_words(reported)}, but in the journal {_words(recorded)}"
+            yield f"report: {_failure_text(reported)}, but in the journal {_failure_text(recorded)}"
 
 
-def _words(failure: NamedFailure) -> str:
+def _failure_text(failure: NamedFailure) -> str:
     return f'{failure.category} in {failure.phase}: "{failure.message}"'
 
 

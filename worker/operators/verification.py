@@ -131,12 +131,12 @@ def upstream(output: torch.Tensor, seed: int) -> torch.Tensor:
     return torch.randn(output.shape, generator=generator, device=output.device, dtype=output.dtype)
 
 
-def deviation(found: torch.Tensor, exact: torch.Tensor) -> float:
-    """Return the deviation of `found` (see the module); infinite if shapes differ, NaN if a value is NaN."""
-    if found.shape != exact.shape:
+def deviation(output: torch.Tensor, exact: torch.Tensor) -> float:
+    """Return the deviation of `output` (see the module); infinite if shapes differ, NaN if a value is NaN."""
+    if output.shape != exact.shape:
         return float("inf")
     usual = exact.square().mean().sqrt()
-    return float(((found.double() - exact).abs() / (exact.abs() + usual).clamp_min(_LEAST)).max())
+    return float(((output.double() - exact).abs() / (exact.abs() + usual).clamp_min(_LEAST)).max())
 
 
 def _finite(value: float) -> float | None:

@@ -91,7 +91,7 @@ class LinksTest:
         pinned = device.type == "cuda"
         self._host = torch.empty(count, dtype=torch.int64, pin_memory=True) if pinned else None
         self._back = torch.empty_like(self._outgoing) if pinned else None
-        self._flips = [Flips(assign, _words(tensor)) for tensor in (self._outgoing, self._adding)]
+        self._flips = [Flips(assign, _as_integers(tensor)) for tensor in (self._outgoing, self._adding)]
         self._number = 0
         self._done: Counter[Phase] = Counter()
         self._checks = self._verified_bytes = 0
@@ -169,7 +169,7 @@ class LinksTest:
         torch.add(self._added, self._number % _SHIFTS, out=self._adding)
         for flips, tensor in zip(self._flips, (self._outgoing, self._adding), strict=True):
             if flips.stuck or (flips.wanted and self._stage.phase is Phase.MEASURE):
-                flips.strike(_words(tensor))
+                flips.strike(_as_integers(tensor))
         self._sum.copy_(self._adding)
         self._gang.align()  # else a process that verifies faster would wait inside the next span
 
@@ -216,7 +216,7 @@ class LinksTest:
     def _check(
         self, what: str, found: torch.Tensor, expected: torch.Tensor, *, sender: str | None = None, of_all: bool = False
     ) -> None:
-        if torch.equal(_words(found), _words(expected)):
+        if torch.equal(_as_integers(found), _as_integers(expected)):
             return
         if self._again is not None:
             self._again[what] += 1
@@ -226,8 +226,8 @@ class LinksTest:
         if at is None:
             return
         self._fresh[at] = self._number, what
-        differences = bits.differences(_words(found), _words(expected))
-        again = bits.differences(_words(found), _words(expected))
+        differences = bits.differences(_as_integers(found), _as_integers(expected))
+        again = bits.differences(_as_integers(found), _as_integers(expected))
         closer = msgspec.structs.replace(
             self._kept[at],
             elements=differences.elements,
@@ -263,7 +263,7 @@ class _LinksWork(Work):
         return reasons[decided]
 
 
-def _words(tensor: torch.Tensor) -> torch.Tensor:
+def _as_integers(tensor: torch.Tensor) -> torch.Tensor:
     """Return a view of the tensor as integers: of 32 bits for int64 (copied numbers), else as wide as its type."""
     return tensor.view(torch.int32) if tensor.dtype is torch.int64 else bits.integers(tensor)
 

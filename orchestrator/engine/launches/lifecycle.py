@@ -171,7 +171,7 @@ def advance(launch: Launch, event: Event, now: float) -> tuple[Launch, tuple[Act
         case Born() if launch.status is Status.REQUESTED:
             return _with(launch, status=Status.BORN), ()
         case NotBorn(failure) if launch.status is Status.REQUESTED:
-            return _over(launch, failure)
+            return _ended(launch, failure)
         case Greeted() if launch.status is Status.BORN:
             return _with(launch, status=Status.WORKING), (Assign(),)
         case Entered(phase) if launch.status is Status.WORKING:
@@ -227,7 +227,7 @@ def _died(launch: Launch, exit_: Exit, now: float) -> tuple[Launch, tuple[Action
         case Status.REPORTED:
             return _with(launch, status=Status.OVER), (Forget(),)
         case Status.ENDING | Status.KILLED:
-            return _over(launch, launch.cause)
+            return _ended(launch, launch.cause)
         case Status.REQUESTED | Status.BORN | Status.WORKING | Status.HELD:
             return _with(launch, status=Status.DRAINING, deadline=now + DRAIN_S), ()
         case _:
@@ -240,7 +240,7 @@ def _stop(
     failure = msgspec.structs.replace(failure, phase=launch.phase)  # the caller does not know the phase
     match launch.status:
         case Status.REQUESTED:
-            return _over(launch, failure)
+            return _ended(launch, failure)
         case Status.HELD:  # its own failure came first
             launch, concluded = _concluded_with(launch, launch.held, now)
             launch, actions = _stop(launch, failure, now, immediately=immediately, grace_s=grace_s)
@@ -257,7 +257,7 @@ def _stop(
 def _late(launch: Launch, now: float) -> tuple[Launch, tuple[Action, ...]]:
     match launch.status:
         case Status.REQUESTED:
-            return _over(launch, _deadline_failure(launch))
+            return _ended(launch, _deadline_failure(launch))
         case Status.BORN | Status.WORKING | Status.REPORTED:
             return _stop(launch, _deadline_failure(launch), now, immediately=False, grace_s=TERM_GRACE_S)
         case Status.ENDING:
@@ -265,16 +265,16 @@ def _late(launch: Launch, now: float) -> tuple[Launch, tuple[Action, ...]]:
         case Status.KILLED:
             message = f"still alive {UNKILLABLE_S:.0f} s after SIGKILL; the device is not used again"
             failure = Failure(category=Category.UNKILLABLE, message=message, phase=launch.phase)
-            return _over(launch, failure, unkillable=True)
+            return _ended(launch, failure, unkillable=True)
         case Status.HELD:
             return _concluded_with(launch, launch.held, now)
         case Status.DRAINING:
-            return _over(launch, launch.held)
+            return _ended(launch, launch.held)
         case Status.OVER:
             return launch, ()
 
 
-def _over(launch: Launch, failure: Failure | None, *, unkillable: bool = False) -> tuple[Launch, tuple[Action, ...]]:
+def _ended(launch: Launch, failure: Failure | None, *, unkillable: bool = False) -> tuple[Launch, tuple[Action, ...]]:
     conclusion = () if launch.has_outcome else (Conclude(failure),)
     return _with(launch, status=Status.OVER, has_outcome=True), (*conclusion, Forget(unkillable))
 

@@ -261,7 +261,7 @@ def _skipped(archive: Archive, device: Device) -> Iterator[str]:
 def _health(device: Device, judged: HealthReport) -> tuple[HealthVerdict, str, Action]:
     for gpu in judged.gpus:
         if gpu.gpu_uuid == device.uuid:
-            signals = [signal.words for signal in gpu.signals if signal.state in {"FAIL", "WARN"}]
+            signals = [signal.text for signal in gpu.signals if signal.state in {"FAIL", "WARN"}]
             unread = [f"not read: {', '.join(gpu.lacking)}"] if gpu.lacking else []
             why = "; ".join([*signals, *unread, *([gpu.note] if gpu.note else [])]) or str(gpu.verdict)
             return gpu.verdict, why, gpu.action

@@ -109,11 +109,11 @@ def _operations(report: Report, found: StudyReport) -> Table:
 
 
 def _labels(report: Report, found: StudyReport) -> Callable[[StudyRow], str]:
-    def words(row: StudyRow) -> tuple[str, ...]:
+    def properties(row: StudyRow) -> tuple[str, ...]:
         return label_of(row.gpu_uuid, report), row.operation, _sizes(row, found.varied), row.precision
 
-    differ = [len(set(column)) > 1 for column in zip(*map(words, found.rows), strict=True)]
-    return lambda row: " ".join((*itertools.compress(words(row), differ), row.implementation))
+    differ = [len(set(column)) > 1 for column in zip(*map(properties, found.rows), strict=True)]
+    return lambda row: " ".join((*itertools.compress(properties(row), differ), row.implementation))
 
 
 def _findings(rows: Sequence[StudyRow], varied: Sequence[str]) -> Iterator[Finding]:

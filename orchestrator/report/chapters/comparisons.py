@@ -72,9 +72,9 @@ def _of_models(found: BaselineComparison) -> dict[str, float]:
     return {name.removesuffix("_throughput"): change for name, change in changes.items() if name != _OVERALL}
 
 
-def slowest(found: BaselineComparison) -> str:
+def slowest(comparison: BaselineComparison) -> str:
     """Return "slowest: lstm -6.2%, resnet50 -5.1%, and 2 more": models LIMIT_PERCENT or more below baseline, or ""."""
-    slower = sorted((change, name) for name, change in _of_models(found).items() if change <= -LIMIT_PERCENT)
+    slower = sorted((change, name) for name, change in _of_models(comparison).items() if change <= -LIMIT_PERCENT)
     more = f", and {len(slower) - _SLOWEST} more" if len(slower) > _SLOWEST else ""
     named = ", ".join(f"{name} {difference(change)}" for change, name in slower[:_SLOWEST])
     return f"slowest: {named}{more}" if slower else ""

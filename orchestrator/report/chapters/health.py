@@ -64,7 +64,7 @@ def findings(signals: Sequence[SignalReport]) -> Iterator[str]:
     """Yield a line for each signal that failed, warned, passed with a message, or was required but has no value."""
     for signal in signals:
         if signal.state in {State.WARN, State.FAIL}:
-            yield f"{signal.state.upper()}: {signal.words}"
+            yield f"{signal.state.upper()}: {signal.text}"
         elif signal.state is State.PASS and signal.message:
             yield f"{signal.title}: {signal.message}"
         elif signal.required and signal.state is State.UNREADABLE:

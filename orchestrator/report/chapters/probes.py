@@ -9,20 +9,22 @@ from orchestrator.report.remarks import remark
 from orchestrator.report.sections import Table, numbers, table, texts
 
 
-def probes(found: Sequence[ProbeMetrics], where: str = "", *, with_mode: bool = False) -> Table:
+def probes(probed: Sequence[ProbeMetrics], where: str = "", *, with_mode: bool = False) -> Table:
     """Return a table with a row for each rate of one device's probes. where: text to append to the caption.
 
     with_mode: rows also say whether other GPUs were idle (solo) or at work (loaded).
     """
     rows = [
-        (f"{name}, {probe.mode}" if with_mode else name, *figures) for probe in found for name, *figures in rates(probe)
+        (f"{name}, {probe.mode}" if with_mode else name, *figures)
+        for probe in probed
+        for name, *figures in rates(probe)
     ]
     made = table(
         f"Probes: limits of the device without a model{where}",
         (*texts("Probe"), *numbers("Sustained", "Best burst")),
         rows,
     )
-    return replace(made, remarks=tuple(f"{_name(probe)}: {words}" for probe in found if (words := remark(probe))))
+    return replace(made, remarks=tuple(f"{_name(probe)}: {words}" for probe in probed if (words := remark(probe))))
 
 
 def rates(probe: ProbeMetrics) -> Iterator[tuple[str, str, str]]:

@@ -153,14 +153,15 @@ def brief_cause(reason: str | None) -> str:
     return _BRIEF_CAUSES.get(reason, f"probably {reason}")
 
 
-def cause(one: Standing) -> str:
-    """Return the probable cause of a GPU's slowness with its evidence, "" if no cause was sought (one.reason is None).
+def cause(standing: Standing) -> str:
+    """Return the probable cause of a GPU's slowness with its evidence, "" if no cause was sought.
 
     If the cause is unknown or only a lower clock, return the evidence alone.
     """
-    if one.reason is None:
+    if standing.reason is None:
         return ""
-    return one.reason_text if one.reason not in CAUSES else f"probably {one.reason}: {one.reason_text}"
+    evidence = standing.reason_text
+    return f"probably {standing.reason}: {evidence}" if standing.reason in CAUSES else evidence
 
 
 def _rate(one: Standing) -> str:

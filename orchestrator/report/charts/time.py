@@ -26,8 +26,10 @@ def time(report: Report) -> Section | None:
         if name != "overhead_ms" and any(_entry(ledgers, name) for ledgers in found.values())
     ]
     names = (*entries, "overhead_ms")
-    rows = [(_words(name), *(number(_entry(ledgers, name)) for ledgers in found.values())) for name in names]
-    series = tuple(Series(_words(name), tuple(_entry(ledgers, name) for ledgers in found.values())) for name in entries)
+    rows = [(_part_name(name), *(number(_entry(ledgers, name)) for ledgers in found.values())) for name in names]
+    series = tuple(
+        Series(_part_name(name), tuple(_entry(ledgers, name) for ledgers in found.values())) for name in entries
+    )
     summary = (
         f"Besides loading, warm-up and measuring, a launch took {_launch_cost(found)} (isolation "
         f"{report.overhead.isolation}). This overhead is the sum of start, import, context, build, count, record and "
@@ -46,7 +48,7 @@ def time(report: Report) -> Section | None:
     return Section("overhead", "Time besides measuring", summary, (chart,), (of_parts,), wide=True)
 
 
-def _words(name: str) -> str:
+def _part_name(name: str) -> str:
     return name.removesuffix("_ms").replace("_", " ")
 
 
