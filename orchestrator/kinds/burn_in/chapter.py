@@ -231,9 +231,9 @@ def evidence(result: BurnInReport, memory: str = "free memory") -> Iterator[str]
         launches = sum(counted.launches for counted in (result.links if kind == Workload.LINKS else reports))
         yield f"{kind}: {checks:,} comparisons in {plural(launches, 'launch', 'launches')}{found}{covered}"
         if transfers > wrong:
-            yield f"{kind} in the column Wrong: {wrong:,}; transfers of numbers already wrong do not count"
+            yield f"the column Wrong counts {wrong:,} for these transfers: some sent numbers already wrong"
         elif transfers < wrong:
-            yield f"{kind} in the column Wrong: {wrong:,}; a wrong transfer can count for both devices"
+            yield f"the column Wrong counts {wrong:,} for these transfers: some count for both devices"
     yield from _links(result)
 
 
