@@ -96,7 +96,7 @@ def of_baselines(nodes: int) -> Iterator[str]:
         yield f"| {lost:.0%} | {cells} | {sum(map(bool, slow)) / nodes:.1%} | {slow.count(8) / nodes:.1%} |"
 
 
-def night(
+def burn_in_run(
     chance: random.Random, hours: float, gpus: int, kinds: int, lost: Callable[[int, int, float], float]
 ) -> dict[str, list[Window]]:
     """Rates of a burn-in, windows that differ by 0.3 % at autocorrelation 0.9. lost: by GPU, kind and hours."""
@@ -111,7 +111,7 @@ def night(
     return rates
 
 
-def of_courses(nights: int) -> Iterator[str]:
+def of_courses(burn_in_runs: int) -> Iterator[str]:
     """The share of burn-ins of five GPUs in which GPU 0 is slowing, and in which any other is."""
     shapes: Sequence[tuple[str, Callable[[int, int, float, float], float]]] = (
         ("nothing", lambda *_: 0.0),
@@ -130,8 +130,8 @@ def of_courses(nights: int) -> Iterator[str]:
         if kinds == 1 and "kind" in words:
             continue
         own = others = 0
-        for seed in range(nights):
-            rates = night(
+        for seed in range(burn_in_runs):
+            rates = burn_in_run(
                 random.Random(seed),
                 hours,
                 5,
@@ -141,7 +141,7 @@ def of_courses(nights: int) -> Iterator[str]:
             slow = {one.gpu for one in drift.judge(rates, *limits) if one.verdict is DriftVerdict.SLOWING}
             own += "0" in slow
             others += bool(slow - {"0"})
-        yield f"| {words} | {hours} | {kinds} | {own / nights:.0%} | {others / nights:.0%} |"
+        yield f"| {words} | {hours} | {kinds} | {own / burn_in_runs:.0%} | {others / burn_in_runs:.0%} |"
 
 
 def main() -> None:

@@ -89,7 +89,7 @@ def test_flipped_bits_are_found_and_blamed_on_the_right_device(tmp_path: Path) -
 
 
 def test_time_that_was_served_counts(tmp_path: Path) -> None:
-    """Killed in the middle, a burn-in goes on for what is left, and the night counts as served."""
+    """Killed in the middle, a burn-in goes on for what is left, and the burn-in counts as served."""
     running = burn_in(tmp_path, "60s")
     time.sleep(35)  # whatever runs then: the journal has it
     running.send_signal(signal.SIGKILL)

@@ -21,7 +21,7 @@ from orchestrator.store.journal_records import Finished
 from protocol.messages import Deadlines
 from protocol.paths import RunPaths
 from tests.fakes import faults
-from tests.fakes.nights import Night
+from tests.fakes.burn_ins import FakeBurnIn
 from tests.fakes.node import Node, start
 from tests.fakes.runs import FakeRun, cpus
 
@@ -124,13 +124,13 @@ def test_a_run_is_complete_only_once_that_was_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("launches", "missing"), [(4, True), (15, False), (None, None)])
 def test_what_is_to_come_of_a_burn_in_is_told(tmp_path: Path, launches: int | None, missing: bool | None) -> None:
-    """A night in which each cell has a result is not over."""
-    night = Night(tmp_path / "run", cpus(1), "10m")
-    night.work(last=launches)
-    night.paths.lock.write_bytes(msgspec.json.encode(lock.myself()))
-    shown = call(night.paths.folder, "-o", str(tmp_path / "so-far.txt"))
+    """A burn-in in which each cell has a result is not over."""
+    burn_in_run = FakeBurnIn(tmp_path / "run", cpus(1), "10m")
+    burn_in_run.work(last=launches)
+    burn_in_run.paths.lock.write_bytes(msgspec.json.encode(lock.myself()))
+    shown = call(burn_in_run.paths.folder, "-o", str(tmp_path / "so-far.txt"))
     counts = re.findall(r"(\d+) cells of (\d+) (not measured|measured)", shown.stderr)
-    planned = len(night.stored.plan.cells)
+    planned = len(burn_in_run.stored.plan.cells)
     assert shown.exit_code == 0
     assert [words for *_, words in counts] == ["not measured"] * bool(missing) + ["measured"] * (missing is not None)
     assert not counts or sum(int(count) for count, _, _ in counts) == planned == int(counts[0][1])

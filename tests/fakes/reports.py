@@ -17,7 +17,7 @@ from orchestrator.report.as_json import to_json
 from orchestrator.report.lines import lines
 from protocol.cell import AUTO, Workload
 from protocol.failure import Category
-from tests.fakes.nights import Night
+from tests.fakes.burn_ins import FakeBurnIn
 from tests.fakes.runs import FakeRun, gpus, shipped
 
 EVERY: Final = (Workload.LOAD, Workload.INFERENCE, Workload.TRAINING, Workload.GENERATION)
@@ -79,11 +79,11 @@ def scanned_run(folder: Path) -> FakeRun:
 
 
 def burnt_in_run(folder: Path) -> FakeRun:
-    night = Night(folder, gpus(2), "10m")
-    night.work()
-    night.well()
-    night.finish()
-    return night
+    burn_in_run = FakeBurnIn(folder, gpus(2), "10m")
+    burn_in_run.work()
+    burn_in_run.well()
+    burn_in_run.finish()
+    return burn_in_run
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""What a verdict of a burn-in is made of: a night that was clean, and the same with something else."""
+"""What a verdict of a burn-in is made of: a burn-in that was clean, and the same with something else."""
 
 import dataclasses
 from typing import Any
@@ -23,10 +23,10 @@ CLEAN = Work(
 
 
 def covering(covered: Covered | None, checks: int = 100) -> dict[str, object]:
-    """The clean night, with a test of memory that has covered this."""
+    """The clean burn-in, with a test of memory that has covered this."""
     return {"tallies": CLEAN.tallies | {Workload.MEMORY: dataclasses.replace(DONE, covered=covered, checks=checks)}}
 
 
 def changed(**facts: Any) -> Work:
-    """The clean night with something else. facts: fields of Work."""
+    """The clean burn-in with something else. facts: fields of Work."""
     return dataclasses.replace(CLEAN, **facts)

@@ -28,7 +28,7 @@ from orchestrator.store.journal import MAGIC
 from protocol import codec
 from protocol.cell import Workload
 from protocol.failure import Category
-from tests.fakes.nights import Night
+from tests.fakes.burn_ins import FakeBurnIn
 from tests.fakes.runs import gpus
 from tests.fuzz.framing import framed
 from tests.fuzz.mutation import MARKED
@@ -39,10 +39,10 @@ _LAUNCHES: Final = 3
 
 
 @dataclass(frozen=True)
-class _Night:
+class _BurnIn:
     """Its folder, and what of it is changed: records, the result of the links, the samples of the first GPU."""
 
-    run: Night
+    run: FakeBurnIn
     links: int
     parts: dict[str, Any]
 
@@ -52,8 +52,8 @@ class _Night:
 
 
 @functools.cache
-def _night() -> _Night:
-    run = Night(folder() / "night", gpus(2), "30m")
+def _burn_in() -> _BurnIn:
+    run = FakeBurnIn(folder() / "burn-in", gpus(2), "30m")
     run.work(last=_LAUNCHES)
     cells = {cell.id: cell for cell in run.stored.plan.cells}
     cell, number = run.stored.plan.order[run.stored.devices[0].uuid][_LAUNCHES]
@@ -69,32 +69,32 @@ def _night() -> _Night:
         "result": msgpack.unpackb(loaded.folder(links).result.read_bytes()),
         "samples": run.paths.samples(run.stored.devices[0].uuid).read_bytes()[:4096],
     }
-    return _Night(run, links.start.launch, parts)
+    return _BurnIn(run, links.start.launch, parts)
 
 
-def check_night(data: bytes) -> None:
+def check_burn_in(data: bytes) -> None:
     """Whatever is in the parts, there is a report as JSON and as a page, or a RunFolderError."""
     require_harmless(page(data))
 
 
 def page(data: bytes) -> bytes:
-    """The page of a night of which these parts are others; empty where they are refused."""
-    night = _night()
+    """The page of a burn-in of which these parts are others; empty where they are refused."""
+    burn_in_run = _burn_in()
     try:
-        parts = night.parts | msgpack.unpackb(data, strict_map_key=False)
+        parts = burn_in_run.parts | msgpack.unpackb(data, strict_map_key=False)
         result = msgpack.packb(parts["result"])
-        bodies = [msgpack.packb(_promising(record, night.links, result)) for record in parts["records"]]
+        bodies = [msgpack.packb(_promising(record, burn_in_run.links, result)) for record in parts["records"]]
     except (ValueError, TypeError, OverflowError, msgpack.UnpackException):
         return b""
-    paths = night.run.paths
+    paths = burn_in_run.run.paths
     paths.journal.write_bytes(MAGIC + b"".join(framed(body, number) for number, body in enumerate(bodies)))
-    night.samples.write_bytes(parts["samples"] if isinstance(parts["samples"], bytes) else b"")
+    burn_in_run.samples.write_bytes(parts["samples"] if isinstance(parts["samples"], bytes) else b"")
     try:
-        loaded = archive.assemble(night.run.stored, paths, journal.read(paths.journal))
+        loaded = archive.assemble(burn_in_run.run.stored, paths, journal.read(paths.journal))
     except RunFolderError:
         return b""
     for attempt in loaded.attempts:
-        if attempt.start.launch == night.links:
+        if attempt.start.launch == burn_in_run.links:
             loaded.folder(attempt).folder.mkdir(parents=True, exist_ok=True)
             loaded.folder(attempt).result.write_bytes(result)
     gathered = evidence.gather(loaded)
@@ -114,8 +114,8 @@ def _promising(record: Any, links: int, result: bytes) -> Any:
     return record | {"result_sha256": hashlib.sha256(result).hexdigest()}
 
 
-def night_seeds() -> tuple[bytes, ...]:
-    return (msgpack.packb(_night().parts),)
+def burn_in_seeds() -> tuple[bytes, ...]:
+    return (msgpack.packb(_burn_in().parts),)
 
 
 def check_compared(data: bytes) -> None:

@@ -256,7 +256,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     "settings": Target(check_settings, settings_seeds),
     "models": Target(check_models, models_seeds),
     "telemetry": Target(check_telemetry, telemetry_seeds),
-    "night": Target(pages.check_night, pages.night_seeds, packed=0),
+    "burn-in": Target(pages.check_burn_in, pages.burn_in_seeds, packed=0),
     "compared": Target(pages.check_compared, pages.compared_seeds, packed=0),
     "history": Target(recorded.check_history, recorded.history_seeds),
     "recorded": Target(recorded.check_recorded, recorded.recorded_seeds, packed=0),

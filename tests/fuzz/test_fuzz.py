@@ -22,7 +22,7 @@ SECONDS = 3
 """Of atheris, for each target: a short look on every change. CONTRIBUTING.md says how to look longer."""
 SEARCHED = ("codec", "journal", "records", "result", "telemetry")
 """Targets of atheris in each slow run: what other processes write. The start of each takes longer than its search."""
-SLOW_TARGETS = {"result", "night", "compared", "history", "recorded"}
+SLOW_TARGETS = {"result", "burn-in", "compared", "history", "recorded"}
 """Nearly each input of these makes a report, or a database on the disk."""
 
 chances = st.integers(0, 2**64 - 1).map(random.Random)
@@ -84,7 +84,7 @@ def test_values_are_changed_within_a_message() -> None:
 
 def test_texts_of_others_reach_the_page_and_stay_texts() -> None:
     """The message of a failure stands in it; had it become an element, the check would say so."""
-    (seed,) = TARGETS["night"].seeds()
+    (seed,) = TARGETS["burn-in"].seeds()
     parts = msgpack.unpackb(seed)
     (failed,) = (record for record in parts["records"] if record.get("failure"))
     failed["failure"]["message"] = mutation.ELEMENT

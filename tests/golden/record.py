@@ -34,10 +34,10 @@ from protocol.messages import Deadlines
 from protocol.result import SteadyState
 from protocol.verification import Seen, Verification
 from tests.fakes import faults, gangs
+from tests.fakes.burn_ins import NODE, FakeBurnIn, sound
 from tests.fakes.commands import python
 from tests.fakes.findings import mismatch
 from tests.fakes.health import LINKS, UNLINKED, WELL
-from tests.fakes.nights import NODE, Night, sound
 from tests.fakes.node import ROOT, Node
 from tests.fakes.operator_runs import SHAPES, OperatorRun, failing, right, wrong
 from tests.fakes.runs import BOOT, SECOND_NS, FakeRun, cpus, gpus, shipped
@@ -355,43 +355,43 @@ def eventful(folder: Path) -> Path:
 
 def burn_in_gpus(folder: Path) -> Path:
     """A burn-in of four GPUs: wrong bits in one, one that gets slower and hotter, one that is ended for its heat."""
-    night = Night(folder / "runs" / "run", gpus(4), "10m")
-    work = next(cell.workload for cell in night.stored.plan.cells if cell.workload is Workload.SOAK)
-    bad = next(cell for cell in night.stored.plan.cells if cell.workload is work)
+    burn_in_run = FakeBurnIn(folder / "runs" / "run", gpus(4), "10m")
+    work = next(cell.workload for cell in burn_in_run.stored.plan.cells if cell.workload is Workload.SOAK)
+    bad = next(cell for cell in burn_in_run.stored.plan.cells if cell.workload is work)
     wrong: Verification = msgspec.structs.replace(sound(bad), mismatches=1, kept=(mismatch(),))
-    night.work(rate=lambda gpu, hours: 0.85 - hours if gpu == 1 else 1.0, verified={(2, work, 0): wrong})
-    end = night.hours
+    burn_in_run.work(rate=lambda gpu, hours: 0.85 - hours if gpu == 1 else 1.0, verified={(2, work, 0): wrong})
+    end = burn_in_run.hours
     courses = {1: lambda hours: 60 + 90 * hours, 3: lambda hours: 92 if hours > end - 10 / 3600 else 60}
     for number in range(4):
-        night.climate(number, temperature=courses.get(number, lambda _: 60))
-    night.well()
-    night.too_hot(3, "92 °C for 10 s, and its limit is 90 °C")
-    night.finish()
-    return night.paths.folder
+        burn_in_run.climate(number, temperature=courses.get(number, lambda _: 60))
+    burn_in_run.well()
+    burn_in_run.too_hot(3, "92 °C for 10 s, and its limit is 90 °C")
+    burn_in_run.finish()
+    return burn_in_run.paths.folder
 
 
 def burn_in_lost_time(folder: Path) -> Path:
     """A burn-in with slow starts, a suspended worker, failures, a pause, and wrong bits without a result."""
-    night = Night(folder / "runs" / "run", cpus(2), "10m", start_s=7)
-    night.work(last=12)
-    cells = {cell.id: cell for cell in night.stored.plan.cells}
-    alone = [(cells[name], number) for name, number in night.stored.plan.order["cpu:0"] if "peers" not in name]
+    burn_in_run = FakeBurnIn(folder / "runs" / "run", cpus(2), "10m", start_s=7)
+    burn_in_run.work(last=12)
+    cells = {cell.id: cell for cell in burn_in_run.stored.plan.cells}
+    alone = [(cells[name], number) for name, number in burn_in_run.stored.plan.order["cpu:0"] if "peers" not in name]
     cell, number = alone[14]
     hung = {"forward_ms": 100.0, "blocks": 3, "iterations": 10, "suspended_s": 45.0}
-    night.measured(cell, number=number, verification=sound(cell), **hung)
+    burn_in_run.measured(cell, number=number, verification=sound(cell), **hung)
     for cell, number in alone[15:18]:
-        night.failed(cell, Category.CRASHED, number=number, lasted_s=20.0, signal=11)
-    night.segment(boot_id=BOOT.replace("1", "2"), now_ns=10**11)
-    night.work(first=24, last=28)
+        burn_in_run.failed(cell, Category.CRASHED, number=number, lasted_s=20.0, signal=11)
+    burn_in_run.segment(boot_id=BOOT.replace("1", "2"), now_ns=10**11)
+    burn_in_run.work(first=24, last=28)
     cell, number = alone[30]
-    night.interrupted(cell, number=number)
-    night.finish(interrupted=True, reason="stopped on request")
-    launch = night.archive().attempts[-1].start
+    burn_in_run.interrupted(cell, number=number)
+    burn_in_run.finish(interrupted=True, reason="stopped on request")
+    launch = burn_in_run.archive().attempts[-1].start
     seen = Seen(at=0, mismatch=mismatch())
-    place = night.paths.launch(launch.cell, launch.attempt).mismatches
+    place = burn_in_run.paths.launch(launch.cell, launch.attempt).mismatches
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_bytes(b"\n" + msgspec.json.encode(seen) + b"\n")
-    return night.paths.folder
+    return burn_in_run.paths.folder
 
 
 def one_gpu(folder: Path) -> Path:
@@ -419,12 +419,12 @@ def one_gpu(folder: Path) -> Path:
 
 def burn_in_one_gpu(folder: Path) -> Path:
     """A burn-in of such a GPU."""
-    night = Night(folder / "runs" / "run", gpus(1), "10m")
-    night.work()
-    night.climate(0)
-    night.well(UNLINKED, dict.fromkeys(LINKS, UNSUPPORTED), node={})
-    night.finish()
-    return night.paths.folder
+    burn_in_run = FakeBurnIn(folder / "runs" / "run", gpus(1), "10m")
+    burn_in_run.work()
+    burn_in_run.climate(0)
+    burn_in_run.well(UNLINKED, dict.fromkeys(LINKS, UNSUPPORTED), node={})
+    burn_in_run.finish()
+    return burn_in_run.paths.folder
 
 
 def operators(folder: Path) -> Path:

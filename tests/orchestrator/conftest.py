@@ -47,7 +47,7 @@ def executed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[StoredRun, RunPaths]
 
 @pytest.fixture
 def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For what does not depend on what survives a crash: a night has thousands of records."""
+    """For what does not depend on what survives a crash: a burn-in has thousands of records."""
     for name in ("fsync", "fdatasync"):
         monkeypatch.setattr(os, name, lambda _fd: None)
 
@@ -71,7 +71,7 @@ def pipe() -> Iterator[Pipe]:
 
 
 @pytest.fixture
-def night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str | bytes], Path]:
+def burn_in_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str | bytes], Path]:
     """Writes night.yaml into the current folder."""
     monkeypatch.chdir(tmp_path)
 

@@ -21,7 +21,7 @@ from tests.fakes.runs import gpus
 Invoke = Callable[..., Result]
 Executed = list[tuple[StoredRun, RunPaths]]
 CPUS = ("--gpu-ids", "cpu:0,cpu:1")
-NIGHT = ("--burn-in", "10m", *CPUS, "--dry-run")
+WHOLE_BURN_IN = ("--burn-in", "10m", *CPUS, "--dry-run")
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_half_a_minute_of_cpu_devices_has_a_note(invoke: Invoke, devices: str, l
 
 def test_a_fault_in_a_round_without_time_has_a_note_and_beyond_the_plan_is_refused(invoke: Invoke) -> None:
     """With how many rounds there is time for, as the dry run counts them. The plan has spare rounds."""
-    short = ("--burn-in", "60s", *NIGHT[2:])
+    short = ("--burn-in", "60s", *WHOLE_BURN_IN[2:])
     (shown,) = re.findall(r"about ([\d.]+) rounds fit", " ".join(invoke(*short).output.split()))
     refused = " ".join(invoke(*short, "--inject", "flip:1:99").output.split())
     (planned, possible) = re.findall(r"Planned: at most (\d+) .* ([\d.]+)\.", refused)[0]
@@ -69,11 +69,11 @@ DECIDED = "-m resnet50 -p fp16 --phases load --profile rigorous --memory-format 
 
 def test_what_a_burn_in_decides_itself_is_said(invoke: Invoke) -> None:
     """Each option once, also where one of its own models would have taken it. Seed and isolation have an effect."""
-    shown = " ".join(invoke(*NIGHT, *DECIDED.split(), "--seq-len", "64", "--input-size", "64").output.split())
+    shown = " ".join(invoke(*WHOLE_BURN_IN, *DECIDED.split(), "--seq-len", "64", "--input-size", "64").output.split())
     decided = [option.spelling for option in OPTIONS if option.key in burn_in.DECIDED and option.spec]
     assert re.findall(r"Note: (\S+) changes nothing: ", shown) == decided
     assert shown.count("Note:") == len(decided)
-    assert "Note:" not in invoke(*NIGHT, "--seed", "7", "--isolation", "exec").output
+    assert "Note:" not in invoke(*WHOLE_BURN_IN, "--seed", "7", "--isolation", "exec").output
 
 
 def test_a_burn_in_of_a_file_is_that_of_the_flags(invoke: Invoke, executed: Executed) -> None:
@@ -105,7 +105,7 @@ def test_flags_win_over_the_burn_in_of_a_file(invoke: Invoke, executed: Executed
 def test_a_limit_of_heat_is_shown_where_there_is_a_gpu() -> None:
     """With how long it takes."""
     table = levels.load()
-    night = settings.configured(configuration(models=()), "10m", None, catalogue.load(), table)
-    limited = settings.with_temperature_stop(night, 85)
+    burn_in_run = settings.configured(configuration(models=()), "10m", None, catalogue.load(), table)
+    limited = settings.with_temperature_stop(burn_in_run, 85)
     shown = describe(burn_in_plan.make(limited, gpus(2), table), limited, gpus(2))
     assert re.search("85 °C .*10 s ", shown)

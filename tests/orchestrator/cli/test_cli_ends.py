@@ -34,8 +34,8 @@ from orchestrator.store import run_files
 from orchestrator.system.stop_signals import StopSignals
 from protocol.exit_codes import ExitCode
 from protocol.paths import RunPaths
+from tests.fakes.burn_ins import FakeBurnIn
 from tests.fakes.commands import TINY
-from tests.fakes.nights import Night
 from tests.fakes.runs import FakeRun, gpus, shipped
 
 Invoke = Callable[..., Result]
@@ -193,17 +193,17 @@ def test_messages_are_folded_only_for_people(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(
-    "what", ["", "degraded", "referred", "does_not_fit", "a GPU", "the machine", "the night", "a straggler"]
+    "what", ["", "degraded", "referred", "does_not_fit", "a GPU", "the machine", "the burn-in", "a straggler"]
 )
 def test_strict_counts_what_is_imperfect(
     invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, what: str
 ) -> None:
     """A cell, WARN of a GPU, of the machine or of a burn-in, and a straggler pass unless --strict is given."""
-    night = Night(tmp_path / "pretended", gpus(1))
-    night.finish()
-    told = night.report()
+    burn_in_run = FakeBurnIn(tmp_path / "pretended", gpus(1))
+    burn_in_run.finish()
+    told = burn_in_run.report()
     assert told.burn_in is not None
-    gpu, node, whole = (Health.WARN if what == who else Health.PASS for who in ("a GPU", "the machine", "the night"))
+    gpu, node, whole = (Health.WARN if what == who else Health.PASS for who in ("a GPU", "the machine", "the burn-in"))
     (only,) = told.health.gpus
     health = replace(told.health, gpus=(replace(only, verdict=gpu),), node=replace(told.health.node, verdict=node))
     counts = {name: int(name == what) for name in ("degraded", "referred", "does_not_fit")}
@@ -272,15 +272,15 @@ def test_a_burn_in_that_is_over_says_it_everywhere(tmp_path: Path, monkeypatch: 
     """At its end, to who is told, and in `status`."""
     for name in ("fsync", "fdatasync"):
         monkeypatch.setattr(f"os.{name}", lambda _fd: None)
-    night = Night(tmp_path / "run", gpus(2), "10m")
-    night.work(last=2)
-    night.well()
-    night.finish()
-    report = reporting.write(night.stored, night.paths)
+    burn_in_run = FakeBurnIn(tmp_path / "run", gpus(2), "10m")
+    burn_in_run.work(last=2)
+    burn_in_run.well()
+    burn_in_run.finish()
+    report = reporting.write(burn_in_run.stored, burn_in_run.paths)
     with StopSignals() as stop_signals:
         ending = Ending(stop_signals)
-    ending.paths = night.paths
+    ending.paths = burn_in_run.paths
     ending.reported(report, None, ExitCode.INCOMPLETE, "")
-    status, _ = look(run_files.load(night.paths), night.paths)
+    status, _ = look(run_files.load(burn_in_run.paths), burn_in_run.paths)
     for line in (ending.line(), describe(status)):
         assert "; burn-in: GPU 0 UNKNOWN, GPU 1 UNKNOWN; exit code 4" in line

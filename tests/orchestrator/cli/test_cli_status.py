@@ -27,8 +27,8 @@ from orchestrator.store.journal_records import Dropped, Segment, Start, StopRequ
 from orchestrator.system import host
 from protocol.cell import Cell, Workload
 from protocol.failure import Category
+from tests.fakes.burn_ins import soak, sound, ten_minutes
 from tests.fakes.findings import mismatch
-from tests.fakes.nights import soak, sound, ten_minutes
 from tests.fakes.runs import FakeRun, gpus
 from tests.fakes.standings import held_by, look, reported
 
@@ -259,14 +259,14 @@ def test_a_process_that_is_halted_does_not_run(tmp_path: Path) -> None:
 
 def test_a_running_burn_in_shows_the_faults_so_far(tmp_path: Path) -> None:
     """Of each device; none once it has ended, because then it has a verdict."""
-    night = ten_minutes(tmp_path)
-    held_by(night)
-    assert so_far(look(night), night.stored, night.paths) == "no fault found"
-    wrong = msgspec.structs.replace(sound(soak(night)), mismatches=1, kept=(mismatch(),))
-    night.work(last=3, verified={(1, Workload.SOAK, 0): wrong})
-    found = so_far(look(night), night.stored, night.paths)
+    burn_in_run = ten_minutes(tmp_path)
+    held_by(burn_in_run)
+    assert so_far(look(burn_in_run), burn_in_run.stored, burn_in_run.paths) == "no fault found"
+    wrong = msgspec.structs.replace(sound(soak(burn_in_run)), mismatches=1, kept=(mismatch(),))
+    burn_in_run.work(last=3, verified={(1, Workload.SOAK, 0): wrong})
+    found = so_far(look(burn_in_run), burn_in_run.stored, burn_in_run.paths)
     assert [word in found for word in ("FAIL", "cpu:1", "cpu:0")] == [True, True, False]
-    assert found in describe(look(night), found)
-    night.finish()
-    night.paths.lock.write_bytes(b"")
-    assert so_far(look(night), night.stored, night.paths) == ""
+    assert found in describe(look(burn_in_run), found)
+    burn_in_run.finish()
+    burn_in_run.paths.lock.write_bytes(b"")
+    assert so_far(look(burn_in_run), burn_in_run.stored, burn_in_run.paths) == ""

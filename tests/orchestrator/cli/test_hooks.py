@@ -68,7 +68,7 @@ def test_no_shell_reads_the_words(tmp_path: Path) -> None:
     ],
 )
 def test_a_command_that_cannot_be_called_is_refused_at_once(line: str, words: str) -> None:
-    """Before the night, with the option's name."""
+    """Before the burn-in, with the option's name."""
     with pytest.raises(ConfigError, match=f"--on-failure: .*{words}"):
         hooks.parse(line, "--on-failure")
 

@@ -25,10 +25,10 @@ Write = Callable[[str | bytes], Path]
     ],
     ids=["binary", "not UTF-8", "nested", "large", "a large number"],
 )
-def test_a_mistake_in_a_file_is_named(night: Write, text: str | bytes, message: str) -> None:
+def test_a_mistake_in_a_file_is_named(burn_in_run: Write, text: str | bytes, message: str) -> None:
     """Also what no editor would show."""
     with pytest.raises(ConfigError) as refused:
-        resolved(night(text))
+        resolved(burn_in_run(text))
     assert message in str(refused.value)
 
 

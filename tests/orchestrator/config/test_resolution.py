@@ -81,23 +81,23 @@ def test_options_that_set_a_field_as_it_is_name_one() -> None:
         ("gpu: {ids: [0, 1], multi_gpu: false}", {"gpu_ids": "0,1"}),
     ],
 )
-def test_a_file_changes_what_it_names(night: Write, text: str, expected: dict[str, object]) -> None:
+def test_a_file_changes_what_it_names(burn_in_run: Write, text: str, expected: dict[str, object]) -> None:
     """One value will do for a list, a text may hold several. Ids decide where they are given, else multi_gpu does."""
-    made = resolved(night(text))
+    made = resolved(burn_in_run(text))
     assert {name: getattr(made, name) for name in expected} == expected
 
 
-def test_the_command_line_wins_over_the_file(night: Write) -> None:
+def test_the_command_line_wins_over_the_file(burn_in_run: Write) -> None:
     """Defaults, then the file, then the options, key by key."""
-    file = night("benchmark: {precision: bf16, profile: quick}\nbatch_sizes: 4\n")
+    file = burn_in_run("benchmark: {precision: bf16, profile: quick}\nbatch_sizes: 4\n")
     made = resolved(file, options(benchmark={"profile": "rigorous"}, batch_sizes=[2]))
     assert (made.precisions, made.profile, made.launches, made.batch_sizes) == ((Precision.BF16,), "rigorous", 5, (2,))
 
 
-def test_every_section_of_the_requirements_example_is_understood(night: Write) -> None:
+def test_every_section_of_the_requirements_example_is_understood(burn_in_run: Write) -> None:
     """The example of the requirements document, word for word."""
     made = resolved(
-        night(
+        burn_in_run(
             """
 benchmark:
   iterations: 100
@@ -128,22 +128,22 @@ gpu:
     assert made.gpu_ids == "0"
 
 
-def test_all_models_get_the_sizes_that_they_can_take(night: Write) -> None:
+def test_all_models_get_the_sizes_that_they_can_take(burn_in_run: Write) -> None:
     """Where a model was named, a size that it cannot take is refused; of all of them some are left out instead."""
     sizes = "sequence_lengths: [128, 4096]\n"
-    assert resolved(night(f"{sizes}models: all\n")).sequence_lengths == (128, 4096)
-    assert resolved(night(f"{sizes}models: [all]\n")).sequence_lengths == (128, 4096)
-    assert resolved(night(f"{sizes}models: ' all '\n")).sequence_lengths == (128, 4096)
-    assert resolved(night(f"{sizes}models: [lstm, resnet50]\n")).sequence_lengths == (128, 4096)
+    assert resolved(burn_in_run(f"{sizes}models: all\n")).sequence_lengths == (128, 4096)
+    assert resolved(burn_in_run(f"{sizes}models: [all]\n")).sequence_lengths == (128, 4096)
+    assert resolved(burn_in_run(f"{sizes}models: ' all '\n")).sequence_lengths == (128, 4096)
+    assert resolved(burn_in_run(f"{sizes}models: [lstm, resnet50]\n")).sequence_lengths == (128, 4096)
     with pytest.raises(ConfigError, match=r"night\.yaml, line 1, sequence_lengths: bert-base .* 512 "):
-        resolved(night(f"{sizes}models: [lstm, bert-base]\n"))
+        resolved(burn_in_run(f"{sizes}models: [lstm, bert-base]\n"))
 
 
-def test_an_empty_section_or_a_null_changes_nothing(night: Write) -> None:
+def test_an_empty_section_or_a_null_changes_nothing(burn_in_run: Write) -> None:
     """A section in which everything is commented out is one; null, written out, means the default."""
-    assert resolved(night("gpu:\n#  ids: 0\n")) == resolved()
-    assert resolved(night("benchmark: {}\n")) == resolved()
-    assert resolved(night("models: null\noutput: {path: ~}\n")) == resolved()
+    assert resolved(burn_in_run("gpu:\n#  ids: 0\n")) == resolved()
+    assert resolved(burn_in_run("benchmark: {}\n")) == resolved()
+    assert resolved(burn_in_run("models: null\noutput: {path: ~}\n")) == resolved()
 
 
 @pytest.mark.parametrize(

@@ -218,11 +218,11 @@ def test_the_rounds_of_a_burn_in_have_no_end_but_its_time() -> None:
 def test_a_stop_that_was_asked_for_ends_a_run_before_its_time(rounds: bool) -> None:
     """What is over of its time is told as ever; also of one whose launches take a time that nobody knows."""
     state, _ = begun(batch_sizes=(1, 2, 4))
-    night = {"spent_s": 30.0, "left_s": 90.0, "rounds": rounds, "launch_s": 500.0}
-    stopping = snapshot(state, {}, stops_s=16.0, **night)
+    burn_in_run = {"spent_s": 30.0, "left_s": 90.0, "rounds": rounds, "launch_s": 500.0}
+    stopping = snapshot(state, {}, stops_s=16.0, **burn_in_run)
     assert (stopping.share, stopping.eta_s) == (0.25, 16.0)
-    assert snapshot(state, {}, stops_s=-1.0, **night).eta_s == 0.0
-    assert snapshot(state, {}, stops_s=200.0, **night).eta_s == 90.0
+    assert snapshot(state, {}, stops_s=-1.0, **burn_in_run).eta_s == 0.0
+    assert snapshot(state, {}, stops_s=200.0, **burn_in_run).eta_s == 90.0
     assert snapshot(state, {}, stops_s=16.0, note="loading").eta_s == 16.0
 
 

@@ -13,6 +13,6 @@ def test_what_is_set_is_told_once() -> None:
 
 
 def test_a_clock_that_is_slewed_was_not_set() -> None:
-    """Half a millisecond a second, for a night, adds up to nothing that is told."""
+    """Half a millisecond a second, for a burn-in, adds up to nothing that is told."""
     clock = WallClock(wall=0.0, monotonic=0.0)
     assert {clock.jumped(second * 1.0005, float(second)) for second in range(1, 36_000)} == {0.0}

@@ -16,8 +16,8 @@ from orchestrator.report.as_text import to_text
 from protocol.cell import Device, Workload
 from protocol.failure import Category
 from protocol.result import SteadyState
+from tests.fakes.burn_ins import FakeBurnIn, sound
 from tests.fakes.findings import mismatch
-from tests.fakes.nights import Night, sound
 from tests.fakes.runs import FakeRun, cpus, gpus
 
 pytestmark = pytest.mark.usefixtures("unsynced")
@@ -86,12 +86,12 @@ def test_a_name_that_is_no_text_can_be_kept(report: Report) -> None:
 
 def test_why_a_burn_in_failed_is_kept(tmp_path: Path) -> None:
     """Of the GPU that failed alone; the run is marked where its faults were injected."""
-    night = Night(tmp_path, gpus(4), "10m")
-    wrong = mismatch(at_ns=night.now_ns, beyond_rounding=True)
-    found = msgspec.structs.replace(sound(night.first(Workload.SOAK)), mismatches=3, kept=(wrong,))
-    night.work(verified={(2, Workload.SOAK, 0): found})
-    night.well()
-    made = entry.of_report(night.ended(), tmp_path, tainted=True)
+    burn_in_run = FakeBurnIn(tmp_path, gpus(4), "10m")
+    wrong = mismatch(at_ns=burn_in_run.now_ns, beyond_rounding=True)
+    found = msgspec.structs.replace(sound(burn_in_run.first(Workload.SOAK)), mismatches=3, kept=(wrong,))
+    burn_in_run.work(verified={(2, Workload.SOAK, 0): found})
+    burn_in_run.well()
+    made = entry.of_report(burn_in_run.ended(), tmp_path, tainted=True)
     assert made.run.tainted
     assert made.run.burn_in == "FAIL"
     [failed] = [one for one in made.devices if one.burn_in == "FAIL"]
@@ -147,11 +147,11 @@ def test_who_failed_before_is_named_and_who_did_not_is_not(offences: list[Offenc
 
 def test_the_report_says_it_again(tmp_path: Path) -> None:
     """Beside the health of that GPU, and in a burn-in beside its verdict."""
-    run, night = FakeRun(tmp_path / "run", devices=gpus(2)), Night(tmp_path / "burn-in", gpus(2), "10m")
-    for one in (run, night):
+    run, burn_in_run = FakeRun(tmp_path / "run", devices=gpus(2)), FakeBurnIn(tmp_path / "burn-in", gpus(2), "10m")
+    for one in (run, burn_in_run):
         earlier = {gpus(2)[1].uuid: "FAIL in a burn-in on 2026-04-01"}
         one.store(msgspec.structs.replace(one.stored, earlier=earlier))
     made = run.ended()
     assert [one.earlier for one in made.health.gpus] == ["", *earlier.values()]
     assert f"  earlier: {earlier[gpus(2)[1].uuid]}" in to_text(made).splitlines()
-    assert f"earlier: GPU 1: {earlier[gpus(2)[1].uuid]}" in to_text(night.ended(), BURN_IN.layout).splitlines()
+    assert f"earlier: GPU 1: {earlier[gpus(2)[1].uuid]}" in to_text(burn_in_run.ended(), BURN_IN.layout).splitlines()

@@ -101,8 +101,8 @@ def test_json_in_parts_is_what_it_would_be_in_one(tmp_path: Path) -> None:
 
 def test_a_burn_in_has_a_row_for_each_device(invoke: Invoke, tmp_path: Path) -> None:
     """Its cells have no figure, and its verdicts are what was found; rows are counted beside the runs."""
-    night = replace(record(2, profile="burn-in quick", burn_in="FAIL", health="PASS"), cells=())
-    history = ("--history-db", str(kept(tmp_path, [record(1), night]).path))
+    burn_in_run = replace(record(2, profile="burn-in quick", burn_in="FAIL", health="PASS"), cells=())
+    history = ("--history-db", str(kept(tmp_path, [record(1), burn_in_run]).path))
     assert invoke("history", "export", "-o", "all.csv", *history).stdout == "all.csv: 2 runs, 2 rows\n"
     with Path("all.csv").open(encoding="utf-8", newline="") as file:
         first, second = csv.DictReader(file)

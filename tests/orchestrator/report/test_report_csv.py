@@ -10,7 +10,7 @@ import pytest
 from orchestrator.report.as_csv import COLUMNS, to_csv, to_rows
 from protocol.cell import AUTO, Workload
 from protocol.failure import Category
-from tests.fakes.nights import Night, sound
+from tests.fakes.burn_ins import FakeBurnIn, sound
 from tests.fakes.runs import FakeRun, gpus, shipped
 
 
@@ -29,14 +29,14 @@ def test_a_check_of_a_burn_in_has_its_row(tmp_path: Path, monkeypatch: pytest.Mo
     """With status and reason; only replays have a batch size."""
     for name in ("fsync", "fdatasync"):
         monkeypatch.setattr(f"os.{name}", lambda _fd: None)
-    night = Night(tmp_path, gpus(2), "1h")
-    soak = next(cell for cell in night.stored.plan.cells if cell.workload is Workload.SOAK)
+    burn_in_run = FakeBurnIn(tmp_path, gpus(2), "1h")
+    soak = next(cell for cell in burn_in_run.stored.plan.cells if cell.workload is Workload.SOAK)
     for number in range(3):
-        night.failed(soak, Category.CRASHED, number=number, message="killed by SIGSEGV")
-    memory = next(cell for cell in night.stored.plan.cells if cell.workload is Workload.MEMORY)
-    night.measured(memory, verification=sound(memory))
-    night.finish()
-    report = night.report()
+        burn_in_run.failed(soak, Category.CRASHED, number=number, message="killed by SIGSEGV")
+    memory = next(cell for cell in burn_in_run.stored.plan.cells if cell.workload is Workload.MEMORY)
+    burn_in_run.measured(memory, verification=sound(memory))
+    burn_in_run.finish()
+    report = burn_in_run.report()
     found = rows(to_csv(report))
     shown = [(row["GPU_UUID"], row["Model"], row["Phase"], row["Status"], row["Launches"]) for row in found]
     assert shown == [

@@ -30,7 +30,7 @@ from protocol.cell import AUTO, Workload
 from protocol.failure import Category, Failure, Phase
 from protocol.paths import LaunchPaths, RunPaths
 from protocol.result import Result
-from tests.fakes.nights import Night
+from tests.fakes.burn_ins import FakeBurnIn
 from tests.fakes.reports import burnt_in_run, scanned_run
 from tests.fakes.runs import SECOND_NS, FakeRun, gpus
 
@@ -239,20 +239,20 @@ def test_a_resumed_run_has_the_samples_of_all_sessions(tmp_path: Path) -> None:
 
 def test_a_burn_in_has_the_times_of_its_checks(tmp_path: Path) -> None:
     """Checks have neither figure nor batch; a cell on several devices names them."""
-    night = Night(tmp_path, gpus(3), "10m")
-    night.work()
-    night.well()
-    night.finish()
-    rows = rows_of(night)
-    assert {row["Cell"] for row in rows} == {cell.id for cell in night.stored.plan.cells}
+    burn_in_run = FakeBurnIn(tmp_path, gpus(3), "10m")
+    burn_in_run.work()
+    burn_in_run.well()
+    burn_in_run.finish()
+    rows = rows_of(burn_in_run)
+    assert {row["Cell"] for row in rows} == {cell.id for cell in burn_in_run.stored.plan.cells}
     assert {row["Counts"] for row in rows if row["Value"] != "N/A"} == {"True"}
     assert {row["Series"] for row in rows} <= {"iteration", "forward", "N/A"}
     batches = {(row["Batch_Size"], row["Requested_Batch"]) for row in rows if row["Phase"] in OF_NO_MODEL}
     assert batches == {("N/A", "N/A")}
-    links = {cell.id: " ".join(cell.devices[1:]) for cell in night.stored.plan.cells if len(cell.devices) > 1}
+    links = {cell.id: " ".join(cell.devices[1:]) for cell in burn_in_run.stored.plan.cells if len(cell.devices) > 1}
     beside = {row["Cell"]: row["Other_GPU_UUIDs"] for row in rows if row["Other_GPU_UUIDs"] != "N/A"}
     assert beside == links != {}
-    launched = Counter(attempt.start.cell for attempt in night.archive().attempts)
+    launched = Counter(attempt.start.cell for attempt in burn_in_run.archive().attempts)
     assert Counter(cell for cell, _ in {(row["Cell"], row["Launch"]) for row in rows}) == launched
 
 

@@ -235,8 +235,8 @@ def test_profiles_that_compare_add_launches_unless_a_number_was_asked_for(said: 
     """A number of launches is exact; a first look has one of each."""
     asked = resolved(command_line=options(benchmark=said))
     assert added_launches.applies(asked, gpus(4)) is adds
-    night = BurnIn(duration_s=60.0, level="quick", cell_s=dict.fromkeys(DeviceKind, 1.0))
-    assert not added_launches.applies(msgspec.structs.replace(asked, burn_in=night), gpus(4))
+    burn_in_run = BurnIn(duration_s=60.0, level="quick", cell_s=dict.fromkeys(DeviceKind, 1.0))
+    assert not added_launches.applies(msgspec.structs.replace(asked, burn_in=burn_in_run), gpus(4))
 
 
 def test_it_takes_four_identical_whole_gpus() -> None:

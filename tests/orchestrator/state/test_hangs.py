@@ -91,7 +91,7 @@ def fails(category: Category, *models: str, phase: Phase = Phase.MEASURE) -> Cal
 
 @pytest.mark.parametrize("category", sorted(POINTS_AT_DEVICE))
 def test_two_models_in_a_row_take_the_only_gpu_out(category: Category) -> None:
-    """Nobody else can be asked, and nothing worked between them: the night is not spent on deadlines."""
+    """Nobody else can be asked, and nothing worked between them: the burn-in is not spent on deadlines."""
     end, made = run(alone("abcdef", sizes=(1, 2)), fails(category, *"abcdef"))
     assert {one.cell.model for one in made} == {"a", "b"}
     assert len({one.slot for one in made}) == 2, "the other size of a would have told nothing"

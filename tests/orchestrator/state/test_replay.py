@@ -13,7 +13,7 @@ from orchestrator.store import journal
 from orchestrator.store.journal_records import Quarantine
 from protocol.cell import Cell
 from protocol.failure import Category, Phase
-from tests.fakes.nights import Night
+from tests.fakes.burn_ins import FakeBurnIn
 from tests.fakes.runs import FakeRun, cpus, gpus
 from tests.fakes.standings import held_by, look
 from tests.fakes.steps import SEGMENT
@@ -78,10 +78,12 @@ def test_a_quarantine_from_outside_is_applied(tmp_path: Path) -> None:
 
 def test_a_quarantine_counts_where_its_record_was_not_written_any_more(tmp_path: Path) -> None:
     """Its process was killed after the end of the launch. In a burn-in the device stays out."""
-    night = Night(tmp_path, cpus(2))
-    night.failed(next(one for one in night.stored.plan.cells if one.devices == ("cpu:0",)), Category.DEVICE_LOST)
-    night.segment()
-    assert of(night).quarantined.keys() == {"cpu:0"}
+    burn_in_run = FakeBurnIn(tmp_path, cpus(2))
+    burn_in_run.failed(
+        next(one for one in burn_in_run.stored.plan.cells if one.devices == ("cpu:0",)), Category.DEVICE_LOST
+    )
+    burn_in_run.segment()
+    assert of(burn_in_run).quarantined.keys() == {"cpu:0"}
 
 
 def test_retries_are_counted_by_launch(tmp_path: Path) -> None:
@@ -145,14 +147,14 @@ def test_rounds_at_two_sizes_are_measured_and_the_smaller_one_counts(tmp_path: P
 
 def test_a_resumed_burn_in_repeats_what_did_not_fit_and_says_so_until_then(tmp_path: Path) -> None:
     """Its launches wait again; the report still says what is known of them."""
-    night = Night(tmp_path, cpus(1))
-    cell = night.stored.plan.cells[0]
-    number = min(number for cell_id, number in night.stored.plan.order["cpu:0"] if cell_id == cell.id)
-    night.failed(cell, Category.OUT_OF_MEMORY, number=number, batch_size=1)
-    before = of(night)
+    burn_in_run = FakeBurnIn(tmp_path, cpus(1))
+    cell = burn_in_run.stored.plan.cells[0]
+    number = min(number for cell_id, number in burn_in_run.stored.plan.order["cpu:0"] if cell_id == cell.id)
+    burn_in_run.failed(cell, Category.OUT_OF_MEMORY, number=number, batch_size=1)
+    before = of(burn_in_run)
     assert before.state.slots[cell.id, number].status is SlotStatus.DOES_NOT_FIT
-    night.segment()
-    after = of(night)
+    burn_in_run.segment()
+    after = of(burn_in_run)
     assert after.state.slots[cell.id, number].status is SlotStatus.WAITING
     assert after.state.too_large == {}
     for one in (before, after):

@@ -19,8 +19,8 @@ from orchestrator.store.journal_records import End, Record
 from protocol.cell import Mode
 from protocol.failure import Category, Failure, Phase
 from tests.fakes import placing, steps
+from tests.fakes.burn_ins import FakeBurnIn
 from tests.fakes.gangs import gang
-from tests.fakes.nights import Night
 from tests.fakes.runs import FakeRun, cpus
 from tests.fakes.steps import SEGMENT, begun, ended, failure, record
 
@@ -168,7 +168,7 @@ def test_the_journal_leads_to_the_same_queues(devices: int, fates: list[Failure 
 def test_where_nothing_is_skipped_a_failure_costs_one_cell_of_one_round(
     category: Category, phase: Phase, sick: set[str]
 ) -> None:
-    """All others are made, on these devices too; and nobody is asked about it for the rest of the night."""
+    """All others are made, on these devices too; and nobody is asked about it for the rest of the burn-in."""
 
     def decide(one: NextLaunch) -> Failure | None:
         hit = one.device in sick and one.cell.model == "a" and one.slot[1] == 1
@@ -217,5 +217,5 @@ def test_in_a_burn_in_want_of_memory_is_forgotten_with_its_round(
 
 def test_a_burn_in_skips_nothing(tmp_path: Path) -> None:
     """Other runs do."""
-    night, series = Night(tmp_path / "night", cpus(1)), FakeRun(tmp_path / "series", devices=cpus(1))
-    assert [shell._state(one.stored, ()).skips for one in (night, series)] == [False, True]
+    burn_in_run, series = FakeBurnIn(tmp_path / "burn-in", cpus(1)), FakeRun(tmp_path / "series", devices=cpus(1))
+    assert [shell._state(one.stored, ()).skips for one in (burn_in_run, series)] == [False, True]

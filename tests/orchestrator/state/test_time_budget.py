@@ -254,8 +254,8 @@ def test_processes_that_are_ended_late_are_waited_for_all_the_same() -> None:
 
 def test_no_launch_of_a_burn_in_is_ended_for_others() -> None:
     """All its cells are of one length: what takes longer hangs, for which there are deadlines, or the host is busy."""
-    night = BurnIn(duration_s=60.0, level="quick", cell_s=dict.fromkeys(DeviceKind, 1.0))
-    asked = msgspec.structs.replace(ASKED, burn_in=night)
+    burn_in_run = BurnIn(duration_s=60.0, level="quick", cell_s=dict.fromkeys(DeviceKind, 1.0))
+    asked = msgspec.structs.replace(ASKED, burn_in=burn_in_run)
     planned = planner.make(ASKED, (gpu(0),))
     now, first = working(planned)
     budget = Budget(asked, (gpu(0),), 60.0, began=0.0)
@@ -270,10 +270,12 @@ def test_no_launch_of_a_burn_in_is_ended_for_others() -> None:
 def test_a_replay_takes_as_long_as_its_steps_do_on_cores_that_are_shared(core_of_other: int, times: int) -> None:
     """Until one was seen. Products of matrices, which keep a CPU device busy far better, say nothing of them."""
     devices, shipped, table = (cpu(0), cpu(1, (core_of_other,))), shipped_catalogue(), levels.load()
-    night = burn_in.configured(configuration(probes=shipped.probes), "60s", None, shipped, table)
-    cells = {cell.workload: cell for cell in burn_in_plan.make(night, devices, table).cells if len(cell.devices) == 1}
+    burn_in_run = burn_in.configured(configuration(probes=shipped.probes), "60s", None, shipped, table)
+    cells = {
+        cell.workload: cell for cell in burn_in_plan.make(burn_in_run, devices, table).cells if len(cell.devices) == 1
+    }
     replay, soak = (msgspec.structs.replace(cells[one], devices=("cpu:0",)) for one in (Workload.REPLAY, Workload.SOAK))
-    budget, steps = Budget(night, devices, 60.0, began=0.0), LEAST_REPLAYS * REPLAY_STEPS
+    budget, steps = Budget(burn_in_run, devices, 60.0, began=0.0), LEAST_REPLAYS * REPLAY_STEPS
     expected_s = budget.expected_s(replay)
     assert times * steps * 0.2 < expected_s < times * steps * 0.5
     budget.measured(made_up(soak, 1.0))

@@ -16,8 +16,8 @@ from tests.fakes.series import AN_HOUR, correlated
 
 MARGIN = margins.load().drift.share
 ALONE = margins.load().drift_alone.share
-NIGHT = 8 * AN_HOUR
-Night = dict[str, list[Window]]
+WHOLE_BURN_IN = 8 * AN_HOUR
+FakeBurnIn = dict[str, list[Window]]
 Shape = Callable[[float], float]
 """Hours since the beginning → share of the rate that is lost."""
 
@@ -72,17 +72,17 @@ def change(course: Course | None) -> Interval:
     return course.change
 
 
-def slowed(night: Night, gpus: Iterable[str], lost: Callable[[Window], float]) -> Night:
+def slowed(burn_in_run: FakeBurnIn, gpus: Iterable[str], lost: Callable[[Window], float]) -> FakeBurnIn:
     """The same, in which some GPUs lose a share of their rate in each window."""
     return {
         gpu: [Window(one.number, one.key, one.rate * (1 - lost(one))) if gpu in gpus else one for one in own]
-        for gpu, own in night.items()
+        for gpu, own in burn_in_run.items()
     }
 
 
-def kept(night: Night, keeps: Callable[[str, Window], bool]) -> Night:
+def kept(burn_in_run: FakeBurnIn, keeps: Callable[[str, Window], bool]) -> FakeBurnIn:
     """Only some windows."""
-    return {gpu: [one for one in own if keeps(gpu, one)] for gpu, own in night.items()}
+    return {gpu: [one for one in own if keeps(gpu, one)] for gpu, own in burn_in_run.items()}
 
 
 THREE_KINDS = ("gemm bf16", "gemm fp32", "copy")
@@ -109,26 +109,28 @@ def slower(share: float) -> Shape:
     return lambda _hours: share
 
 
-def until_half(night: Night, *gone: str) -> Night:
+def until_half(burn_in_run: FakeBurnIn, *gone: str) -> FakeBurnIn:
     """Some GPUs are quarantined at half-time."""
-    half = max(one.number for windows in night.values() for one in windows) / 2
-    return kept(night, lambda gpu, one: one.number < half or gpu not in gone)
+    half = max(one.number for windows in burn_in_run.values() for one in windows) / 2
+    return kept(burn_in_run, lambda gpu, one: one.number < half or gpu not in gone)
 
 
 def test_quarantined_siblings_leave_no_step_behind() -> None:
     """The slowest of eight are the hottest and the first to go: the remaining ones are as steady as before."""
     levels = [slower(share) for share in (0.034, 0.08, 0.069, 0.057, 0.046, 0.023, 0.011, 0.0)]
-    night = node(3, levels, windows=4 * AN_HOUR, kinds=TWELVE, rounds=12)
-    for one in found(until_half(night, "gpu1", "gpu2")).values():
+    burn_in_run = node(3, levels, windows=4 * AN_HOUR, kinds=TWELVE, rounds=12)
+    for one in found(until_half(burn_in_run, "gpu1", "gpu2")).values():
         assert one.verdict is DriftVerdict.STEADY
         assert abs(change(one.relative).value) < 0.4
 
 
 def test_a_loss_is_compared_with_the_longest_siblings() -> None:
     """Three were there until half-time, three from then on: the first three count, for as long."""
-    night = node(5, (ramp(2.0), *(steady,) * 6), windows=4 * AN_HOUR)
+    burn_in_run = node(5, (ramp(2.0), *(steady,) * 6), windows=4 * AN_HOUR)
     early = ("gpu1", "gpu2", "gpu3")
-    slow = found(kept(night, lambda gpu, one: gpu == "gpu0" or (one.number < 2 * AN_HOUR) == (gpu in early)))["gpu0"]
+    slow = found(kept(burn_in_run, lambda gpu, one: gpu == "gpu0" or (one.number < 2 * AN_HOUR) == (gpu in early)))[
+        "gpu0"
+    ]
     assert slow.slows_against_siblings
     assert slow.relative.hours == pytest.approx(2, abs=0.01)
 
@@ -136,17 +138,17 @@ def test_a_loss_is_compared_with_the_longest_siblings() -> None:
 @pytest.mark.parametrize(("gpus", "gone"), [(4, 1), (6, 3)])
 def test_few_siblings_are_used_while_they_last(gpus: int, gone: int) -> None:
     """A step of 2.8 % by then is found."""
-    night = node(6, (step(2.8, 2), *(steady,) * (gpus - 1)), windows=NIGHT)
+    burn_in_run = node(6, (step(2.8, 2), *(steady,) * (gpus - 1)), windows=WHOLE_BURN_IN)
     ends = {f"gpu{gpu}" for gpu in range(1, 1 + gone)}
-    judged = found(kept(night, lambda gpu, one: gpu not in ends or one.number < 0.55 * NIGHT))
+    judged = found(kept(burn_in_run, lambda gpu, one: gpu not in ends or one.number < 0.55 * WHOLE_BURN_IN))
     assert [gpu for gpu, one in judged.items() if one.verdict is DriftVerdict.SLOWING] == ["gpu0"]
 
 
 def test_quarantined_siblings_do_not_hide_a_slow_gpu() -> None:
     """Not even behind the fastest, without whom its siblings look slower than before."""
     siblings = [slower(share) for share in (0.0, 0.0, -0.03, -0.06, -0.05)]
-    night = node(4, (ramp(1.2), *siblings), windows=4 * AN_HOUR)
-    slow = found(until_half(night, "gpu4", "gpu5"))["gpu0"]
+    burn_in_run = node(4, (ramp(1.2), *siblings), windows=4 * AN_HOUR)
+    slow = found(until_half(burn_in_run, "gpu4", "gpu5"))["gpu0"]
     assert slow.slows_against_siblings
     assert -4.8 < change(slow.relative).value < -2.5
 
@@ -154,9 +156,9 @@ def test_quarantined_siblings_do_not_hide_a_slow_gpu() -> None:
 def test_four_percent_in_eight_hours_are_found() -> None:
     """In each of four burn-ins the GPU that loses 0.5 % an hour is slowing, with its trend, and no other."""
     for seed in range(4):
-        night = found(node(seed, (ramp(0.5), *(steady,) * 4), windows=NIGHT))
-        assert [gpu for gpu, one in night.items() if one.verdict is not DriftVerdict.STEADY] == ["gpu0"]
-        slow = night["gpu0"]
+        burn_in_run = found(node(seed, (ramp(0.5), *(steady,) * 4), windows=WHOLE_BURN_IN))
+        assert [gpu for gpu, one in burn_in_run.items() if one.verdict is not DriftVerdict.STEADY] == ["gpu0"]
+        slow = burn_in_run["gpu0"]
         assert slow.verdict is DriftVerdict.SLOWING
         assert slow.relative.per_hour.low < slow.relative.per_hour.value < slow.relative.per_hour.high < 0
         assert slow.relative.per_hour.value == pytest.approx(-0.5, abs=0.1)
@@ -183,9 +185,9 @@ def breathing(hours: float) -> float:
 def test_a_room_that_warms_a_little_slows_no_gpu(room: Shape, gpus: int) -> None:
     """No healthy GPU slows, alone or of eight, where the room costs 2 % or a little more."""
     for seed in range(8 // gpus):
-        night = found(node(seed, (steady,) * gpus, windows=NIGHT, room=room))
-        assert not [one for one in night.values() if one.verdict is DriftVerdict.SLOWING]
-        for one in night.values():
+        burn_in_run = found(node(seed, (steady,) * gpus, windows=WHOLE_BURN_IN, room=room))
+        assert not [one for one in burn_in_run.values() if one.verdict is DriftVerdict.SLOWING]
+        for one in burn_in_run.values():
             if one.relative is not None:
                 assert one.relative.verdict is DriftVerdict.STEADY
                 assert one.verdict is one.raw.verdict
@@ -196,8 +198,8 @@ def test_a_room_that_warms_a_little_slows_no_gpu(room: Shape, gpus: int) -> None
 @pytest.mark.parametrize("lost", [ramp(1.25), ramp(3), step(10, 4), step(10, 7)])
 def test_eight_gpus_that_lose_alike_are_slowing(lost: Shape) -> None:
     """10 % of eight hours, 24 %, and a tenth at once: each slows by itself, and none against its siblings."""
-    night = found(node(3, (steady,) * 8, windows=NIGHT, room=lost))
-    for one in night.values():
+    burn_in_run = found(node(3, (steady,) * 8, windows=WHOLE_BURN_IN, room=lost))
+    for one in burn_in_run.values():
         assert one.verdict is DriftVerdict.SLOWING
         assert one.raw.verdict is DriftVerdict.SLOWING
         assert not one.slows_against_siblings
@@ -217,8 +219,10 @@ def test_a_common_loss_at_the_margin_is_not_steady() -> None:
 
 def test_a_kind_of_work_that_slows_on_all_gpus_is_found() -> None:
     """Memory that loses a tenth on every GPU, while two other kinds of work are steady."""
-    night = node(15, (steady,) * 5, windows=4 * AN_HOUR, kinds=THREE_KINDS)
-    for one in found(slowed(night, night, lambda one: 0.025 * one.number / AN_HOUR * (one.key == "copy"))).values():
+    burn_in_run = node(15, (steady,) * 5, windows=4 * AN_HOUR, kinds=THREE_KINDS)
+    for one in found(
+        slowed(burn_in_run, burn_in_run, lambda one: 0.025 * one.number / AN_HOUR * (one.key == "copy"))
+    ).values():
         assert one.verdict is DriftVerdict.SLOWING
         assert one.raw.verdict is DriftVerdict.STEADY
         assert [key for key, kind in one.raw_kinds.items() if kind.verdict is DriftVerdict.SLOWING] == ["copy"]
@@ -228,8 +232,8 @@ def test_a_kind_of_work_that_slows_on_all_gpus_is_found() -> None:
 @pytest.mark.parametrize(("lost", "verdict"), [(0.0, DriftVerdict.STEADY), (0.25, DriftVerdict.SLOWING)])
 def test_the_time_without_siblings_is_judged(lost: float, verdict: DriftVerdict, hours: float) -> None:
     """Siblings that were there for half an hour leave the rest to a GPU's own course."""
-    night = node(16, (ramp(100 * lost / 8), *(steady,) * 3), windows=NIGHT)
-    left = found(kept(night, lambda gpu, one: gpu == "gpu0" or one.number < round(hours * AN_HOUR)))["gpu0"]
+    burn_in_run = node(16, (ramp(100 * lost / 8), *(steady,) * 3), windows=WHOLE_BURN_IN)
+    left = found(kept(burn_in_run, lambda gpu, one: gpu == "gpu0" or one.number < round(hours * AN_HOUR)))["gpu0"]
     assert (left.verdict, left.had_siblings) == (verdict, False)
 
 
@@ -259,8 +263,8 @@ TWELVE = tuple(f"kind {number}" for number in range(12))
 @pytest.mark.parametrize(("hours", "lost"), [(2, 0.15), (8, 0.05)])
 def test_a_kind_that_is_seldom_at_work_slows_alone(hours: int, lost: float) -> None:
     """One of twelve kinds from half-time on: the whole is not slow, and the kind is found on its GPU."""
-    night = node(17, (steady,) * 5, windows=hours * AN_HOUR, kinds=TWELVE, rounds=15)
-    late = slowed(night, ["gpu2"], lambda one: lost * (one.key == TWELVE[5] and one.number > hours * AN_HOUR / 2))
+    burn_in_run = node(17, (steady,) * 5, windows=hours * AN_HOUR, kinds=TWELVE, rounds=15)
+    late = slowed(burn_in_run, ["gpu2"], lambda one: lost * (one.key == TWELVE[5] and one.number > hours * AN_HOUR / 2))
     for one in judge(late, MARGIN, ALONE):
         slow = [key for key, kind in one.kinds.items() if kind.verdict is DriftVerdict.SLOWING]
         assert slow == ([TWELVE[5]] if one.gpu == "gpu2" else [])
@@ -278,30 +282,34 @@ def test_twelve_kinds_of_healthy_gpus_raise_no_alarm(seed: int) -> None:
 
 def test_kinds_of_work_are_never_mixed() -> None:
     """A kind that runs only in the second half, at a tenth of the rate and slower than the siblings', is no loss."""
-    night = node(9, windows=2 * AN_HOUR)
-    late = {gpu: node(10 + place, (steady,), windows=AN_HOUR)["gpu0"] for place, gpu in enumerate(night)}
+    burn_in_run = node(9, windows=2 * AN_HOUR)
+    late = {gpu: node(10 + place, (steady,), windows=AN_HOUR)["gpu0"] for place, gpu in enumerate(burn_in_run)}
     for gpu, own in late.items():
         factor = 0.07 if gpu == "gpu0" else 0.1
-        night[gpu] += [Window(one.number + AN_HOUR, "copy", one.rate * factor) for one in own]
-    assert {one.verdict for one in found(night).values()} == {DriftVerdict.STEADY}
+        burn_in_run[gpu] += [Window(one.number + AN_HOUR, "copy", one.rate * factor) for one in own]
+    assert {one.verdict for one in found(burn_in_run).values()} == {DriftVerdict.STEADY}
 
 
 def test_gpus_without_siblings_are_judged_by_their_own_course() -> None:
     """Two others are too few, and others with other work are no siblings."""
-    night = found(node(5, (ramp(2), steady, steady), windows=3 * AN_HOUR))
-    assert {one.relative for one in night.values()} == {None}
-    assert [one.verdict for one in night.values()] == [DriftVerdict.SLOWING, DriftVerdict.STEADY, DriftVerdict.STEADY]
-    night = node(11, windows=2 * AN_HOUR)
-    night["gpu0"] = [Window(one.number, "copy", one.rate) for one in night["gpu0"]]
-    alone = found(night)["gpu0"]
+    burn_in_run = found(node(5, (ramp(2), steady, steady), windows=3 * AN_HOUR))
+    assert {one.relative for one in burn_in_run.values()} == {None}
+    assert [one.verdict for one in burn_in_run.values()] == [
+        DriftVerdict.SLOWING,
+        DriftVerdict.STEADY,
+        DriftVerdict.STEADY,
+    ]
+    burn_in_run = node(11, windows=2 * AN_HOUR)
+    burn_in_run["gpu0"] = [Window(one.number, "copy", one.rate) for one in burn_in_run["gpu0"]]
+    alone = found(burn_in_run)["gpu0"]
     assert alone.relative is None
     assert alone.raw.verdict is DriftVerdict.STEADY
 
 
 def test_a_kind_that_slows_alone_is_found() -> None:
     """Memory that loses 6 % in four hours is found, though two other kinds of work are steady."""
-    night = node(12, (steady,) * 5, windows=4 * AN_HOUR, kinds=THREE_KINDS)
-    judged = found(slowed(night, ["gpu2"], lambda one: 0.015 * one.number / AN_HOUR * (one.key == "copy")))
+    burn_in_run = node(12, (steady,) * 5, windows=4 * AN_HOUR, kinds=THREE_KINDS)
+    judged = found(slowed(burn_in_run, ["gpu2"], lambda one: 0.015 * one.number / AN_HOUR * (one.key == "copy")))
     assert [gpu for gpu, one in judged.items() if one.verdict is DriftVerdict.SLOWING] == ["gpu2"]
     slow = judged["gpu2"]
     assert [key for key, kind in slow.kinds.items() if kind.verdict is DriftVerdict.SLOWING] == ["copy"]
@@ -310,21 +318,23 @@ def test_a_kind_that_slows_alone_is_found() -> None:
 
 def test_gaps_and_uneven_kinds_leave_the_trend() -> None:
     """Two hours without windows, and kinds of work that ran mostly early or late."""
-    night = node(8, (ramp(1), *(steady,) * 4), windows=5 * AN_HOUR)
-    torn = found(kept(night, lambda _, one: not 500 < one.number < 1200))
+    burn_in_run = node(8, (ramp(1), *(steady,) * 4), windows=5 * AN_HOUR)
+    torn = found(kept(burn_in_run, lambda _, one: not 500 < one.number < 1200))
     assert [one.verdict for one in torn.values()] == [DriftVerdict.SLOWING, *[DriftVerdict.STEADY] * 4]
-    night = node(13, (ramp(1), *(steady,) * 4), windows=4 * AN_HOUR, kinds=("gemm bf16", "copy"), rounds=6)
-    uneven = kept(night, lambda _, one: one.number < 2.6 * AN_HOUR if one.key == "copy" else one.number > 1.4 * AN_HOUR)
+    burn_in_run = node(13, (ramp(1), *(steady,) * 4), windows=4 * AN_HOUR, kinds=("gemm bf16", "copy"), rounds=6)
+    uneven = kept(
+        burn_in_run, lambda _, one: one.number < 2.6 * AN_HOUR if one.key == "copy" else one.number > 1.4 * AN_HOUR
+    )
     assert change(found(uneven)["gpu0"].relative).value == pytest.approx(-3.2, abs=0.4)
 
 
 def test_kinds_of_different_times_cannot_be_compared() -> None:
     """Without a kind over most of the time, there is no verdict on the time as a whole."""
-    night = {
+    burn_in_run = {
         gpu: [Window(one.number, "copy" if one.number > AN_HOUR else one.key, one.rate) for one in own]
         for gpu, own in node(14, windows=2 * AN_HOUR).items()
     }
-    assert {one.verdict for one in found(night).values()} == {DriftVerdict.TOO_SHORT}
+    assert {one.verdict for one in found(burn_in_run).values()} == {DriftVerdict.TOO_SHORT}
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, math.nan, math.inf])
@@ -372,8 +382,10 @@ def test_intervals_hold_the_truth_as_often_as_they_say(hours: float, autocorrela
     """In 92 % or more of 200 GPUs with and without a ramp."""
     held = 0
     for seed in range(200):
-        night = node(seed, (ramp(100 * lost / hours),), windows=int(hours * AN_HOUR), autocorrelation=autocorrelation)
-        moved = change(found(night)["gpu0"].raw)
+        burn_in_run = node(
+            seed, (ramp(100 * lost / hours),), windows=int(hours * AN_HOUR), autocorrelation=autocorrelation
+        )
+        moved = change(found(burn_in_run)["gpu0"].raw)
         held += moved.low <= 100 * ((1 - 0.9 * lost) / (1 - 0.1 * lost) - 1) <= moved.high
     assert held / 200 >= 0.92
 
@@ -390,20 +402,20 @@ def test_a_step_does_not_hide_behind_itself(count: int, lost: float) -> None:
 @pytest.mark.parametrize("place", [0, -1])
 def test_one_slow_visit_is_no_change(count: int, place: int) -> None:
     """Not even the first or the last one."""
-    night = series(random.Random(count), count)
-    night["gpu0"][place] = math.log(0.95)
-    assert drift.changes(night, 2, 0.99)["gpu0"].high > math.log(0.98)
+    burn_in_run = series(random.Random(count), count)
+    burn_in_run["gpu0"][place] = math.log(0.95)
+    assert drift.changes(burn_in_run, 2, 0.99)["gpu0"].high > math.log(0.98)
 
 
 @pytest.mark.parametrize("count", [5, 8, 16])
 def test_a_gpu_that_varies_more_than_its_siblings_is_not_slow_by_chance(count: int) -> None:
-    """Ten percent beside one percent: a false alarm in two of a hundred nights at most."""
+    """Ten percent beside one percent: a false alarm in two of a hundred burn-ins at most."""
     alarms = 0
     for seed in range(200):
-        night = series(random.Random(seed), count, gpus=8, noise=0.01)
+        burn_in_run = series(random.Random(seed), count, gpus=8, noise=0.01)
         chance = random.Random(-seed)
-        night["gpu0"] = [chance.gauss(0, 0.1) for _ in range(count)]
-        alarms += any(one.high < math.log(0.98) for one in drift.changes(night, 2, 1 - 0.025 / 96).values())
+        burn_in_run["gpu0"] = [chance.gauss(0, 0.1) for _ in range(count)]
+        alarms += any(one.high < math.log(0.98) for one in drift.changes(burn_in_run, 2, 1 - 0.025 / 96).values())
     assert alarms <= 4
 
 

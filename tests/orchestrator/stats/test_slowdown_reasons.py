@@ -39,10 +39,10 @@ def test_changes_give_the_reason(late: Reading, reason: Reason, words: str) -> N
 
 def test_ends_are_compared_by_their_medians() -> None:
     """One odd window at either end says nothing, nor does what happened between."""
-    night = [reading()] * 10 + [reading(50, 700, 90)] * 30 + [reading(97, 1455, 70)] * 10
-    night[0] = reading(10, 100, 20)
-    night[-1] = reading(10, 1500, 20)
-    why = over_time(night)
+    burn_in_run = [reading()] * 10 + [reading(50, 700, 90)] * 30 + [reading(97, 1455, 70)] * 10
+    burn_in_run[0] = reading(10, 100, 20)
+    burn_in_run[-1] = reading(10, 1500, 20)
+    why = over_time(burn_in_run)
     assert why.reason is Reason.HEAT
     assert "3.0%" in why.words
 

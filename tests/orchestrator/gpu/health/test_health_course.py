@@ -13,8 +13,8 @@ from orchestrator.gpu.health.judges import JUDGES, State
 from orchestrator.gpu.health.records import NOT_COUNTED, NodeVitals, Vitals, Watch
 from orchestrator.gpu.health.verdict import HealthVerdict, Opinion, Work
 from protocol.messages import Sample, XidSeen
+from tests.fakes.burn_ins import NODE
 from tests.fakes.health import SECOND_NS, WELL, case, course, state
-from tests.fakes.nights import NODE
 
 
 def test_courses_are_judged_to_their_end() -> None:

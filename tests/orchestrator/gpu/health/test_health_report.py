@@ -15,8 +15,8 @@ from orchestrator.gpu.telemetry.frames import FrameFile
 from orchestrator.report.as_text import to_text
 from protocol import codec
 from protocol.failure import Category
+from tests.fakes.burn_ins import FakeBurnIn
 from tests.fakes.health import LINKS, UNLINKED, WELL
-from tests.fakes.nights import Night
 from tests.fakes.runs import BOOT, SECOND_NS, FakeRun, cpus, gpus
 
 HEARS_ALL = Watch(at_ns=SECOND_NS, boot_id=BOOT, kernel_log=True)
@@ -135,12 +135,12 @@ def test_links_of_the_only_gpu_of_a_machine(
     tmp_path: Path, values: dict[str, int], refusals: dict[str, str], expected: HealthVerdict
 ) -> None:
     """Links of a GPU without a peer do not exist: a burn-in passes. Other links are compared, refused ones unread."""
-    night = Night(tmp_path, gpus(1), "10m")
-    night.work()
-    night.climate(0)
-    night.well(values, refusals, node={})
-    night.finish()
-    report = night.report()
+    burn_in_run = FakeBurnIn(tmp_path, gpus(1), "10m")
+    burn_in_run.work()
+    burn_in_run.climate(0)
+    burn_in_run.well(values, refusals, node={})
+    burn_in_run.finish()
+    report = burn_in_run.report()
     assert (report.health.gpus[0].verdict, report.health.node.verdict) == (expected, HealthVerdict.NOT_APPLICABLE)
     assert report.burn_in is not None
     assert report.burn_in.gpus[0].verdict is expected
@@ -284,14 +284,14 @@ def test_a_gpu_without_work_of_its_own_is_judged_over_all_work(tmp_path: Path) -
 
 def test_a_launch_on_several_gpus_is_work_of_each(tmp_path: Path) -> None:
     """Its time without telemetry is a gap for all of them, not only for the leading GPU."""
-    night = Night(tmp_path, gpus(2))
-    cells = night.stored.plan.cells
-    for device in night.stored.devices:
-        night.measured(next(cell for cell in cells if cell.devices == (device.uuid,)))
-    night.well()
-    night.telemetry_ended()
-    night.measured(next(cell for cell in cells if len(cell.devices) == 2))
-    assert all(gpu.note.endswith("too early") for gpu in night.report().health.gpus)
+    burn_in_run = FakeBurnIn(tmp_path, gpus(2))
+    cells = burn_in_run.stored.plan.cells
+    for device in burn_in_run.stored.devices:
+        burn_in_run.measured(next(cell for cell in cells if cell.devices == (device.uuid,)))
+    burn_in_run.well()
+    burn_in_run.telemetry_ended()
+    burn_in_run.measured(next(cell for cell in cells if len(cell.devices) == 2))
+    assert all(gpu.note.endswith("too early") for gpu in burn_in_run.report().health.gpus)
 
 
 def test_a_reboot_is_a_finding_about_the_machine(tmp_path: Path) -> None:

@@ -39,8 +39,8 @@ def with_iterations(found: Verification, iteration: int) -> Verification:
     return msgspec.structs.replace(found, kept=kept)
 
 
-def night(*launches: Mapping[str, Verification], proven: str = "") -> list[Blamed]:
-    """What counts against whom in all launches of a night. proven: devices that other checks found faulty."""
+def burn_in_run(*launches: Mapping[str, Verification], proven: str = "") -> list[Blamed]:
+    """What counts against whom in all launches of a burn-in. proven: devices that other checks found faulty."""
     culprits = blame.culprits(launches, proven)
     return [one for launch in launches for one in blamed(launch, culprits)]
 
@@ -89,7 +89,7 @@ def doubtful(found: Iterable[Blamed]) -> set[str]:
 )
 def test_whose_fault_it_is(wrong: tuple[tuple[str, str], ...], fail: set[str], unknown: set[str]) -> None:
     """Three devices tell a sender, a receiver and a link apart; a sum beside what others have wrong is left open."""
-    found = night(seen(DEVICES, *wrong))
+    found = burn_in_run(seen(DEVICES, *wrong))
     assert (guilty(found), doubtful(found)) == (fail, unknown)
 
 
@@ -112,7 +112,7 @@ def test_whose_fault_it_is(wrong: tuple[tuple[str, str], ...], fail: set[str], u
 )
 def test_the_fewest_devices_are_blamed_where_no_others_are_as_few(wrong: Sequence[str], fail: str) -> None:
     """Of devices that have nothing to do with each other, each group for itself."""
-    assert guilty(night(*(seen(EIGHT, (one, other)) for one, other in wrong))) == set(fail)
+    assert guilty(burn_in_run(*(seen(EIGHT, (one, other)) for one, other in wrong))) == set(fail)
 
 
 @pytest.mark.parametrize("devices", [EIGHT[:size] for size in range(3, 9)])
@@ -125,7 +125,7 @@ def test_a_device_that_errs_with_any_of_the_others_is_the_only_one_that_fails(
         for partners in itertools.combinations(devices[1:], size):
             pairs = [(partner, devices[0]) if sends else (devices[0], partner) for partner in partners]
             for launches in ([seen(devices, *pairs)], [seen(devices, pair) for pair in pairs]):
-                found = night(*launches)
+                found = burn_in_run(*launches)
                 assert (guilty(found), doubtful(found)) == ({devices[0]}, {*partners})
                 assert {one.culprit for one in found} == {devices[0]}
                 assert blame.culprits(launches) == {devices[0]: size}
@@ -135,7 +135,7 @@ def test_a_device_that_errs_with_any_of_the_others_is_the_only_one_that_fails(
 def test_a_device_whose_own_numbers_were_wrong_explains_its_copies_of_all_launches(copy: tuple[str, str]) -> None:
     """It fails, whoever sent; the other end is left open. Copies of others are looked at without it."""
     launches = [seen(EIGHT, copy), seen(EIGHT, ("a", OWN)), seen(EIGHT, ("c", "d"))]
-    found = night(*launches)
+    found = burn_in_run(*launches)
     assert (guilty(found), doubtful(found)) == ({"a", "c", "d"}, {"b"})
     assert blame.culprits(launches) == {"a": 0}
 
@@ -144,7 +144,7 @@ def test_a_device_whose_own_numbers_were_wrong_explains_its_copies_of_all_launch
 def test_a_bad_link_counts_against_both_its_ends_however_often(devices: tuple[str, ...]) -> None:
     """Nothing tells which of them it is."""
     for one, other in itertools.combinations(devices, 2):
-        found = night(*(seen(devices, pair) for pair in ((one, other), (other, one), (one, other))))
+        found = burn_in_run(*(seen(devices, pair) for pair in ((one, other), (other, one), (one, other))))
         assert guilty(found) == {one, other}
         assert all(each.link and each.culprit is None for each in found)
         ends = (other, one)  # sender and receiver
@@ -152,7 +152,7 @@ def test_a_bad_link_counts_against_both_its_ends_however_often(devices: tuple[st
 
 
 @st.composite
-def nights(draw: st.DrawFn) -> list[dict[str, Verification]]:
+def burn_in_runs(draw: st.DrawFn) -> list[dict[str, Verification]]:
     """Launches of three to eight devices in which anything may be wrong."""
     devices = EIGHT[: draw(st.integers(3, 8))]
     one = st.tuples(st.sampled_from(devices), st.sampled_from((*devices, OWN, SUM)))
@@ -160,10 +160,10 @@ def nights(draw: st.DrawFn) -> list[dict[str, Verification]]:
     return [seen(devices, *launch) for launch in wrong]
 
 
-@given(nights())
+@given(burn_in_runs())
 def test_nobody_fails_that_had_nothing_to_do_with_it(launches: list[dict[str, Verification]]) -> None:
     """Each has found something wrong or sent it, and every wrong copy is somebody's fault."""
-    found = night(*launches)
+    found = burn_in_run(*launches)
     for launch in launches:
         own = {uuid for uuid, one in launch.items() if any(not it.of_all and it.sender is None for it in one.kept)}
         for receiver, verification in launch.items():
@@ -179,21 +179,21 @@ def test_many_devices_with_many_faults_are_judged_at_once() -> None:
     """There may be as many CPU devices as the machine has cores."""
     devices = tuple(f"cpu:{number}" for number in range(32))
     every = [(one, other) for one, other in itertools.combinations(devices, 2)]
-    assert guilty(night(seen(devices, *every))) == {*devices}
+    assert guilty(burn_in_run(seen(devices, *every))) == {*devices}
     chosen = random.Random(5).sample(every, 60)
-    assert guilty(night(seen(devices, *chosen))) <= {device for pair in chosen for device in pair}
+    assert guilty(burn_in_run(seen(devices, *chosen))) <= {device for pair in chosen for device in pair}
 
 
 def test_a_copy_between_two_that_are_to_blame_is_of_both() -> None:
     """Each explains others alone; of the one between them nobody knows whose it is."""
-    found = night(*(seen(EIGHT, (one, other)) for one, other in ("ab", "ac", "ad", "de", "df")))
+    found = burn_in_run(*(seen(EIGHT, (one, other)) for one, other in ("ab", "ac", "ad", "de", "df")))
     between = [(one.device, one.link, one.culprit) for one in found if one.ends == ("d", "a")]
     assert between == [("d", True, None), ("a", True, None)]
 
 
 def test_a_sum_stands_beside_a_copy_that_is_probably_not_the_devices_own() -> None:
     """Both may be: neither hides the other."""
-    found = night(seen(DEVICES, ("a", "b"), ("c", "b"), ("a", SUM)))
+    found = burn_in_run(seen(DEVICES, ("a", "b"), ("c", "b"), ("a", SUM)))
     assert [(one.mismatch.of_all, one.doubtful) for one in found if one.device == "a"] == [(False, True), (True, True)]
 
 
@@ -213,7 +213,7 @@ def test_only_what_was_wrong_before_it_was_sent_clears_who_received_it(
     launch = seen(DEVICES, ("b", what), ("a", "b"))
     launch["b"] = with_iterations(launch["b"], iteration)
     launch["a"] = with_iterations(launch["a"], copy)
-    found = night(launch)
+    found = burn_in_run(launch)
     assert (guilty(found), doubtful(found)) == ({"b"}, {*unknown})
 
 
@@ -224,7 +224,7 @@ def test_iterations_of_warming_up_are_others(sent: bool, copied: bool, unknown: 
     launch = seen(DEVICES, ("b", b))
     copy = mismatch(what=a, sender="b")
     launch["a"] = msgspec.structs.replace(launch["a"], mismatches=1, kept=(copy,))
-    found = night(launch)
+    found = burn_in_run(launch)
     assert (guilty(found), doubtful(found)) == ({"b"}, {*unknown})
 
 
@@ -234,7 +234,7 @@ def test_a_device_that_errs_all_the_time_explains_what_no_details_are_kept_of() 
     launch["b"] = msgspec.structs.replace(with_iterations(launch["b"], 7), mismatches=100)
     for iteration, unknown in ((3, {"a"}), (7, set()), (60, set())):
         launch["a"] = with_iterations(launch["a"], iteration)
-        found = night(launch)
+        found = burn_in_run(launch)
         assert (guilty(found), doubtful(found)) == ({"b"}, unknown)
 
 
@@ -242,7 +242,7 @@ def test_a_sum_beside_what_another_one_did_not_keep_is_left_open() -> None:
     """It may be the same sum: the details of sixteen mismatches are kept, all are counted."""
     found = seen(DEVICES, ("a", SUM))
     found["b"] = msgspec.structs.replace(found["b"], mismatches=3)
-    assert [(one.device, one.doubtful) for one in night(found)] == [("a", True)]
+    assert [(one.device, one.doubtful) for one in burn_in_run(found)] == [("a", True)]
 
 
 @pytest.mark.parametrize(
@@ -265,11 +265,11 @@ def test_a_device_that_another_check_has_proven_faulty_explains_its_copies(
     wrong: Sequence[str], proven: str, fail: str, unknown: str
 ) -> None:
     """It is known which of the two it is: the other one is left open, and never FAIL for that copy alone."""
-    found = night(*(seen(EIGHT, (one, other)) for one, other in wrong), proven=proven)
+    found = burn_in_run(*(seen(EIGHT, (one, other)) for one, other in wrong), proven=proven)
     assert (guilty(found), doubtful(found)) == ({*fail}, {*unknown})
 
 
-@given(nights(), st.sets(st.sampled_from(EIGHT)))
+@given(burn_in_runs(), st.sets(st.sampled_from(EIGHT)))
 def test_a_wrong_copy_is_of_its_culprit_or_of_both_whatever_is_proven(
     launches: list[dict[str, Verification]], proven: set[str]
 ) -> None:
@@ -286,13 +286,13 @@ def test_a_wrong_copy_is_of_its_culprit_or_of_both_whatever_is_proven(
 @pytest.mark.parametrize(("proven", "culprit"), [("b", "b"), ("bc", None)])
 def test_a_sum_beside_a_device_that_is_proven_faulty_is_left_open(proven: str, culprit: str | None) -> None:
     """What that one gave to it may be wrong: it is named where there is one alone."""
-    (one,) = night(seen(DEVICES, ("a", SUM)), proven=proven)
+    (one,) = burn_in_run(seen(DEVICES, ("a", SUM)), proven=proven)
     assert (one.device, one.doubtful, one.culprit) == ("a", True, culprit)
-    (one,) = night(seen(DEVICES, ("a", SUM)), proven="a")
+    (one,) = burn_in_run(seen(DEVICES, ("a", SUM)), proven="a")
     assert (one.doubtful, one.culprit) == (False, None)
 
 
 def test_sums_beside_numbers_that_were_wrong_before_are_said_to_be_of_that_device() -> None:
     """In that launch; that device has its own numbers against it."""
-    found = night(seen(DEVICES, ("b", OWN), ("a", SUM), ("b", SUM)), proven="c")
+    found = burn_in_run(seen(DEVICES, ("b", OWN), ("a", SUM), ("b", SUM)), proven="c")
     assert [(one.device, one.doubtful, one.culprit) for one in found] == [("b", False, None), ("a", True, "b")]

@@ -19,8 +19,8 @@ from orchestrator.store.journal import read
 from orchestrator.store.journal_records import Skipped, TooHot
 from protocol.cell import Workload
 from protocol.failure import Category
+from tests.fakes.burn_ins import FakeBurnIn, same, sound
 from tests.fakes.findings import mismatch
-from tests.fakes.nights import Night, same, sound
 from tests.fakes.runs import cpus, gpus
 
 pytestmark = pytest.mark.usefixtures("unsynced")
@@ -47,13 +47,13 @@ def reported(
     clock: Rate = lambda _gpu, _hours: 1500.0,
 ) -> BurnInReport:
     """An hour of four healthy GPUs; GPU 2 is as hot as `hot` says, the others are steady."""
-    night = Night(folder, gpus(4))
-    night.work(rate=rate)
+    burn_in_run = FakeBurnIn(folder, gpus(4))
+    burn_in_run.work(rate=rate)
     for place in range(4):
         mine = hot if place == 2 else steady
-        night.climate(place, temperature=mine, clock=lambda hours, place=place: clock(place, hours))
-    night.well()
-    return night.finished()
+        burn_in_run.climate(place, temperature=mine, clock=lambda hours, place=place: clock(place, hours))
+    burn_in_run.well()
+    return burn_in_run.finished()
 
 
 def pace(gpu: GpuBurnIn, kind: str) -> PaceReport:
@@ -82,14 +82,14 @@ def test_rates_of_the_heat_soak_are_not_judged(tmp_path: Path) -> None:
 
 def test_wrong_bits_of_the_heat_soak_count(tmp_path: Path) -> None:
     """A product is right or wrong at any temperature."""
-    night = Night(tmp_path, gpus(1), "10m")
-    wrong = mismatch(at_ns=night.now_ns, beyond_rounding=True)
-    found = msgspec.structs.replace(sound(night.first(Workload.SOAK)), mismatches=3, kept=(wrong,))
-    night.work(verified={(0, Workload.SOAK, 0): found})
-    (gpu,) = night.watched().gpus
+    burn_in_run = FakeBurnIn(tmp_path, gpus(1), "10m")
+    wrong = mismatch(at_ns=burn_in_run.now_ns, beyond_rounding=True)
+    found = msgspec.structs.replace(sound(burn_in_run.first(Workload.SOAK)), mismatches=3, kept=(wrong,))
+    burn_in_run.work(verified={(0, Workload.SOAK, 0): found})
+    (gpu,) = burn_in_run.watched().gpus
     assert gpu.verdict is HealthVerdict.FAIL
     soak = next(check for check in gpu.checks if check.check == Workload.SOAK)
-    launches = sum(1 for one in night.stored.plan.cells if one.workload is Workload.SOAK)
+    launches = sum(1 for one in burn_in_run.stored.plan.cells if one.workload is Workload.SOAK)
     assert (soak.mismatches, soak.error_bound) == (3 * launches, None)
     assert any(f"{(3 - 1) * launches} more mismatches" in reason.text for reason in gpu.reasons)
     others = [check for check in gpu.checks if check.check != Workload.SOAK]
@@ -101,10 +101,10 @@ def test_wrong_bits_of_the_heat_soak_count(tmp_path: Path) -> None:
 
 def test_without_temperatures_the_first_round_is_the_heat_soak(tmp_path: Path) -> None:
     """The report names the cause; rates of that round are not judged."""
-    night = Night(tmp_path, gpus(4))
-    launches = len({cell for cell, _ in night.stored.plan.order[night.stored.devices[2].uuid]})
-    night.work(rate=only(2, lambda _gpu, hours: 1.15 if hours < launches * 25 / 3600 else 1.0))
-    gpu = night.watched(temperature=lambda _hours: None).gpus[2]
+    burn_in_run = FakeBurnIn(tmp_path, gpus(4))
+    launches = len({cell for cell, _ in burn_in_run.stored.plan.order[burn_in_run.stored.devices[2].uuid]})
+    burn_in_run.work(rate=only(2, lambda _gpu, hours: 1.15 if hours < launches * 25 / 3600 else 1.0))
+    gpu = burn_in_run.watched(temperature=lambda _hours: None).gpus[2]
     assert (gpu.heat_soak.excluded_seconds, gpu.heat_soak.ended_because) == (None, (Ending.FIRST_ROUND,))
     assert "temperature limit" in gpu.not_tested
     assert {one.pace for one in gpu.paces} == {Pace.STEADY}, gpu.paces
@@ -114,48 +114,48 @@ def test_without_temperatures_the_first_round_is_the_heat_soak(tmp_path: Path) -
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_cpu_device_has_no_heat_soak(tmp_path: Path, count: int) -> None:
     """Nor are its rates judged; the bits of one device alone have nothing to be compared with."""
-    night = Night(tmp_path, cpus(count), "10m")
-    night.work()
-    for gpu in night.finished().gpus:
+    burn_in_run = FakeBurnIn(tmp_path, cpus(count), "10m")
+    burn_in_run.work()
+    for gpu in burn_in_run.finished().gpus:
         assert (gpu.heat_soak, gpu.paces) == (None, ())
         assert any(what.startswith("bits") for what in gpu.not_tested) is (count == 1)
 
 
 def test_a_gpu_warms_up_again_when_the_run_is_resumed(tmp_path: Path) -> None:
     """An hour's pause in the middle: both heat soaks count."""
-    night = Night(tmp_path, gpus(1))
-    middle = len(night.stored.plan.order[night.stored.devices[0].uuid]) // 2
-    night.work(last=middle)
-    night.segment(now_ns=night.now_ns + 3600 * 10**9)
-    night.work(first=middle)
-    (gpu,) = night.watched().gpus
+    burn_in_run = FakeBurnIn(tmp_path, gpus(1))
+    middle = len(burn_in_run.stored.plan.order[burn_in_run.stored.devices[0].uuid]) // 2
+    burn_in_run.work(last=middle)
+    burn_in_run.segment(now_ns=burn_in_run.now_ns + 3600 * 10**9)
+    burn_in_run.work(first=middle)
+    (gpu,) = burn_in_run.watched().gpus
     assert gpu.heat_soak.excluded_seconds == pytest.approx(2 * 190)
 
 
 @pytest.mark.parametrize("resumed", [False, True])
 def test_a_gpu_that_was_too_hot_fails(tmp_path: Path, resumed: bool) -> None:
     """Also where somebody resumed the run, in which it stays quarantined; the others do not fail."""
-    night = Night(tmp_path, gpus(2), "10m")
-    night.work(last=15)
-    night.too_hot(1, "too hot: for 10 s at 90")
+    burn_in_run = FakeBurnIn(tmp_path, gpus(2), "10m")
+    burn_in_run.work(last=15)
+    burn_in_run.too_hot(1, "too hot: for 10 s at 90")
     if resumed:
-        night.segment()
-        night.work(first=15)
-    first, second = night.watched().gpus
+        burn_in_run.segment()
+        burn_in_run.work(first=15)
+    first, second = burn_in_run.watched().gpus
     assert second.verdict is HealthVerdict.FAIL
     assert re.fullmatch(r"too hot: .* 10 s .*90; .* 20\d\d-\S+Z", second.reasons[0].text)
     assert all("too hot" not in reason.text for reason in first.reasons)
     assert any("quarantined" in reason.text for reason in second.reasons)
 
 
-def failing(folder: Path, workload: Workload, *categories: Category, **details: object) -> Night:
+def failing(folder: Path, workload: Workload, *categories: Category, **details: object) -> FakeBurnIn:
     """A healthy burn-in of two CPU devices, in which launches of the second round and later failed and were retried."""
-    night = Night(folder, cpus(2), "10m")
-    night.work()
+    burn_in_run = FakeBurnIn(folder, cpus(2), "10m")
+    burn_in_run.work()
     for number, category in enumerate(categories, 1):
-        night.failed(night.first(workload), category, number=number, message="ended by SIGABRT", **details)
-    night.finish()
-    return night
+        burn_in_run.failed(burn_in_run.first(workload), category, number=number, message="ended by SIGABRT", **details)
+    burn_in_run.finish()
+    return burn_in_run
 
 
 FINDINGS = [Category.CRASHED, Category.CUDA_ERROR, Category.COMMUNICATION, Category.NO_OUTCOME]
@@ -166,12 +166,12 @@ FROM_OUTSIDE += [Category.HOST_OUT_OF_MEMORY, Category.RESULT_LOST]
 def test_a_failure_is_a_finding_though_its_retry_succeeded(tmp_path: Path) -> None:
     """WARN for the device that it happened on, with the check, the round and the time."""
     assert all(POLICY[category].retries for category in FINDINGS), "else no run tries it again in its round"
-    night = failing(tmp_path, Workload.SOAK, *FINDINGS)
-    first, second = night.chapter().gpus
+    burn_in_run = failing(tmp_path, Workload.SOAK, *FINDINGS)
+    first, second = burn_in_run.chapter().gpus
     assert (first.verdict, second.verdict) == (HealthVerdict.WARN, HealthVerdict.PASS)
     for number, (category, reason) in enumerate(zip(FINDINGS, first.reasons, strict=True), 2):
         where = (
-            rf"{re.escape(cell_name(night.first(Workload.SOAK)))}, round {number}, 20\d\d-\S+T\S+Z: {category}: "
+            rf"{re.escape(cell_name(burn_in_run.first(Workload.SOAK)))}, round {number}, 20\d\d-\S+T\S+Z: {category}: "
             "ended by SIGABRT$"
         )
         assert re.search(where, reason.text), reason.text
@@ -182,15 +182,15 @@ def test_a_failure_without_a_retry_leaves_a_round_without_a_result(tmp_path: Pat
     """UNKNOWN, also where all other rounds of the check are healthy."""
     categories = [Category.DEADLINE, Category.CUDA_STICKY, Category.EXCEPTION]
     assert not any(POLICY[category].retries for category in categories)
-    night = Night(tmp_path, cpus(2), "10m")
-    cell, begin = night.first(Workload.SOAK), 0
+    burn_in_run = FakeBurnIn(tmp_path, cpus(2), "10m")
+    cell, begin = burn_in_run.first(Workload.SOAK), 0
     for number, category in enumerate(categories, 1):
-        at = night.stored.plan.order[cell.devices[0]].index((cell.id, number))
-        night.work(first=begin, last=at)
-        night.failed(cell, category, number=number, message="ended by SIGABRT")
+        at = burn_in_run.stored.plan.order[cell.devices[0]].index((cell.id, number))
+        burn_in_run.work(first=begin, last=at)
+        burn_in_run.failed(cell, category, number=number, message="ended by SIGABRT")
         begin = at + 1
-    night.work(first=begin)
-    first, second = night.finished().gpus
+    burn_in_run.work(first=begin)
+    first, second = burn_in_run.finished().gpus
     assert (first.verdict, second.verdict) == (HealthVerdict.UNKNOWN, HealthVerdict.PASS)
     for number, category in enumerate(categories, 2):
         assert any(f"{cell_name(cell)}, round {number}, " in one.text and category in one.text for one in first.reasons)
@@ -198,12 +198,14 @@ def test_a_failure_without_a_retry_leaves_a_round_without_a_result(tmp_path: Pat
 
 def test_a_check_that_was_skipped_is_unknown_on_every_device(tmp_path: Path) -> None:
     """Journals of earlier versions have it: what was healthy before says nothing of the hours without it."""
-    night = Night(tmp_path, cpus(2), "10m")
-    night.work()
-    cell = night.first(Workload.SOAK)
+    burn_in_run = FakeBurnIn(tmp_path, cpus(2), "10m")
+    burn_in_run.work()
+    cell = burn_in_run.first(Workload.SOAK)
     only = scopes(cell)[Reach.WORK].removeprefix(cell.model).strip()
-    night._journal.append(Skipped(model=cell.model, only=only, at_ns=night.now_ns, reason="exception on CPU 0"))
-    for gpu in night.finished().gpus:
+    burn_in_run._journal.append(
+        Skipped(model=cell.model, only=only, at_ns=burn_in_run.now_ns, reason="exception on CPU 0")
+    )
+    for gpu in burn_in_run.finished().gpus:
         (reason,) = gpu.reasons
         assert gpu.verdict is reason.verdict is HealthVerdict.UNKNOWN
         assert reason.text.endswith(": exception on CPU 0")
@@ -211,12 +213,12 @@ def test_a_check_that_was_skipped_is_unknown_on_every_device(tmp_path: Path) -> 
 
 def test_bits_at_another_batch_size_are_not_compared(tmp_path: Path) -> None:
     """A replay for which there was too little memory went on at half the size: other bits, and no fault of the GPU."""
-    night = Night(tmp_path, gpus(3), "10m")
-    night.work()
-    cell = night.first(Workload.REPLAY, night.stored.devices[2].uuid)
+    burn_in_run = FakeBurnIn(tmp_path, gpus(3), "10m")
+    burn_in_run.work()
+    cell = burn_in_run.first(Workload.REPLAY, burn_in_run.stored.devices[2].uuid)
     halved = msgspec.structs.replace(sound(cell), digests=("0" * 16,))
-    night.measured(cell, batch_size=cell.batch_size // 2, number=1, blocks=20, verification=halved)
-    *others, third = night.watched().gpus
+    burn_in_run.measured(cell, batch_size=cell.batch_size // 2, number=1, blocks=20, verification=halved)
+    *others, third = burn_in_run.watched().gpus
     assert [gpu.verdict for gpu in (*others, third)] == [HealthVerdict.PASS] * 3
     untested = [any(what.startswith("bits") for what in gpu.not_tested) for gpu in (*others, third)]
     assert untested == [False, False, True]
@@ -224,9 +226,9 @@ def test_bits_at_another_batch_size_are_not_compared(tmp_path: Path) -> None:
 
 def test_a_failure_from_outside_is_no_finding_after_its_retry(tmp_path: Path) -> None:
     """It is only listed among the failures."""
-    night = failing(tmp_path, Workload.SOAK, *FROM_OUTSIDE)
-    assert [(gpu.verdict, gpu.reasons) for gpu in night.chapter().gpus] == [(HealthVerdict.PASS, ())] * 2
-    assert [(one.category, one.gpu_id) for one in night.report().failures] == [(one, 0) for one in FROM_OUTSIDE]
+    burn_in_run = failing(tmp_path, Workload.SOAK, *FROM_OUTSIDE)
+    assert [(gpu.verdict, gpu.reasons) for gpu in burn_in_run.chapter().gpus] == [(HealthVerdict.PASS, ())] * 2
+    assert [(one.category, one.gpu_id) for one in burn_in_run.report().failures] == [(one, 0) for one in FROM_OUTSIDE]
 
 
 @pytest.mark.parametrize(
@@ -237,20 +239,20 @@ def test_of_several_devices_the_one_that_is_blamed_has_the_finding(
     tmp_path: Path, blamed: dict[str, str], verdicts: list[HealthVerdict]
 ) -> None:
     """All of them where nothing tells which it was."""
-    night = failing(tmp_path, Workload.LINKS, Category.CRASHED, **blamed)
-    assert [gpu.verdict for gpu in night.chapter().gpus] == verdicts
+    burn_in_run = failing(tmp_path, Workload.LINKS, Category.CRASHED, **blamed)
+    assert [gpu.verdict for gpu in burn_in_run.chapter().gpus] == verdicts
 
 
 def test_heat_of_a_gpu_that_the_run_does_not_have_is_damage(tmp_path: Path) -> None:
     """A journal that says so is not this run's, and is not believed."""
-    night = Night(tmp_path, gpus(1))
-    night.too_hot(0, "too hot")
-    night.finish()
-    records = list(read(night.paths.journal))
+    burn_in_run = FakeBurnIn(tmp_path, gpus(1))
+    burn_in_run.too_hot(0, "too hot")
+    burn_in_run.finish()
+    records = list(read(burn_in_run.paths.journal))
     at = next(number for number, one in enumerate(records) if isinstance(one, TooHot))
-    assert wrong(night.stored, records) is None
+    assert wrong(burn_in_run.stored, records) is None
     records[at] = msgspec.structs.replace(records[at], device="GPU-of-another-run")
-    assert "GPU-of-another-run" in (wrong(night.stored, records) or "")
+    assert "GPU-of-another-run" in (wrong(burn_in_run.stored, records) or "")
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def configured(**changes: object) -> Configuration:
 
 @pytest.mark.parametrize("modes", [(Mode.SOLO,), (Mode.LOADED, Mode.SOLO)])
 def test_a_burn_in_loads_all_devices_at_once(modes: tuple[Mode, ...]) -> None:
-    """One at a time, they would be idle for most of the night."""
+    """One at a time, they would be idle for most of the burn-in."""
     with pytest.raises(ConfigError, match="--solo"):
         configured(modes=modes)
 

@@ -22,7 +22,7 @@ from orchestrator.store.journal_records import Beside, End, Foreign, Left, Segme
 from orchestrator.system.calendar_times import iso
 from protocol.cell import Workload
 from protocol.failure import Category, Failure, Phase
-from tests.fakes.nights import Night, reasons, soak, sound, ten_minutes
+from tests.fakes.burn_ins import FakeBurnIn, reasons, soak, sound, ten_minutes
 from tests.fakes.runs import SECOND_NS, cpus
 
 LAST = 16
@@ -33,37 +33,39 @@ HUNG, IDLE, UNEXPLAINED = str(Category.DEADLINE), "no load", "unknown reason"
 pytestmark = pytest.mark.usefixtures("unsynced")
 
 
-def without_last_soak(folder: Path) -> Night:
+def without_last_soak(folder: Path) -> FakeBurnIn:
     """All of the plan but the soak of the last round on the first device."""
-    night = ten_minutes(folder)
-    place = night.stored.plan.order["cpu:0"].index((soak(night).id, LAST))
-    night.work(last=place)
-    night.work(first=place + 1)
-    return night
+    burn_in_run = ten_minutes(folder)
+    place = burn_in_run.stored.plan.order["cpu:0"].index((soak(burn_in_run).id, LAST))
+    burn_in_run.work(last=place)
+    burn_in_run.work(first=place + 1)
+    return burn_in_run
 
 
-def ended(night: Night, lasted_s: float, words: str = stopping.OUT_OF_TIME, phase: Phase = Phase.MEASURE) -> None:
+def ended(
+    burn_in_run: FakeBurnIn, lasted_s: float, words: str = stopping.OUT_OF_TIME, phase: Phase = Phase.MEASURE
+) -> None:
     """The soak of the last round is ended with the run."""
-    night.failed(soak(night), Category.STOPPED, number=LAST, phase=phase, message=words, lasted_s=lasted_s)
+    burn_in_run.failed(soak(burn_in_run), Category.STOPPED, number=LAST, phase=phase, message=words, lasted_s=lasted_s)
 
 
 def test_a_whole_burn_in_was_served(tmp_path: Path) -> None:
     """Between launches of three seconds an ordinary gap counts."""
-    night = ten_minutes(tmp_path)
-    begin_ns = night.now_ns
-    night.work()
-    for gpu in night.finished().gpus:
+    burn_in_run = ten_minutes(tmp_path)
+    begin_ns = burn_in_run.now_ns
+    burn_in_run.work()
+    for gpu in burn_in_run.finished().gpus:
         assert gpu.verdict is HealthVerdict.PASS
-        assert gpu.served_seconds == pytest.approx((night.now_ns - begin_ns) / 1e9, abs=6)
+        assert gpu.served_seconds == pytest.approx((burn_in_run.now_ns - begin_ns) / 1e9, abs=6)
         assert gpu.under_load_seconds < gpu.served_seconds * 2 / 3
 
 
 @pytest.mark.parametrize(("pause_s", "reported"), [(40, False), (65, True)])
 def test_a_pause_is_not_time_at_work(tmp_path: Path, pause_s: int, reported: bool) -> None:
     """The longest of two pauses is reported when it is longer than a minute."""
-    night = ten_minutes(tmp_path)
-    night.play(f"work 0-20, pause {pause_s}, work 20-40, pause {pause_s}, work 40-60")
-    for gpu in night.finished().gpus:
+    burn_in_run = ten_minutes(tmp_path)
+    burn_in_run.play(f"work 0-20, pause {pause_s}, work 20-40, pause {pause_s}, work 40-60")
+    for gpu in burn_in_run.finished().gpus:
         assert gpu.verdict is HealthVerdict.UNKNOWN
         assert gpu.served_seconds == pytest.approx(60 * 5 + 2 * 20 - 2 * 2, abs=6)
         assert [part in reasons(gpu) for part in (f"{IDLE} for 67 s from 2024-01-15T10:", "2 such")] == [reported] * 2
@@ -80,14 +82,14 @@ def test_a_pause_is_not_time_at_work(tmp_path: Path, pause_s: int, reported: boo
 )
 def test_a_segment_without_work_has_served_nothing(tmp_path: Path, script: str) -> None:
     """The clock went on, no device did anything."""
-    night = ten_minutes(tmp_path)
-    night.work(last=40)
+    burn_in_run = ten_minutes(tmp_path)
+    burn_in_run.work(last=40)
     for step in script.split(", "):
         if step in {"import", "build"}:
-            ended(night, 20, "asked to stop", Phase.IMPORT if step == "import" else Phase.BUILD)
+            ended(burn_in_run, 20, "asked to stop", Phase.IMPORT if step == "import" else Phase.BUILD)
         else:
-            night.play(step)
-    for gpu in night.finished().gpus:
+            burn_in_run.play(step)
+    for gpu in burn_in_run.finished().gpus:
         assert gpu.served_seconds == pytest.approx(40 * 5, abs=6)
         assert gpu.verdict is HealthVerdict.UNKNOWN
         assert re.search(rf"UNKNOWN: .* {gpu.served_seconds:.0f} s .*600 s", reasons(gpu))
@@ -105,9 +107,9 @@ def test_a_launch_that_the_run_ended_counts_until_it_hung(
     tmp_path: Path, lasted_s: float, counted_s: float | None, words: str
 ) -> None:
     """After three times its three seconds and twenty more: UNKNOWN for its device."""
-    night = without_last_soak(tmp_path)
-    ended(night, lasted_s, words)
-    first, second = night.finished().gpus
+    burn_in_run = without_last_soak(tmp_path)
+    ended(burn_in_run, lasted_s, words)
+    first, second = burn_in_run.finished().gpus
     hung = counted_s is None
     assert second.verdict is HealthVerdict.PASS
     assert first.verdict is (HealthVerdict.UNKNOWN if hung else HealthVerdict.PASS), reasons(first)
@@ -118,13 +120,13 @@ def test_a_launch_that_the_run_ended_counts_until_it_hung(
 @pytest.mark.parametrize("suspended", [False, True])
 def test_a_repeated_launch_makes_up_for_no_hang(tmp_path: Path, suspended: bool) -> None:
     """It may hang again. suspended: the whole run was, so that no deadline went on."""
-    night = without_last_soak(tmp_path)
-    ended(night, 40)
+    burn_in_run = without_last_soak(tmp_path)
+    ended(burn_in_run, 40)
     if suspended:
-        night._journal.append(Suspension(at_ns=night.now_ns, seconds=38.0))
-    night.segment()
-    night.one(soak(night), LAST)
-    first, second = night.finished().gpus
+        burn_in_run._journal.append(Suspension(at_ns=burn_in_run.now_ns, seconds=38.0))
+    burn_in_run.segment()
+    burn_in_run.one(soak(burn_in_run), LAST)
+    first, second = burn_in_run.finished().gpus
     assert bool(re.search(f"{HUNG}: .* 40 s", reasons(first))) is not suspended
     if not suspended:
         assert (first.verdict, second.verdict) == (HealthVerdict.UNKNOWN, HealthVerdict.PASS), reasons(second)
@@ -133,10 +135,10 @@ def test_a_repeated_launch_makes_up_for_no_hang(tmp_path: Path, suspended: bool)
 @pytest.mark.parametrize(("phase", "stopped"), [(Phase.IMPORT, False), (Phase.MEASURE, True)])
 def test_a_deadline_that_was_not_missed_at_work_is_made_up_for(tmp_path: Path, phase: Phase, stopped: bool) -> None:
     """Nothing had touched the device yet, or somebody had stopped the process."""
-    night = without_last_soak(tmp_path)
-    night.failed(soak(night), Category.DEADLINE, number=LAST, phase=phase, lasted_s=5, stopped=stopped)
-    night.one(soak(night), LAST)
-    first, _ = night.finished().gpus
+    burn_in_run = without_last_soak(tmp_path)
+    burn_in_run.failed(soak(burn_in_run), Category.DEADLINE, number=LAST, phase=phase, lasted_s=5, stopped=stopped)
+    burn_in_run.one(soak(burn_in_run), LAST)
+    first, _ = burn_in_run.finished().gpus
     assert first.verdict is HealthVerdict.WARN, reasons(first)
 
 
@@ -149,10 +151,10 @@ def test_a_deadline_that_was_not_missed_at_work_is_made_up_for(tmp_path: Path, p
 )
 def test_a_launch_as_slow_as_others_did_not_hang(tmp_path: Path, other_s: int, lasted_s: float, absent: str) -> None:
     """It is slow: other devices took about as long for the same check."""
-    night = without_last_soak(tmp_path)
-    night.one(soak(night, "cpu:1"), LAST, blocks=other_s)
-    ended(night, lasted_s)
-    first, _ = night.finished().gpus
+    burn_in_run = without_last_soak(tmp_path)
+    burn_in_run.one(soak(burn_in_run, "cpu:1"), LAST, blocks=other_s)
+    ended(burn_in_run, lasted_s)
+    first, _ = burn_in_run.finished().gpus
     assert HUNG not in reasons(first)
     if absent:
         assert absent not in reasons(first)
@@ -162,23 +164,23 @@ def test_a_launch_as_slow_as_others_did_not_hang(tmp_path: Path, other_s: int, l
 
 def test_a_planned_cell_that_was_dropped_is_no_pass(tmp_path: Path) -> None:
     """Though others of its kind did their work; with why."""
-    night = ten_minutes(tmp_path)
-    dropped = [cell for cell in night.stored.plan.cells if cell.workload is Workload.SOAK][1]
-    places = [at for at, slot in enumerate(night.stored.plan.order["cpu:0"]) if slot[0] == dropped.id]
+    burn_in_run = ten_minutes(tmp_path)
+    dropped = [cell for cell in burn_in_run.stored.plan.cells if cell.workload is Workload.SOAK][1]
+    places = [at for at, slot in enumerate(burn_in_run.stored.plan.order["cpu:0"]) if slot[0] == dropped.id]
     for first, last in zip([0, *(at + 1 for at in places)], [*places, None], strict=True):
-        night.work(first=first, last=last)
-    night.dropped(dropped, "no time was left")
-    for gpu, why in zip(night.finished().gpus, (": no time was left", ""), strict=True):
+        burn_in_run.work(first=first, last=last)
+    burn_in_run.dropped(dropped, "no time was left")
+    for gpu, why in zip(burn_in_run.finished().gpus, (": no time was left", ""), strict=True):
         (reason,) = (one for one in gpu.reasons if f"of gemm in {dropped.precision} never completed" in one.text)
         assert (reason.verdict, why in reason.text) == (HealthVerdict.UNKNOWN, True)
 
 
 def test_work_beside_others_is_no_pass(tmp_path: Path) -> None:
     """--allow-busy lets a run begin; its load was not that of the burn-in alone."""
-    night = without_last_soak(tmp_path)
-    launch = night.one(soak(night), LAST)
-    night._journal.append(Beside(launch=launch, at_ns=night.now_ns, by="python (PID 7)"))
-    first, second = night.finished().gpus
+    burn_in_run = without_last_soak(tmp_path)
+    launch = burn_in_run.one(soak(burn_in_run), LAST)
+    burn_in_run._journal.append(Beside(launch=launch, at_ns=burn_in_run.now_ns, by="python (PID 7)"))
+    first, second = burn_in_run.finished().gpus
     assert (first.verdict, second.verdict) == (HealthVerdict.UNKNOWN, HealthVerdict.PASS)
     assert re.search(r"1 launch .*\(python \(PID 7\)\)", reasons(first))
 
@@ -198,19 +200,19 @@ def test_a_planned_cell_without_a_check_is_no_pass(
     tmp_path: Path, not_tested: dict[str, str], verdict: HealthVerdict
 ) -> None:
     """Unless it reports that it cannot be verified, and others of its kind were."""
-    night = ten_minutes(tmp_path)
-    cell = soak(night)
+    burn_in_run = ten_minutes(tmp_path)
+    cell = soak(burn_in_run)
     empty = msgspec.structs.replace(sound(cell), checks=0, digests=(), not_tested=not_tested)
-    for place, slot in enumerate(night.stored.plan.order["cpu:0"]):
+    for place, slot in enumerate(burn_in_run.stored.plan.order["cpu:0"]):
         if slot[0] == cell.id:
-            night.one(cell, slot[1], verification=empty)
+            burn_in_run.one(cell, slot[1], verification=empty)
         else:
-            night.work(first=place, last=place + 1)
-    first, _ = night.finished().gpus
+            burn_in_run.work(first=place, last=place + 1)
+    first, _ = burn_in_run.finished().gpus
     assert first.verdict is verdict, reasons(first)
 
 
-class Busy(Night):
+class Busy(FakeBurnIn):
     """One that was begun though others use its devices."""
 
     def asked(self, configuration: Configuration) -> Configuration:
@@ -221,68 +223,68 @@ class Busy(Night):
 @pytest.mark.parametrize(
     ("kind", "seen", "pause_s", "unexplained"),
     [
-        (Night, "", 200, True),
-        (Night, "came", 200, False),
-        (Night, "came and left", 200, False),
-        (Night, "came", 630 + 70, True),  # it was given up before
+        (FakeBurnIn, "", 200, True),
+        (FakeBurnIn, "came", 200, False),
+        (FakeBurnIn, "came and left", 200, False),
+        (FakeBurnIn, "came", 630 + 70, True),  # it was given up before
         (Busy, "came and left", 200, True),  # and waited for by nobody
     ],
 )
 def test_a_gap_is_explained_by_others_who_use_the_gpu(
-    tmp_path: Path, kind: type[Night], seen: str, pause_s: int, unexplained: bool
+    tmp_path: Path, kind: type[FakeBurnIn], seen: str, pause_s: int, unexplained: bool
 ) -> None:
     """Until they leave, or it is given up; also for the devices that wait with it."""
-    night = kind(tmp_path, cpus(2), "10m")
-    night.work(last=20)
+    burn_in_run = kind(tmp_path, cpus(2), "10m")
+    burn_in_run.work(last=20)
     if seen:
-        night._journal.append(Foreign(device="cpu:0", at_ns=night.now_ns, by="python (PID 7)"))
-    night.play(f"pause {pause_s}")
+        burn_in_run._journal.append(Foreign(device="cpu:0", at_ns=burn_in_run.now_ns, by="python (PID 7)"))
+    burn_in_run.play(f"pause {pause_s}")
     if "left" in seen:
-        night._journal.append(Foreign(device="cpu:0", at_ns=night.now_ns, by=""))
-    night.work(first=20)
-    for gpu in night.finished().gpus:
+        burn_in_run._journal.append(Foreign(device="cpu:0", at_ns=burn_in_run.now_ns, by=""))
+    burn_in_run.work(first=20)
+    for gpu in burn_in_run.finished().gpus:
         assert (UNEXPLAINED in reasons(gpu)) is unexplained, reasons(gpu)
 
 
 def test_a_gap_is_explained_by_memory_that_stays_taken(tmp_path: Path) -> None:
     """From its last launch to its next, where its memory was not back within half a minute."""
-    night = ten_minutes(tmp_path)
-    night.work(last=20)
-    begun_ns = night.now_ns
-    last = max(at for at, one in enumerate(journal.read(night.paths.journal)) if isinstance(one, Left))
-    night.play("pause 200, work 20-40")
-    launches = [(begun_ns - SECOND_NS, begun_ns), (begun_ns + 205 * SECOND_NS, night.now_ns)]
+    burn_in_run = ten_minutes(tmp_path)
+    burn_in_run.work(last=20)
+    begun_ns = burn_in_run.now_ns
+    last = max(at for at, one in enumerate(journal.read(burn_in_run.paths.journal)) if isinstance(one, Left))
+    burn_in_run.play("pause 200, work 20-40")
+    launches = [(begun_ns - SECOND_NS, begun_ns), (begun_ns + 205 * SECOND_NS, burn_in_run.now_ns)]
     for teardown_s, idle in ((29.0, True), (30.5, False)):
-        records = list(journal.read(night.paths.journal))
+        records = list(journal.read(burn_in_run.paths.journal))
         records[last] = msgspec.structs.replace(records[last], teardown_ms=teardown_s * 1000)
-        archive = assemble(night.stored, night.paths, tuple(records))
+        archive = assemble(burn_in_run.stored, burn_in_run.paths, tuple(records))
         work = {archive.segments[0]: Load(launches)}
         assert bool([*busy_time.idle(work, gpu_waits.waits_by_segment(archive, ()))]) is idle
 
 
 def test_an_end_that_a_later_segment_wrote_has_no_time_of_its_own(tmp_path: Path) -> None:
     """The clock began anew with the machine: its reason has the beginning of the launch."""
-    night = ten_minutes(tmp_path)
-    night.work(last=20)
-    begun = night.archive().segments[0].at(night.now_ns)
-    launch = night.interrupted(soak(night), number=LAST)
-    night.segment(now_ns=10**9)
+    burn_in_run = ten_minutes(tmp_path)
+    burn_in_run.work(last=20)
+    begun = burn_in_run.archive().segments[0].at(burn_in_run.now_ns)
+    launch = burn_in_run.interrupted(soak(burn_in_run), number=LAST)
+    burn_in_run.segment(now_ns=10**9)
     failure = Failure(category=Category.CRASHED, message="it is gone", phase=Phase.MEASURE)
-    night._journal.append(End(launch=launch, at_ns=night.now_ns, failure=failure))
-    first, _ = night.finished().gpus
+    burn_in_run._journal.append(End(launch=launch, at_ns=burn_in_run.now_ns, failure=failure))
+    first, _ = burn_in_run.finished().gpus
     assert f"round {LAST + 1}, {iso(begun)}: {Category.CRASHED}: it is gone" in reasons(first), reasons(first)
 
 
 def test_a_stall_is_neither_load_nor_slow(tmp_path: Path) -> None:
     """A worker that was stopped and went on was not at work meanwhile; its windows have the rate of its blocks."""
-    night = without_last_soak(tmp_path)
-    launch = night.one(soak(night), LAST, blocks=30, suspended_s=64.0)
-    first, second = night.finished().gpus
+    burn_in_run = without_last_soak(tmp_path)
+    launch = burn_in_run.one(soak(burn_in_run), LAST, blocks=30, suspended_s=64.0)
+    first, second = burn_in_run.finished().gpus
     assert first.served_seconds - second.served_seconds == pytest.approx(30, abs=1)
     assert first.under_load_seconds - second.under_load_seconds == pytest.approx(30, abs=0.5)
     assert (first.verdict, second.verdict) == (HealthVerdict.UNKNOWN, HealthVerdict.PASS)
     assert f"{IDLE} for 64 s from 2024-01-15T10:" in reasons(first)
-    rates = [window.rate for window in evidence.gather(night.archive()).launches[launch].rates]
+    rates = [window.rate for window in evidence.gather(burn_in_run.archive()).launches[launch].rates]
     assert len(rates) in {2, 3, 4}
     assert rates == [pytest.approx(10, rel=0.05)] * len(rates)
 
@@ -299,19 +301,19 @@ def test_a_gap_is_explained_by_another_device(
     tmp_path: Path, cause: Category | None, verdict: HealthVerdict, said: str
 ) -> None:
     """The links of a round take all devices: the second one waited."""
-    night = ten_minutes(tmp_path)
-    place = night.stored.plan.order["cpu:0"].index((soak(night).id, LAST))
-    night.work(last=place)
+    burn_in_run = ten_minutes(tmp_path)
+    place = burn_in_run.stored.plan.order["cpu:0"].index((soak(burn_in_run).id, LAST))
+    burn_in_run.work(last=place)
     if cause is None:
-        night.one(soak(night), LAST, suspended_s=64.0)
+        burn_in_run.one(soak(burn_in_run), LAST, suspended_s=64.0)
     else:
-        night.failed(
-            soak(night), cause, number=LAST, phase=Phase.MEASURE, lasted_s=70 if cause.name == "DEADLINE" else 30
+        burn_in_run.failed(
+            soak(burn_in_run), cause, number=LAST, phase=Phase.MEASURE, lasted_s=70 if cause.name == "DEADLINE" else 30
         )
     if cause is Category.CRASHED:
-        night.one(soak(night), LAST, blocks=70)
-    night.work(first=place + 1)
-    first, second = night.finished().gpus
+        burn_in_run.one(soak(burn_in_run), LAST, blocks=70)
+    burn_in_run.work(first=place + 1)
+    first, second = burn_in_run.finished().gpus
     assert (first.verdict, second.verdict) == (verdict, HealthVerdict.PASS), reasons(second)
     assert said in reasons(first)
 
@@ -319,7 +321,7 @@ def test_a_gap_is_explained_by_another_device(
 @pytest.mark.parametrize(("launches", "short"), [(18, False), (15, True)])
 def test_the_longest_launch_may_be_missing_at_the_end(tmp_path: Path, launches: int, short: bool) -> None:
     """Where there was no time for it: of CPU devices a replay, which lasts for several cells of a short burn-in."""
-    night = Night(tmp_path, cpus(2), "50s", start_s=1)
-    night.work(last=launches)
-    for gpu in night.finished().gpus:
+    burn_in_run = FakeBurnIn(tmp_path, cpus(2), "50s", start_s=1)
+    burn_in_run.work(last=launches)
+    for gpu in burn_in_run.finished().gpus:
         assert ("of the 50 s" in reasons(gpu)) is short

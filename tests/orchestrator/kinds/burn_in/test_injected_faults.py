@@ -16,14 +16,14 @@ from orchestrator.kinds.burn_in.rate_checks import OVER_TIME
 from orchestrator.report.as_text import to_text
 from protocol.cell import Device, Workload
 from protocol.verification import Verification
+from tests.fakes.burn_ins import FakeBurnIn, same, sound
 from tests.fakes.findings import mismatch
-from tests.fakes.nights import Night, same, sound
 from tests.fakes.runs import cpus, gpus
 
 pytestmark = pytest.mark.usefixtures("unsynced")
 
 
-class Tainted(Night):
+class Tainted(FakeBurnIn):
     """A burn-in with one fault on its last device."""
 
     def __init__(self, folder: Path, devices: tuple[Device, ...], duration: str, fault: dict[str, object]) -> None:
@@ -38,9 +38,9 @@ class Tainted(Night):
         return msgspec.structs.replace(made, burn_in=asked, tainted=True)
 
 
-def outcome(night: Night) -> InjectedReport:
+def outcome(burn_in_run: FakeBurnIn) -> InjectedReport:
     """What is said of the fault; the text report says it too."""
-    made = night.ended()
+    made = burn_in_run.ended()
     (fault,) = made.burn_in.injected
     assert fault.found is (fault.fate is Fate.FOUND)
     text = " ".join(to_text(made, BURN_IN.layout).split())
@@ -52,16 +52,16 @@ def outcome(night: Night) -> InjectedReport:
 
 def test_flipped_bits_that_a_check_did_not_find_are_named(tmp_path: Path) -> None:
     """Of the round and the device alone; with the check that is blind."""
-    night = Tainted(tmp_path, cpus(2), "10m", {"round": 1, "flip_bits": 2})
-    cells = {cell.workload: cell for cell in night.stored.plan.cells}
+    burn_in_run = Tainted(tmp_path, cpus(2), "10m", {"round": 1, "flip_bits": 2})
+    cells = {cell.workload: cell for cell in burn_in_run.stored.plan.cells}
     found: dict[tuple[int, Workload, int], Verification] = {}
     for workload, cell in cells.items():
         wrong = msgspec.structs.replace(sound(cell), mismatches=1, kept=(mismatch(),))
         found |= {(0, workload, 1): wrong, (1, workload, 1): wrong, (1, workload, 0): wrong}
     del found[1, Workload.MEMORY, 1]
-    night.work(verified=found)
-    fault = outcome(night)
-    assert fault.gpu_uuid == night.stored.devices[1].uuid
+    burn_in_run.work(verified=found)
+    fault = outcome(burn_in_run)
+    assert fault.gpu_uuid == burn_in_run.stored.devices[1].uuid
     assert "flips 2 bits" in fault.fault
     assert fault.fate is Fate.IN_PART
     assert fault.outcome.count("the memory test") == 1
@@ -70,44 +70,44 @@ def test_flipped_bits_that_a_check_did_not_find_are_named(tmp_path: Path) -> Non
 
 def test_flipped_bits_that_every_check_found_are_found(tmp_path: Path) -> None:
     """In so many launches of so many."""
-    night = Tainted(tmp_path, cpus(2), "10m", {"round": 1, "flip_bits": 1})
+    burn_in_run = Tainted(tmp_path, cpus(2), "10m", {"round": 1, "flip_bits": 1})
     wrong = {
         (place, cell.workload, 1): msgspec.structs.replace(sound(cell), mismatches=1, kept=(mismatch(),))
         for place in (0, 1)
-        for cell in night.stored.plan.cells
+        for cell in burn_in_run.stored.plan.cells
     }
-    night.work(verified=wrong)
-    launches = sum(night.stored.devices[1].uuid in cell.devices for cell in night.stored.plan.cells)
-    fault = outcome(night)
+    burn_in_run.work(verified=wrong)
+    launches = sum(burn_in_run.stored.devices[1].uuid in cell.devices for cell in burn_in_run.stored.plan.cells)
+    fault = outcome(burn_in_run)
     assert (fault.found, fault.outcome) == (True, f"injected into {launches} launches, found in {launches}")
 
 
 @pytest.mark.parametrize("received", [False, True])
 def test_a_flip_that_only_another_one_shows_is_not_found(tmp_path: Path, received: bool) -> None:
     """received: the flip of the other device is also in what it sent, and in the sum of both: no proof for this one."""
-    night = Tainted(tmp_path, cpus(2), "10m", {"round": 1, "flip_bits": 1})
-    sender = night.stored.devices[0].uuid
+    burn_in_run = Tainted(tmp_path, cpus(2), "10m", {"round": 1, "flip_bits": 1})
+    sender = burn_in_run.stored.devices[0].uuid
     followed = (mismatch(what=f"copy from {sender}", sender=sender), mismatch(what="sum", of_all=True))
     wrong = {}
-    for cell in night.stored.plan.cells:
+    for cell in burn_in_run.stored.plan.cells:
         links = followed if received else ()
         for place, kept in enumerate([(mismatch(),), links if cell.workload is Workload.LINKS else (mismatch(),)]):
             wrong[place, cell.workload, 1] = msgspec.structs.replace(sound(cell), mismatches=len(kept), kept=kept)
-    night.work(verified=wrong)
-    fault = outcome(night)
+    burn_in_run.work(verified=wrong)
+    fault = outcome(burn_in_run)
     assert fault.fate is Fate.IN_PART
     assert "not in transfers" in fault.outcome
 
 
 def test_a_round_that_never_came_brought_nothing_about(tmp_path: Path) -> None:
     """There is nothing that could have been found, which the run's verdict says; not while it may still come."""
-    night = Tainted(tmp_path, cpus(1), "10m", {"round": 4, "flip_bits": 1})
-    night.work(last=3)
-    so_far = merge(night.archive(), evidence.gather(night.archive(), goes_on=True), BURN_IN.report)
+    burn_in_run = Tainted(tmp_path, cpus(1), "10m", {"round": 4, "flip_bits": 1})
+    burn_in_run.work(last=3)
+    so_far = merge(burn_in_run.archive(), evidence.gather(burn_in_run.archive(), goes_on=True), BURN_IN.report)
     undone = re.compile("1 of 1 injected fault .*effect")
     assert not any(map(undone.match, so_far.verdict.reasons))
-    assert outcome(night).fate is Fate.UNDONE
-    assert any(map(undone.match, night.report().verdict.reasons))
+    assert outcome(burn_in_run).fate is Fate.UNDONE
+    assert any(map(undone.match, burn_in_run.report().verdict.reasons))
 
 
 @pytest.mark.parametrize(
@@ -122,18 +122,18 @@ def test_a_slowed_device_is_found_by_its_rates(
     tmp_path: Path, devices: tuple[Device, ...], rate: Callable[[int, float], float], found: bool, words: str
 ) -> None:
     """Or not, and then what the rates said."""
-    night = Tainted(tmp_path, devices, "1h", {"slow_percent": 11.0})
-    night.work(rate=rate)
-    fault = outcome(night)
+    burn_in_run = Tainted(tmp_path, devices, "1h", {"slow_percent": 11.0})
+    burn_in_run.work(rate=rate)
+    fault = outcome(burn_in_run)
     assert fault.found is found
     assert words in fault.outcome
 
 
-def test_what_all_lose_over_the_night_is_not_the_doing_of_one_that_is_slow(tmp_path: Path) -> None:
+def test_what_all_lose_over_the_burn_in_is_not_the_doing_of_one_that_is_slow(tmp_path: Path) -> None:
     """It would be slow from the first launch on: a room that warms says nothing of that."""
-    night = Tainted(tmp_path, gpus(4), "1h", {"slow_percent": 11.0})
-    night.work(rate=lambda _gpu, hours: 1 - 0.1 * hours)
-    made = night.ended().burn_in
+    burn_in_run = Tainted(tmp_path, gpus(4), "1h", {"slow_percent": 11.0})
+    burn_in_run.work(rate=lambda _gpu, hours: 1 - 0.1 * hours)
+    made = burn_in_run.ended().burn_in
     assert any(one.kind == OVER_TIME and one.pace is Pace.SLOWER for one in made.gpus[3].paces)
     (fault,) = made.injected
     assert fault.fate is Fate.MISSED
@@ -143,9 +143,9 @@ def test_what_all_lose_over_the_night_is_not_the_doing_of_one_that_is_slow(tmp_p
 @pytest.mark.parametrize("ended", [True, False])
 def test_heat_is_found_when_the_load_was_ended(tmp_path: Path, ended: bool) -> None:
     """Or it was not hot enough."""
-    night = Tainted(tmp_path, gpus(1), "10m", {"hot_c": 95})
-    night.work(last=3)
+    burn_in_run = Tainted(tmp_path, gpus(1), "10m", {"hot_c": 95})
+    burn_in_run.work(last=3)
     if ended:
-        night.too_hot(0, "too hot: for 10 s at 95")
-    fault = outcome(night)
+        burn_in_run.too_hot(0, "too hot: for 10 s at 95")
+    fault = outcome(burn_in_run)
     assert (fault.found, fault.outcome.startswith("found")) == (ended, ended)

@@ -22,7 +22,7 @@ from protocol.failure import Category, Phase
 from protocol.result import Result
 from protocol.verification import BEFORE_SENT, Mismatch, Verification
 from tests.fakes import findings
-from tests.fakes.nights import Night, reasons, sound
+from tests.fakes.burn_ins import FakeBurnIn, reasons, sound
 from tests.fakes.runs import cpus, gpus
 
 DEVICES = gpus(3)
@@ -47,11 +47,11 @@ TOTAL = findings.mismatch(what="sum over all devices", bits=2, of_all=True)
 
 def reported(folder: Path, *launches: dict[str, tuple[Mismatch, ...]], more: int = 0) -> BurnInReport:
     """Launches of links, in each of which devices have seen what is given; more: without details."""
-    night = Night(folder, DEVICES)
-    cell = night.first(Workload.LINKS)
+    burn_in_run = FakeBurnIn(folder, DEVICES)
+    cell = burn_in_run.first(Workload.LINKS)
     for number, seen in enumerate(launches):
         said = {device.uuid: found(cell, *seen.get(device.uuid, ()), more=more) for device in DEVICES}
-        night.measured(
+        burn_in_run.measured(
             cell,
             number=number,
             verification=said[FIRST],
@@ -61,7 +61,7 @@ def reported(folder: Path, *launches: dict[str, tuple[Mismatch, ...]], more: int
             },
             bytes_per_iteration={"copies": 10**9, "all_reduce": 10**9},
         )
-    return night.finished()
+    return burn_in_run.finished()
 
 
 def verdicts(report: BurnInReport) -> list[HealthVerdict]:
@@ -71,23 +71,23 @@ def verdicts(report: BurnInReport) -> list[HealthVerdict]:
 
 def test_a_result_that_names_a_stranger_is_refused(tmp_path: Path) -> None:
     """In a foreign folder a sender may be no device of the run, and the cell of a result may have more devices."""
-    night = Night(tmp_path, DEVICES)
-    cell = night.first(Workload.LINKS)
+    burn_in_run = FakeBurnIn(tmp_path, DEVICES)
+    cell = burn_in_run.first(Workload.LINKS)
     said = found(cell, mismatch("GPU-x"))
-    night.measured(cell, verification=said, others={SECOND: said})
-    night.finish()
-    (attempt,) = night.archive().attempts
+    burn_in_run.measured(cell, verification=said, others={SECOND: said})
+    burn_in_run.finish()
+    (attempt,) = burn_in_run.archive().attempts
     with pytest.raises(ResultFileError, match="'GPU-x'"):
-        night.archive().result(attempt)
-    assert [(one.cell, one.outcome) for one in night.report().failures] == [(attempt.start.cell, "damaged")]
-    path = night.archive().folder(attempt).result
+        burn_in_run.archive().result(attempt)
+    assert [(one.cell, one.outcome) for one in burn_in_run.report().failures] == [(attempt.start.cell, "damaged")]
+    path = burn_in_run.archive().folder(attempt).result
     told = codec.decode(path.read_bytes(), Result)
     cell = msgspec.structs.replace(told.cell, devices=(*told.cell.devices, "GPU-x"))
     data = codec.encode(msgspec.structs.replace(told, cell=cell))
     path.write_bytes(data)
     end = msgspec.structs.replace(attempt.end, result_sha256=hashlib.sha256(data).hexdigest())
     with pytest.raises(ResultFileError, match="devices"):
-        night.archive().result(Attempt(attempt.segment, attempt.start, end))
+        burn_in_run.archive().result(Attempt(attempt.segment, attempt.start, end))
 
 
 def wrong(report: BurnInReport) -> dict[str, int]:
@@ -154,12 +154,14 @@ def test_a_device_that_another_check_has_proven_faulty_explains_a_copy(
     tmp_path: Path, workload: Workload, changes: dict[str, object] | None, *, proven: bool
 ) -> None:
     """Its partner is not taken out of service for it. What may be another algorithm proves nothing."""
-    night = Night(tmp_path, DEVICES)
-    alone, cell = night.first(workload, FIRST), night.first(Workload.LINKS)
+    burn_in_run = FakeBurnIn(tmp_path, DEVICES)
+    alone, cell = burn_in_run.first(workload, FIRST), burn_in_run.first(Workload.LINKS)
     kept = () if changes is None else (findings.mismatch(**changes),)
-    night.measured(alone, verification=found(alone, *kept, more=changes is None))
-    night.measured(cell, verification=found(cell), others={SECOND: found(cell, mismatch(FIRST)), THIRD: found(cell)})
-    report = night.finished()
+    burn_in_run.measured(alone, verification=found(alone, *kept, more=changes is None))
+    burn_in_run.measured(
+        cell, verification=found(cell), others={SECOND: found(cell, mismatch(FIRST)), THIRD: found(cell)}
+    )
+    report = burn_in_run.finished()
     assert [verdict is FAIL for verdict in verdicts(report)] == [True, not proven, False]
     assert ("fault of GPU 0" in reasons(report.gpus[1])) == proven
 
@@ -203,23 +205,25 @@ def test_rates_are_those_of_all_devices_together(tmp_path: Path) -> None:
 
 def test_a_launch_that_failed_is_a_gap_for_every_device(tmp_path: Path) -> None:
     """UNKNOWN, with the words that name the one which hung; without links there is no PASS."""
-    night = Night(tmp_path, DEVICES)
+    burn_in_run = FakeBurnIn(tmp_path, DEVICES)
     words = "GPU 1 made no progress"
-    night.failed(night.first(Workload.LINKS), Category.DEADLINE, phase=Phase.MEASURE, message=words, device=SECOND)
-    for gpu in night.finished().gpus:
+    burn_in_run.failed(
+        burn_in_run.first(Workload.LINKS), Category.DEADLINE, phase=Phase.MEASURE, message=words, device=SECOND
+    )
+    for gpu in burn_in_run.finished().gpus:
         assert words in reasons(gpu)
-        assert f"{UNKNOWN}: {cell_name(night.first(Workload.LINKS))} never" in reasons(gpu)
-    assert [(one.gpu_uuid, one.gpu_id) for one in night.report().failures] == [(SECOND, 1)]
+        assert f"{UNKNOWN}: {cell_name(burn_in_run.first(Workload.LINKS))} never" in reasons(gpu)
+    assert [(one.gpu_uuid, one.gpu_id) for one in burn_in_run.report().failures] == [(SECOND, 1)]
 
 
 def test_a_quarantined_device_leaves_the_links_of_the_others_untested(tmp_path: Path) -> None:
     """They name it."""
-    night = Night(tmp_path, DEVICES)
-    night.quarantined("it is lost", device=1)
-    first, _, third = night.finished().gpus
+    burn_in_run = FakeBurnIn(tmp_path, DEVICES)
+    burn_in_run.quarantined("it is lost", device=1)
+    first, _, third = burn_in_run.finished().gpus
     for gpu in (first, third):
         assert "GPU 1 was quarantined" in str(gpu.not_tested)
-        assert re.search(f"{cell_name(night.first(Workload.LINKS))} [^:]*: GPU 1 was quarantined", reasons(gpu))
+        assert re.search(f"{cell_name(burn_in_run.first(Workload.LINKS))} [^:]*: GPU 1 was quarantined", reasons(gpu))
 
 
 def test_what_has_no_links_needs_none() -> None:
@@ -234,17 +238,17 @@ def test_what_has_no_links_needs_none() -> None:
 
 def test_one_cpu_device_passes_without_links(tmp_path: Path) -> None:
     """They are no required check there, and are listed as not tested."""
-    night = Night(tmp_path, cpus(1), "10m")
-    night.work(last=3)
-    (gpu,) = night.finished().gpus
+    burn_in_run = FakeBurnIn(tmp_path, cpus(1), "10m")
+    burn_in_run.work(last=3)
+    (gpu,) = burn_in_run.finished().gpus
     assert "links" in gpu.not_tested
     assert "transfers" not in reasons(gpu)
 
 
 def test_all_devices_have_their_links_in_the_same_place(tmp_path: Path) -> None:
     """One cell for all, in the order of each, once a round, and counted once."""
-    night = Night(tmp_path, DEVICES)
-    made = burn_in_plan.make(night.stored.configuration, DEVICES, levels.load())
+    burn_in_run = FakeBurnIn(tmp_path, DEVICES)
+    made = burn_in_plan.make(burn_in_run.stored.configuration, DEVICES, levels.load())
     (cell,) = [cell for cell in made.cells if cell.model == LINKS]
     assert cell.devices == (FIRST, SECOND, THIRD)
     places = [[slot[0] == cell.id for slot in queue] for queue in made.order.values()]

@@ -10,7 +10,7 @@ from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.kinds.burn_in.findings import cell_name
 from protocol.cell import Workload
 from protocol.failure import Category, Phase
-from tests.fakes.nights import Night, of_the_first, soak, ten_minutes
+from tests.fakes.burn_ins import FakeBurnIn, of_the_first, soak, ten_minutes
 from tests.fakes.runs import cpus
 
 pytestmark = pytest.mark.usefixtures("unsynced")
@@ -20,9 +20,9 @@ CUT_OFF, GAPS, LATE, MORE = "cut off", "gaps between them", "first launch began 
 STALLS, FAILURE = "work 0-50, stall 30, stall 40", "work 0-50, fail 90, work 50-52"
 
 
-def lost(night: Night) -> ReasonReport:
+def lost(burn_in_run: FakeBurnIn) -> ReasonReport:
     """Why the first device lacks time."""
-    gpu = night.finished().gpus[0]
+    gpu = burn_in_run.finished().gpus[0]
     (reason,) = (one for one in gpu.reasons if "at work for" in one.text)
     assert f"{gpu.served_seconds:.0f} s of the 600 s" in reason.text
     return reason
@@ -53,9 +53,9 @@ def lost(night: Night) -> ReasonReport:
 )
 def test_lost_time_is_named(tmp_path: Path, script: str, cause: str, figures: tuple[str, ...]) -> None:
     """With its cause, its length, its beginning, and the number of times."""
-    night = ten_minutes(tmp_path)
-    night.play(script)
-    reason = lost(night)
+    burn_in_run = ten_minutes(tmp_path)
+    burn_in_run.play(script)
+    reason = lost(burn_in_run)
     assert [part for part in (cause, *figures) if part not in reason.text] == [], reason.text
     actions = {STALLS: Action.RESUME, FAILURE: Action.AGAIN}  # more time does not undo a failure
     assert reason.action is actions.get(script, reason.action)
@@ -63,75 +63,75 @@ def test_lost_time_is_named(tmp_path: Path, script: str, cause: str, figures: tu
 
 def test_time_of_a_suspended_orchestrator_does_not_count(tmp_path: Path) -> None:
     """Though no gap is longer than an ordinary one: it launches nothing meanwhile."""
-    night = ten_minutes(tmp_path)
-    night.play("work 0-10, halt 15, work 10-20, halt 15, work 20-30, halt 15, work 30-40")
-    text = lost(night).text
+    burn_in_run = ten_minutes(tmp_path)
+    burn_in_run.play("work 0-10, halt 15, work 10-20, halt 15, work 20-30, halt 15, work 30-40")
+    text = lost(burn_in_run).text
     assert [
         part
         for part in ("orchestrator was suspended", "15 s from 2024-01-15T10:31:56Z", "3 losses")
         if part not in text
     ] == []
-    assert of_the_first(night).served_seconds == pytest.approx(40 * 5, abs=1)
+    assert of_the_first(burn_in_run).served_seconds == pytest.approx(40 * 5, abs=1)
 
 
 def test_gaps_count_for_no_more_than_the_work_between_them(tmp_path: Path) -> None:
     """Each of them is an ordinary one."""
-    night = Night(tmp_path, cpus(2), "10m", start_s=9)
-    night.work()
-    text = lost(night).text
+    burn_in_run = FakeBurnIn(tmp_path, cpus(2), "10m", start_s=9)
+    burn_in_run.work()
+    text = lost(burn_in_run).text
     assert (GAPS in text, "291 s from 2024-01-15T10:30:10Z" in text) == (True, True), text
-    gpu = of_the_first(night)
+    gpu = of_the_first(burn_in_run)
     assert gpu.verdict is HealthVerdict.UNKNOWN
     assert gpu.served_seconds == pytest.approx(2 * 51 * 3 + 3, abs=1)  # and the start
 
 
 def test_work_of_a_later_segment_makes_up_for_no_gaps(tmp_path: Path) -> None:
     """The time is still missing."""
-    night = Night(tmp_path, cpus(2), "10m", start_s=19)
-    night.work(last=27)
-    before_s = of_the_first(night).served_seconds
-    night.segment()
-    night._start_s = 0
-    begin_ns = night.now_ns
-    night.work(last=90)
-    assert GAPS in lost(night).text
-    gpu = of_the_first(night)
+    burn_in_run = FakeBurnIn(tmp_path, cpus(2), "10m", start_s=19)
+    burn_in_run.work(last=27)
+    before_s = of_the_first(burn_in_run).served_seconds
+    burn_in_run.segment()
+    burn_in_run._start_s = 0
+    begin_ns = burn_in_run.now_ns
+    burn_in_run.work(last=90)
+    assert GAPS in lost(burn_in_run).text
+    gpu = of_the_first(burn_in_run)
     assert gpu.verdict is HealthVerdict.UNKNOWN
-    assert gpu.served_seconds == pytest.approx(before_s + (night.now_ns - begin_ns) / 1e9, abs=1)
+    assert gpu.served_seconds == pytest.approx(before_s + (burn_in_run.now_ns - begin_ns) / 1e9, abs=1)
 
 
 def test_a_short_launch_that_was_cut_off_explains_no_gaps(tmp_path: Path) -> None:
     """It took nothing of what is missing."""
-    night = Night(tmp_path, cpus(2), "10m", start_s=9)
-    night.work(last=42)
-    night.failed(soak(night), Category.STOPPED, number=6, phase=Phase.MEASURE, lasted_s=1.0)
-    assert GAPS in lost(night).text
+    burn_in_run = FakeBurnIn(tmp_path, cpus(2), "10m", start_s=9)
+    burn_in_run.work(last=42)
+    burn_in_run.failed(soak(burn_in_run), Category.STOPPED, number=6, phase=Phase.MEASURE, lasted_s=1.0)
+    assert GAPS in lost(burn_in_run).text
 
 
 def test_cells_that_had_no_time_are_told_from_those_that_failed(tmp_path: Path) -> None:
     """More time helps only the first; nor does it help where a device is quarantined."""
-    night = ten_minutes(tmp_path)
-    night.work(last=1)
-    failed = night.first(Workload.MEMORY, "cpu:0")
-    night.failed(failed, Category.EXCEPTION)
-    night.quarantined("it is gone", device=1)
-    night.finish(interrupted=True, reason="stopped on request")
-    reasons = [one for one in of_the_first(night).reasons if "never completed" in one.text]
+    burn_in_run = ten_minutes(tmp_path)
+    burn_in_run.work(last=1)
+    failed = burn_in_run.first(Workload.MEMORY, "cpu:0")
+    burn_in_run.failed(failed, Category.EXCEPTION)
+    burn_in_run.quarantined("it is gone", device=1)
+    burn_in_run.finish(interrupted=True, reason="stopped on request")
+    reasons = [one for one in of_the_first(burn_in_run).reasons if "never completed" in one.text]
     without = [one.text for one in reasons if one.action is Action.NOTHING]
-    mine = [cell for cell in night.stored.plan.cells if "cpu:0" in cell.devices]
+    mine = [cell for cell in burn_in_run.stored.plan.cells if "cpu:0" in cell.devices]
     assert len(reasons) == len(mine) - 1  # one launch has a result
     assert [text.split(" never")[0] for text in without] == [
         cell_name(failed),
-        cell_name(night.first(Workload.LINKS)),
+        cell_name(burn_in_run.first(Workload.LINKS)),
     ]
 
 
 def test_a_burn_in_that_was_stopped_is_resumed(tmp_path: Path) -> None:
     """Its reason says by what it was stopped, and when."""
-    night = ten_minutes(tmp_path)
-    night.work(last=50)
-    night.finish(interrupted=True, reason="stopped on request")
-    gpu = of_the_first(night)
+    burn_in_run = ten_minutes(tmp_path)
+    burn_in_run.work(last=50)
+    burn_in_run.finish(interrupted=True, reason="stopped on request")
+    gpu = of_the_first(burn_in_run)
     (reason,) = (one for one in gpu.reasons if "cut short" in one.text)
     assert "stopped on request, 2024-01-15T10:" in reason.text
     assert (gpu.action, reason.action) == (Action.RESUME, Action.RESUME)

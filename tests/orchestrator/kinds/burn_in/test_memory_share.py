@@ -10,7 +10,7 @@ from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.kinds.burn_in import memory_test, tallies
 from protocol.cell import DeviceKind, Workload
 from protocol.verification import MemoryShare, Verification
-from tests.fakes.nights import Night, sound
+from tests.fakes.burn_ins import FakeBurnIn, sound
 from tests.fakes.runs import cpus, gpus
 
 NEVER = "never completed, because the launches were too short or too few"
@@ -42,12 +42,12 @@ def test_every_way_is_told_once() -> None:
 
 def test_a_digest_that_failed_its_trial_once_is_told_of_its_device(tmp_path: Path) -> None:
     """Among what was not tested, with how often; the other device has none of it, and both pass."""
-    night = Night(tmp_path, cpus(2), "10m")
-    cell = night.first(Workload.SOAK)
+    burn_in_run = FakeBurnIn(tmp_path, cpus(2), "10m")
+    cell = burn_in_run.first(Workload.SOAK)
     said = {number: msgspec.structs.replace(sound(cell), method=TRITON.format(number / 10)) for number in range(20)}
     said[3] = msgspec.structs.replace(sound(cell), method=STOCK.format(9.0))
-    night.work(verified={(0, Workload.SOAK, number): found for number, found in said.items()})
-    first, second = night.finished().gpus
+    burn_in_run.work(verified={(0, Workload.SOAK, number): found for number, found in said.items()})
+    first, second = burn_in_run.finished().gpus
     told = {what: why for what, why in first.not_tested.items() if "one method" in what}
     assert any(what.startswith(f"gemm soak {cell.precision} ") for what in told)
     assert all(" in 1 of " in why for why in told.values())
@@ -56,7 +56,7 @@ def test_a_digest_that_failed_its_trial_once_is_told_of_its_device(tmp_path: Pat
 
 
 def test_what_one_launch_came_to_is_tested() -> None:
-    """A pattern needs one launch in the whole night; all others say nothing about it."""
+    """A pattern needs one launch in the whole burn-in; all others say nothing about it."""
     launches = [marched(walking=1, random=0, modulo=0), marched(walking=0, random=2, modulo=0), marched("a digest")]
     speed = {"memory: speed": memory_test.SPEED}
     assert memory_test.not_tested(launches) == speed | {"memory: pattern modulo": NEVER}
@@ -116,14 +116,14 @@ def test_a_launch_that_found_little_free_does_not_stand_for_the_whole_memory() -
 
 def test_the_report_has_the_coverage_of_each_gpu(tmp_path: Path) -> None:
     """UNKNOWN for too small a share; its sibling passes, with the pattern that was never finished as not tested."""
-    night = Night(tmp_path, gpus(2), "10m")
+    burn_in_run = FakeBurnIn(tmp_path, gpus(2), "10m")
     share = MemoryShare(covered=60 << 30, taken=60 << 30, whole=80 << 30)
-    healthy = sound(night.first(Workload.MEMORY))
+    healthy = sound(burn_in_run.first(Workload.MEMORY))
     short = msgspec.structs.replace(healthy, share=share, patterns={"walking": 1, "random": 1})
     said = [short, msgspec.structs.replace(healthy, patterns={"walking": 1, "random": 0})]
-    rounds = {number for _, number in night.stored.plan.slots}
-    night.work(verified={(at, Workload.MEMORY, number): said[at] for at in range(2) for number in rounds})
-    first, second = night.watched().gpus
+    rounds = {number for _, number in burn_in_run.stored.plan.slots}
+    burn_in_run.work(verified={(at, Workload.MEMORY, number): said[at] for at in range(2) for number in rounds})
+    first, second = burn_in_run.watched().gpus
     assert (first.verdict, second.verdict) == (HealthVerdict.UNKNOWN, HealthVerdict.PASS), second.reasons
     (reason,) = first.reasons
     assert re.search(r"75\.0 % .*\(61,440 of 81,920 MiB\), .*85 %", reason.text)

@@ -33,7 +33,7 @@ def well(_: NextLaunch) -> None:
     """Every launch has a result."""
 
 
-def a_night(duration: str) -> Configuration:
+def a_burn_in(duration: str) -> Configuration:
     """As of --burn-in."""
     return settings.configured(configuration(models=()), duration, None, shipped_catalogue(), levels.load())
 
@@ -42,7 +42,7 @@ class Simulated:
     """A burn-in of some GPUs. Failing launches end at once. out: GPU → when it is quarantined."""
 
     def __init__(self, devices: tuple[Device, ...], duration: str, outcome: Outcome, out: dict[str, float]) -> None:
-        self.configuration = a_night(duration)
+        self.configuration = a_burn_in(duration)
         assert self.configuration.burn_in is not None
         self.asked = self.configuration.burn_in
         self.devices = devices
@@ -105,15 +105,15 @@ class Simulated:
 def test_the_others_have_their_time_when_one_is_quarantined(duration: str, at_s: float) -> None:
     """At any time, though the cells that all share are passed over from then on, which the plan has counted on."""
     devices = gpus(8)
-    night = Simulated(devices, duration, well, {devices[0].uuid: at_s / (1 if duration == "8h" else 16)})
-    assert night.state.devices[devices[0].uuid].quarantined
-    assert not any(night.is_short(device) for device in devices[1:])
+    burn_in_run = Simulated(devices, duration, well, {devices[0].uuid: at_s / (1 if duration == "8h" else 16)})
+    assert burn_in_run.state.devices[devices[0].uuid].quarantined
+    assert not any(burn_in_run.is_short(device) for device in devices[1:])
 
 
 @pytest.mark.parametrize("category", [Category.IMPORT_ERROR, Category.OUT_OF_MEMORY, Category.EXCEPTION])
 @pytest.mark.parametrize("failing", [{Workload.TRUTH}, set(Workload) - {Workload.SOAK}])
 def test_cells_that_fail_at_once_leave_their_time_to_the_others(category: Category, failing: set[Workload]) -> None:
-    """Whatever is wrong with them, on all GPUs or on one: the night is as long as was asked for."""
+    """Whatever is wrong with them, on all GPUs or on one: the burn-in is as long as was asked for."""
     devices = gpus(3)
     everywhere = Simulated(devices, "1h", lambda one: category if one.cell.workload in failing else None, {})
     assert not any(everywhere.is_short(device) for device in devices)
@@ -125,7 +125,7 @@ def test_cells_that_fail_at_once_leave_their_time_to_the_others(category: Catego
     assert not any(on_one.is_short(device) for device in devices)
 
 
-def test_a_gpu_on_which_nothing_works_is_not_started_all_night() -> None:
+def test_a_gpu_on_which_nothing_works_is_not_started_all_burn_in() -> None:
     """A round of which nothing came is its last; the others go on."""
     devices = gpus(2)
     dead = devices[0].uuid
@@ -137,25 +137,25 @@ def test_a_gpu_on_which_nothing_works_is_not_started_all_night() -> None:
 def test_rounds_are_added_while_there_is_time_and_all_go_in_step() -> None:
     """Nothing is added that there is no time for, and each device has the cells of several devices in one order."""
     devices = gpus(3)
-    night = Simulated(
+    burn_in_run = Simulated(
         devices, "2h", lambda one: None if one.cell.workload is not Workload.TRUTH else Category.CRASHED, {}
     )
-    planned = night.plan.slots
-    assert any(slot not in planned for slot in night.state.slots)
-    for slot, known in night.state.slots.items():
+    planned = burn_in_run.plan.slots
+    assert any(slot not in planned for slot in burn_in_run.state.slots)
+    for slot, known in burn_in_run.state.slots.items():
         if slot not in planned:
             assert known.status in {SlotStatus.MEASURED, SlotStatus.FAILED, SlotStatus.DROPPED}, (slot, known)
-    added = [slot for slot in night.state.slots if slot not in planned]
-    in_vain = [slot for slot in added if night.state.slots[slot].status is SlotStatus.DROPPED]
-    assert len(in_vain) < len(night.state.cells)
-    assert all(not device.queue for device in night.state.devices.values())
+    added = [slot for slot in burn_in_run.state.slots if slot not in planned]
+    in_vain = [slot for slot in added if burn_in_run.state.slots[slot].status is SlotStatus.DROPPED]
+    assert len(in_vain) < len(burn_in_run.state.cells)
+    assert all(not device.queue for device in burn_in_run.state.devices.values())
 
 
 def test_a_round_is_for_all_who_share_cells_and_for_one_alone_where_they_do_not() -> None:
     """Where a GPU is out, who is through goes on without the cells that all share; else all have the same round."""
     devices = gpus(3)
     out = devices[0].uuid
-    planned = burn_in_plan.make(a_night("30m"), devices, levels.load())
+    planned = burn_in_plan.make(a_burn_in("30m"), devices, levels.load())
     first_round = {uuid: tuple(slot for slot in order if slot[1] == 0) for uuid, order in planned.order.items()}
     plan = msgspec.structs.replace(planned, order=first_round)
     now = transitions.begin(plan, skips=False)
@@ -184,7 +184,7 @@ class Stepped:
     """The first rounds of a burn-in whose launches end in any order. told: the records of the journal."""
 
     def __init__(self, devices: tuple[Device, ...], rounds: int, chance: random.Random) -> None:
-        self.configuration, self.devices = a_night("30m"), devices
+        self.configuration, self.devices = a_burn_in("30m"), devices
         planned = burn_in_plan.make(self.configuration, devices, levels.load())
         order = {uuid: tuple(slot for slot in mine if slot[1] < rounds) for uuid, mine in planned.order.items()}
         self.plan = msgspec.structs.replace(planned, order=order)
@@ -249,61 +249,61 @@ class Stepped:
 def test_a_round_that_one_gpu_was_without_is_not_made_up_for() -> None:
     """Round numbers never go back, although one GPU was quarantined meanwhile and lacks a round."""
     devices = gpus(3)
-    night = Stepped(devices, 3, random.Random(1))
-    night.out(devices[0])
+    burn_in_run = Stepped(devices, 3, random.Random(1))
+    burn_in_run.out(devices[0])
     for number in (3, 4, 5):
-        night.work(10_000, add=False)
-        slots = more_rounds.more(night.state, 7, lambda _: True)
+        burn_in_run.work(10_000, add=False)
+        slots = more_rounds.more(burn_in_run.state, 7, lambda _: True)
         assert {later for _, later in slots} == {number}
-        night.add(slots)
-    night.work(10_000, add=False)
-    slots = more_rounds.more(night.state, 7, lambda _: True)
-    ahead = tuple(slot for slot in slots if devices[1].uuid in night.state.cells[slot[0]].devices)
-    night.add(ahead)
-    night.all_come_back()
-    night.work(10_000, add=False)
-    night.add(more_rounds.more(night.state, 7, lambda _: True))
-    night.out(devices[0])
-    night.work(10_000, add=False)
-    following = more_rounds.more(night.state, 7, lambda _: True)
+        burn_in_run.add(slots)
+    burn_in_run.work(10_000, add=False)
+    slots = more_rounds.more(burn_in_run.state, 7, lambda _: True)
+    ahead = tuple(slot for slot in slots if devices[1].uuid in burn_in_run.state.cells[slot[0]].devices)
+    burn_in_run.add(ahead)
+    burn_in_run.all_come_back()
+    burn_in_run.work(10_000, add=False)
+    burn_in_run.add(more_rounds.more(burn_in_run.state, 7, lambda _: True))
+    burn_in_run.out(devices[0])
+    burn_in_run.work(10_000, add=False)
+    following = more_rounds.more(burn_in_run.state, 7, lambda _: True)
     assert {number for _, number in ahead} == {6}
     assert {number for _, number in following} == {8}
-    night.add(following)
-    assert night.wrong() is None
+    burn_in_run.add(following)
+    assert burn_in_run.wrong() is None
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_whatever_is_added_is_believed_by_who_reads_the_journal(seed: int) -> None:
-    """Whoever is out, fails or comes back, and whenever: else the night would be lost, with its report."""
+    """Whoever is out, fails or comes back, and whenever: else the burn-in would be lost, with its report."""
     chance = random.Random(seed)
     devices = gpus(2 + seed % 2)
-    night = Stepped(devices, 1, chance)
+    burn_in_run = Stepped(devices, 1, chance)
     for _ in range(12):
-        night.work(chance.randrange(40))
-        night.failing = frozenset(chance.sample(sorted(night.state.cells), chance.randrange(4)))
+        burn_in_run.work(chance.randrange(40))
+        burn_in_run.failing = frozenset(chance.sample(sorted(burn_in_run.state.cells), chance.randrange(4)))
         match chance.randrange(3):
             case 0:
-                night.out(chance.choice(devices))
+                burn_in_run.out(chance.choice(devices))
             case 1:
-                night.all_come_back()
-    added = [one for one in night.told if isinstance(one, AddedRecord)]
+                burn_in_run.all_come_back()
+    added = [one for one in burn_in_run.told if isinstance(one, AddedRecord)]
     assert added
-    assert night.wrong() is None
+    assert burn_in_run.wrong() is None
 
 
 def test_a_round_at_the_end_of_the_time_is_no_sign_that_nothing_works() -> None:
-    """It has what fits. Where that fails, a night that is gone on with has more rounds all the same."""
-    night = Stepped(gpus(1), 1, random.Random(1))
-    night.work(10_000, add=False)
-    (first, *_) = more_rounds.more(night.state, 7, lambda _: True)
-    night.failing = frozenset({first[0]})
-    night.add((first,))
-    night.work(10_000, add=False)
-    assert night.state.slots[first].status is SlotStatus.FAILED
-    assert {number for _, number in more_rounds.more(night.state, 7, lambda _: True)} == {2}
-    night.failing = frozenset(night.state.cells)
-    night.work(10_000)
-    assert max(number for _, number in night.state.slots) == 2  # of a whole round nothing came: that was the last
+    """It has what fits. Where that fails, a burn-in that is gone on with has more rounds all the same."""
+    burn_in_run = Stepped(gpus(1), 1, random.Random(1))
+    burn_in_run.work(10_000, add=False)
+    (first, *_) = more_rounds.more(burn_in_run.state, 7, lambda _: True)
+    burn_in_run.failing = frozenset({first[0]})
+    burn_in_run.add((first,))
+    burn_in_run.work(10_000, add=False)
+    assert burn_in_run.state.slots[first].status is SlotStatus.FAILED
+    assert {number for _, number in more_rounds.more(burn_in_run.state, 7, lambda _: True)} == {2}
+    burn_in_run.failing = frozenset(burn_in_run.state.cells)
+    burn_in_run.work(10_000)
+    assert max(number for _, number in burn_in_run.state.slots) == 2  # of a whole round nothing came: that was the last
 
 
 def _work(cell: Cell) -> tuple[str, str, str]:

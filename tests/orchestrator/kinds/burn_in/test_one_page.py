@@ -1,4 +1,4 @@
-"""report/one_page.py, kinds/burn_in/chapter.py: whatever a night of eight GPUs has found, its report is one page."""
+"""report/one_page.py, kinds/burn_in/chapter.py: whatever a burn-in of eight GPUs has found, its report is one page."""
 
 import re
 from itertools import pairwise
@@ -21,7 +21,7 @@ from orchestrator.report.as_text import to_text
 from orchestrator.report.one_page import on_one_page
 from orchestrator.report.sections import Rank
 from orchestrator.report.text import Paragraph
-from tests.fakes.nights import Night
+from tests.fakes.burn_ins import FakeBurnIn
 from tests.fakes.runs import gpus
 
 PAGE = 60
@@ -32,11 +32,11 @@ LINK = {f"{what}_gb_per_second": 1.5 for what in ("copies", "all_reduce", "all_r
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    """The report of a night of eight GPUs."""
-    night = Night(tmp_path_factory.mktemp("night"), gpus(8), "10m")
-    night.work(last=8)
-    night.finish()
-    return night.report()
+    """The report of a burn-in of eight GPUs."""
+    burn_in_run = FakeBurnIn(tmp_path_factory.mktemp("burn-in"), gpus(8), "10m")
+    burn_in_run.work(last=8)
+    burn_in_run.finish()
+    return burn_in_run.report()
 
 
 def reason(verdict: HealthVerdict, text: str, action: Action = Action.MONITOR) -> ReasonReport:
@@ -51,14 +51,17 @@ def judged(gpu: GpuBurnIn, reasons: list[ReasonReport], **changes: Any) -> GpuBu
     return replace(gpu, reasons=told, verdict=verdict, action=action, **changes)
 
 
-def found(report: Report, night: BurnInReport, told: list[str], injected: list[str], devices: list[GpuInfo]) -> Report:
-    """The report of that night, and what else it says of the run. told: of each GPU, before; and why the exit code."""
+def found(
+    report: Report, burn_in_run: BurnInReport, told: list[str], injected: list[str], devices: list[GpuInfo]
+) -> Report:
+    """The report of that burn-in and of its run. told: of each GPU, before; and why the exit code."""
     segments = (replace(report.metadata.segments[0], launches=9, suspended_seconds=(17.0, 99.0, 25.0)),) * 3
     faults = tuple(
-        InjectedReport(gpu_uuid=night.gpus[0].gpu_uuid, fault=one, found=True, outcome="found") for one in injected
+        InjectedReport(gpu_uuid=burn_in_run.gpus[0].gpu_uuid, fault=one, found=True, outcome="found")
+        for one in injected
     )
     links = LinksReport(
-        gpu_uuids=tuple(gpu.gpu_uuid for gpu in night.gpus),
+        gpu_uuids=tuple(gpu.gpu_uuid for gpu in burn_in_run.gpus),
         precision="fp32",
         connection="NCCL " * 9,
         launches=3,
@@ -72,7 +75,7 @@ def found(report: Report, night: BurnInReport, told: list[str], injected: list[s
         gpu_info=tuple(devices),
         health=replace(report.health, gpus=tuple(replace(one, earlier=words) for one, words in earlier)),
         verdict=replace(report.verdict, reasons=tuple(told)),
-        burn_in=replace(night, injected=faults, links=(links,)),
+        burn_in=replace(burn_in_run, injected=faults, links=(links,)),
     )
 
 
@@ -95,7 +98,7 @@ def lines_of(report: Report) -> list[str]:
 @settings(max_examples=15, deadline=None, derandomize=True)
 def test_whatever_was_found_fits_one_page(quick: Report, data: st.DataObject) -> None:
     """Each GPU with any reasons, and whatever else there is to say, however long."""
-    draw, night = data.draw, quick.burn_in
+    draw, burn_in_run = data.draw, quick.burn_in
     made = st.builds(
         reason,
         st.sampled_from([HealthVerdict.FAIL, HealthVerdict.UNKNOWN, HealthVerdict.WARN]),
@@ -107,17 +110,17 @@ def test_whatever_was_found_fits_one_page(quick: Report, data: st.DataObject) ->
         judged(
             gpu, draw(st.lists(made, max_size=6)), not_tested=dict(draw(st.lists(st.tuples(WORDS, WORDS), max_size=4)))
         )
-        for gpu in night.gpus
+        for gpu in burn_in_run.gpus
     )
-    changed = replace(night, gpus=judged_gpus, tainted=draw(st.booleans()))
+    changed = replace(burn_in_run, gpus=judged_gpus, tainted=draw(st.booleans()))
     report = found(quick, changed, draw(several), draw(several), [*quick.gpu_info])
     stacks = dict.fromkeys(("pytorch_version", "cuda_version", "python_version"), draw(st.sampled_from(["2", "2, 3"])))
     lines_of(replace(report, metadata=replace(report.metadata, **stacks)))
 
 
-def test_the_worst_of_nights_fits_one_page(quick: Report) -> None:
+def test_the_worst_of_burn_ins_fits_one_page(quick: Report) -> None:
     """Eight GPUs, each of another kind, taken out and with nine reasons of its own; and it says that it was cut."""
-    night = quick.burn_in
+    burn_in_run = quick.burn_in
     long = "wrong bits and more of them " * 12
     worst = tuple(
         judged(
@@ -129,13 +132,13 @@ def test_the_worst_of_nights_fits_one_page(quick: Report) -> None:
             temperature_max_c=88.0,
             average_power_draw_w=690.0,
         )
-        for gpu in night.gpus
+        for gpu in burn_in_run.gpus
     )
     devices = [
         replace(info, gpu_name=f"Board {info.gpu_id} {long}", quarantined=long, serial="9" * 40)
         for info in quick.gpu_info
     ]
-    changed = replace(night, gpus=worst, tainted=True)
+    changed = replace(burn_in_run, gpus=worst, tainted=True)
     lines = lines_of(found(quick, changed, [f"{place} {long}" for place in range(8)], [long] * 20, devices))
     assert len(lines) == PAGE
     assert CUT in lines
@@ -147,23 +150,23 @@ def test_the_worst_of_nights_fits_one_page(quick: Report) -> None:
 
 def test_the_answer_about_eight_faulty_gpus_fits_forty_lines(quick: Report) -> None:
     """Each has its verdict and its next step."""
-    night = quick.burn_in
+    burn_in_run = quick.burn_in
     worst = tuple(
         judged(gpu, [reason(HealthVerdict.FAIL, f"{gpu.gpu_id} {'wrong bits ' * 20}", Action.REPLACE)])
-        for gpu in night.gpus
+        for gpu in burn_in_run.gpus
     )
-    lines = to_brief(replace(quick, burn_in=replace(night, gpus=worst)), BURN_IN.layout).splitlines()
+    lines = to_brief(replace(quick, burn_in=replace(burn_in_run, gpus=worst)), BURN_IN.layout).splitlines()
     assert len(lines) <= 40
-    assert sum("to do: " in line for line in lines) == len(night.gpus) == 8
+    assert sum("to do: " in line for line in lines) == len(burn_in_run.gpus) == 8
     assert not any(line.startswith("BEST") for line in lines)
 
 
 def test_whether_faults_were_found_is_never_cut_off(quick: Report) -> None:
     """One for each of eight GPUs, each with reasons of its own: how many, and the one that was not found at once."""
-    night = quick.burn_in
+    burn_in_run = quick.burn_in
     worst = tuple(
         judged(gpu, [reason(HealthVerdict.FAIL, f"{gpu.gpu_id} {place} {'wrong bits ' * 20}") for place in range(9)])
-        for gpu in night.gpus
+        for gpu in burn_in_run.gpus
     )
     faults = tuple(
         InjectedReport(
@@ -173,9 +176,9 @@ def test_whether_faults_were_found_is_never_cut_off(quick: Report) -> None:
             outcome="injected into 7 launches",
             fate=Fate.IN_PART if gpu.gpu_id == 5 else None,
         )
-        for gpu in night.gpus
+        for gpu in burn_in_run.gpus
     )
-    lines = lines_of(replace(quick, burn_in=replace(night, gpus=worst, injected=faults, tainted=True)))
+    lines = lines_of(replace(quick, burn_in=replace(burn_in_run, gpus=worst, injected=faults, tainted=True)))
     assert ": NOT ALL FOUND: 7 of 8" in " ".join(" ".join(lines).split())
     told = [line for line in lines if line.startswith("injected: ")]
     assert told[0].startswith(f"injected: {Fate.IN_PART.upper()}: GPU 5 ")
@@ -183,7 +186,7 @@ def test_whether_faults_were_found_is_never_cut_off(quick: Report) -> None:
 
 def test_the_gravest_come_first_and_share_what_is_left(quick: Report) -> None:
     """With room for more than a line each: none has all of its own while another has one alone."""
-    night = quick.burn_in
+    burn_in_run = quick.burn_in
     long = "wrong bits and more of them " * 6
     verdicts = [HealthVerdict.WARN, HealthVerdict.UNKNOWN, HealthVerdict.FAIL, *[HealthVerdict.PASS] * 5]
     changed = tuple(
@@ -193,9 +196,9 @@ def test_the_gravest_come_first_and_share_what_is_left(quick: Report) -> None:
             if verdict is not HealthVerdict.PASS
             else [],
         )
-        for gpu, verdict in zip(night.gpus, verdicts, strict=True)
+        for gpu, verdict in zip(burn_in_run.gpus, verdicts, strict=True)
     )
-    lines = to_text(replace(quick, burn_in=replace(night, gpus=changed)), BURN_IN.layout).splitlines()
+    lines = to_text(replace(quick, burn_in=replace(burn_in_run, gpus=changed)), BURN_IN.layout).splitlines()
     assert len(lines) == PAGE
     assert CUT in lines
     end = next(at for at, line in enumerate(lines) if line.startswith("soak: "))

@@ -171,17 +171,17 @@ def test_what_was_asked_for_survives_the_disk() -> None:
 @pytest.mark.parametrize(("duration", "kind", "most_s"), [("8h", DeviceKind.CUDA, 420), ("90s", DeviceKind.CPU, 63)])
 def test_deadlines_are_made_for_cells_of_a_known_length(duration: str, kind: DeviceKind, most_s: float) -> None:
     """Measuring may take a minute, and three times as long as planned; shorter ones of a person's own stay."""
-    night, (device,) = burn_in(duration), gpus(1) if kind is DeviceKind.CUDA else cpus(1)
-    cell = planning.make(night, (device,), TABLE).cells[0]
+    burn_in_run, (device,) = burn_in(duration), gpus(1) if kind is DeviceKind.CUDA else cpus(1)
+    cell = planning.make(burn_in_run, (device,), TABLE).cells[0]
     following = NextLaunch(slot=(cell.id, 0), cell=cell, launch=1, attempt=1)
-    given = assigned(night, following, device)
+    given = assigned(burn_in_run, following, device)
     allowed = given.deadlines
     assert allowed.allowance(Phase.MEASURE, given.measurement) == most_s
     assert (allowed.build, allowed.warm_up) == (allowed.measure, allowed.measure)
     assert (allowed.start, allowed.import_, allowed.finish) == (
-        night.deadlines.start,
-        night.deadlines.import_,
-        night.deadlines.finish,
+        burn_in_run.deadlines.start,
+        burn_in_run.deadlines.import_,
+        burn_in_run.deadlines.finish,
     )
-    brief = msgspec.structs.replace(night.deadlines, build=1, warm_up=2, measure=3)
-    assert assigned(msgspec.structs.replace(night, deadlines=brief), following, device).deadlines == brief
+    brief = msgspec.structs.replace(burn_in_run.deadlines, build=1, warm_up=2, measure=3)
+    assert assigned(msgspec.structs.replace(burn_in_run, deadlines=brief), following, device).deadlines == brief

@@ -29,112 +29,112 @@ from orchestrator.system.stop_signals import StopSignals
 from protocol.cell import Workload
 from protocol.failure import Category, Phase
 from protocol.messages import Ready
+from tests.fakes.burn_ins import FakeBurnIn, of_the_first, soak, sound, ten_minutes
 from tests.fakes.conducting import Childless
 from tests.fakes.displays import RecordingDisplay
-from tests.fakes.nights import Night, of_the_first, soak, sound, ten_minutes
 from tests.fakes.runs import SECOND_NS, FakeRun, cpus, gpus
 
 pytestmark = pytest.mark.usefixtures("unsynced")
 
 
-def again(night: Night) -> None:
+def again(burn_in_run: FakeBurnIn) -> None:
     """A run that was over is written to once more."""
-    night._journal = Journal(night.paths.journal)
+    burn_in_run._journal = Journal(burn_in_run.paths.journal)
 
 
-def left(night: Night) -> int:
+def left(burn_in_run: FakeBurnIn) -> int:
     """Launches to be made if it is taken up."""
-    return run.left_to_do(night.stored, night.paths, BURN_IN)[0]
+    return run.left_to_do(burn_in_run.stored, burn_in_run.paths, BURN_IN)[0]
 
 
-def served(night: Night) -> Remaining:
+def served(burn_in_run: FakeBurnIn) -> Remaining:
     """The time that the run has had so far."""
-    found = run.remaining(night.stored, night.paths, BURN_IN)
+    found = run.remaining(burn_in_run.stored, burn_in_run.paths, BURN_IN)
     assert found is not None
     return found
 
 
 def test_a_stall_was_not_served_before(tmp_path: Path) -> None:
     """`resume` goes by the same time as the verdict, of the device that has least."""
-    night = ten_minutes(tmp_path)
-    night.play("work 0-60, stall 50")
-    gpu = night.finished().gpus[0]
-    assert served(night).served_s == pytest.approx(min(gpu.served_seconds, 60 * 5), abs=7)
-    assert served(night).served_s <= gpu.served_seconds
-    assert served(night).short
-    assert left(night)
+    burn_in_run = ten_minutes(tmp_path)
+    burn_in_run.play("work 0-60, stall 50")
+    gpu = burn_in_run.finished().gpus[0]
+    assert served(burn_in_run).served_s == pytest.approx(min(gpu.served_seconds, 60 * 5), abs=7)
+    assert served(burn_in_run).served_s <= gpu.served_seconds
+    assert served(burn_in_run).short
+    assert left(burn_in_run)
 
 
 def test_a_burn_in_with_all_of_its_time_has_nothing_left(tmp_path: Path) -> None:
     """Whatever rounds of its plan there was no time for; one that was stopped, or lacks time, has."""
-    night = ten_minutes(tmp_path)
-    night.work(last=60)
-    night.finish()
-    assert left(night)
-    assert served(night).short
-    again(night)
-    night.play("segment, work 60-")
-    night.dropped(soak(night), "dropped: no time was left", number=9)
-    night.finish(interrupted=True, reason="stopped on request")
-    assert left(night)
-    again(night)
-    night.segment()
-    night.finish()
-    assert (served(night).short, left(night)) == (False, 0)
+    burn_in_run = ten_minutes(tmp_path)
+    burn_in_run.work(last=60)
+    burn_in_run.finish()
+    assert left(burn_in_run)
+    assert served(burn_in_run).short
+    again(burn_in_run)
+    burn_in_run.play("segment, work 60-")
+    burn_in_run.dropped(soak(burn_in_run), "dropped: no time was left", number=9)
+    burn_in_run.finish(interrupted=True, reason="stopped on request")
+    assert left(burn_in_run)
+    again(burn_in_run)
+    burn_in_run.segment()
+    burn_in_run.finish()
+    assert (served(burn_in_run).short, left(burn_in_run)) == (False, 0)
 
 
 def test_a_quarantined_gpu_is_not_waited_for(tmp_path: Path) -> None:
     """Or the others would do their burn-in twice; unless all of them were quarantined."""
-    night = ten_minutes(tmp_path)
-    night.work(last=20)
-    night.quarantined("too hot")
-    cells = {cell.id: cell for cell in night.stored.plan.cells}
-    for cell_id, number in night.stored.plan.order["cpu:1"][20:]:
+    burn_in_run = ten_minutes(tmp_path)
+    burn_in_run.work(last=20)
+    burn_in_run.quarantined("too hot")
+    cells = {cell.id: cell for cell in burn_in_run.stored.plan.cells}
+    for cell_id, number in burn_in_run.stored.plan.order["cpu:1"][20:]:
         if cells[cell_id].devices == ("cpu:1",):
-            night.one(cells[cell_id], number, blocks=8)
-            night.now_ns += 2 * SECOND_NS
-    night.finish()
-    assert (served(night).short, left(night)) == (False, 0)
-    assert out_of(night) == (Action.AGAIN, True)
-    assert of_the_first(night).action is Action.AGAIN
-    again(night)
-    night.quarantined("it is gone", device=1)
-    assert served(night).short
-    assert left(night)
+            burn_in_run.one(cells[cell_id], number, blocks=8)
+            burn_in_run.now_ns += 2 * SECOND_NS
+    burn_in_run.finish()
+    assert (served(burn_in_run).short, left(burn_in_run)) == (False, 0)
+    assert out_of(burn_in_run) == (Action.AGAIN, True)
+    assert of_the_first(burn_in_run).action is Action.AGAIN
+    again(burn_in_run)
+    burn_in_run.quarantined("it is gone", device=1)
+    assert served(burn_in_run).short
+    assert left(burn_in_run)
 
 
-def out_of(night: Night) -> tuple[Action, bool]:
+def out_of(burn_in_run: FakeBurnIn) -> tuple[Action, bool]:
     """What the reason for the quarantine of the first device asks for, and whether it has its cause."""
-    (reason,) = (one for one in of_the_first(night).reasons if "quarantined" in one.text)
+    (reason,) = (one for one in of_the_first(burn_in_run).reasons if "quarantined" in one.text)
     return reason.action, "too hot" in reason.text
 
 
 def test_a_quarantined_gpu_stays_so_when_the_run_is_resumed(tmp_path: Path) -> None:
     """Or its links would keep the healthy ones waiting; unless all were quarantined. It needs a new burn-in."""
-    night = ten_minutes(tmp_path)
-    night.work(last=10)
-    night.quarantined("too hot")
-    night.finish(interrupted=True, reason="stopped on request")
-    again(night)
-    night.segment()
-    assert out(night) == {"cpu:0": "too hot", "cpu:1": ""}
-    assert night.archive().quarantined == {"cpu:0": "too hot"}
-    night.finish(interrupted=True, reason="stopped on request")
-    assert out_of(night) == (Action.AGAIN, True)
-    again(night)
-    night.quarantined("it is gone", device=1)
-    assert served(night).served_s > 0
-    night.segment()
-    assert out(night) == {"cpu:0": "", "cpu:1": ""}
-    assert night.archive().quarantined == {}
-    night.quarantined("hot again")
-    night.segment()
-    assert out(night) == {"cpu:0": "hot again", "cpu:1": ""}
+    burn_in_run = ten_minutes(tmp_path)
+    burn_in_run.work(last=10)
+    burn_in_run.quarantined("too hot")
+    burn_in_run.finish(interrupted=True, reason="stopped on request")
+    again(burn_in_run)
+    burn_in_run.segment()
+    assert out(burn_in_run) == {"cpu:0": "too hot", "cpu:1": ""}
+    assert burn_in_run.archive().quarantined == {"cpu:0": "too hot"}
+    burn_in_run.finish(interrupted=True, reason="stopped on request")
+    assert out_of(burn_in_run) == (Action.AGAIN, True)
+    again(burn_in_run)
+    burn_in_run.quarantined("it is gone", device=1)
+    assert served(burn_in_run).served_s > 0
+    burn_in_run.segment()
+    assert out(burn_in_run) == {"cpu:0": "", "cpu:1": ""}
+    assert burn_in_run.archive().quarantined == {}
+    burn_in_run.quarantined("hot again")
+    burn_in_run.segment()
+    assert out(burn_in_run) == {"cpu:0": "hot again", "cpu:1": ""}
 
 
-def out(night: Night) -> dict[str, str]:
+def out(burn_in_run: FakeBurnIn) -> dict[str, str]:
     """Why each device may do nothing, as a run that is taken up begins."""
-    begun = run._state(night.stored, journal.read(night.paths.journal))
+    begun = run._state(burn_in_run.stored, journal.read(burn_in_run.paths.journal))
     return {uuid: device.quarantined for uuid, device in begun.devices.items()}
 
 
@@ -144,9 +144,9 @@ def test_resume_without_a_name_takes_the_newest_that_lacks_time(tmp_path: Path, 
     older = FakeRun(tmp_path / "20240101-100000-aaaaaa", devices=gpus(1))
     older.finish(interrupted=True, reason="stopped on request")
     newest = tmp_path / "20240102-100000-bbbbbb"
-    night = ten_minutes(newest)
-    night.work(last=40 if lacks else None)
-    night.finish()
+    burn_in_run = ten_minutes(newest)
+    burn_in_run.work(last=40 if lacks else None)
+    burn_in_run.finish()
     paths, note = unfinished_runs.choose(None, str(tmp_path))
     assert paths.folder.name == (newest if lacks else older.paths.folder).name
     assert bool(note) is not lacks
@@ -155,31 +155,31 @@ def test_resume_without_a_name_takes_the_newest_that_lacks_time(tmp_path: Path, 
 @pytest.mark.parametrize(("launches", "goes_on"), [(3, True), (4, False)])
 def test_a_run_is_not_resumed_for_less_time_than_a_launch_takes(tmp_path: Path, launches: int, goes_on: bool) -> None:
     """The time is short either way; launches: so many on both devices, of more than two minutes each."""
-    night = ten_minutes(tmp_path)
-    cell = night.first(Workload.LINKS)
+    burn_in_run = ten_minutes(tmp_path)
+    cell = burn_in_run.first(Workload.LINKS)
     for number in range(launches):
-        night.one(cell, number, blocks=128, others={uuid: sound(cell) for uuid in cell.devices[1:]})
-    night.finish()
-    assert (served(night).left_s > 128) is goes_on
-    assert served(night).short is goes_on
-    assert bool(left(night)) is goes_on
-    (lacking,) = (one for one in of_the_first(night).reasons if "at work for" in one.text)
+        burn_in_run.one(cell, number, blocks=128, others={uuid: sound(cell) for uuid in cell.devices[1:]})
+    burn_in_run.finish()
+    assert (served(burn_in_run).left_s > 128) is goes_on
+    assert served(burn_in_run).short is goes_on
+    assert bool(left(burn_in_run)) is goes_on
+    (lacking,) = (one for one in of_the_first(burn_in_run).reasons if "at work for" in one.text)
     assert lacking.text.endswith("20m --level quick")  # six cells had no launch
-    assert {one.action for one in of_the_first(night).reasons} == {Action.AGAIN}
+    assert {one.action for one in of_the_first(burn_in_run).reasons} == {Action.AGAIN}
 
 
 def test_a_new_burn_in_is_no_longer_than_the_longest_and_of_the_same_level(tmp_path: Path) -> None:
     """As the command line takes it; a level that the table has no more cannot be asked for."""
-    night = Night(tmp_path, cpus(2), "30s")
-    configuration = night.stored.configuration
+    burn_in_run = FakeBurnIn(tmp_path, cpus(2), "30s")
+    configuration = burn_in_run.stored.configuration
     assert configuration.burn_in is not None
 
     def least(**changes: object) -> str:
         other = msgspec.structs.replace(configuration.burn_in, **changes)
         stored = msgspec.structs.replace(
-            night.stored, configuration=msgspec.structs.replace(configuration, burn_in=other)
+            burn_in_run.stored, configuration=msgspec.structs.replace(configuration, burn_in=other)
         )
-        archive = assemble(stored, night.paths, tuple(journal.read(night.paths.journal)))
+        archive = assemble(stored, burn_in_run.paths, tuple(journal.read(burn_in_run.paths.journal)))
         work: dict[str, busy_time.Work] = {device.uuid: {} for device in stored.devices}
         return remaining_time.ahead(archive, work)["cpu:0"].least
 
@@ -190,18 +190,18 @@ def test_a_new_burn_in_is_no_longer_than_the_longest_and_of_the_same_level(tmp_p
 
 def test_a_cell_that_was_cut_off_takes_at_least_as_long_as_it_was_seen_to(tmp_path: Path) -> None:
     """Until it has a result: no promise is made from the median of others, which are shorter."""
-    night = ten_minutes(tmp_path)
-    night.work(last=1)
-    stopped = night.first(Workload.REPLAY, "cpu:0")
-    night.failed(stopped, Category.STOPPED, phase=Phase.MEASURE, message="asked to stop", lasted_s=18.0)
-    first, second = night.stored.devices
-    assert busy_time.launch_s(night.archive(), first) == pytest.approx(18)
-    assert busy_time.launch_s(night.archive(), second) < 6
-    night.one(stopped, 1)
-    assert busy_time.launch_s(night.archive(), first) < 6
+    burn_in_run = ten_minutes(tmp_path)
+    burn_in_run.work(last=1)
+    stopped = burn_in_run.first(Workload.REPLAY, "cpu:0")
+    burn_in_run.failed(stopped, Category.STOPPED, phase=Phase.MEASURE, message="asked to stop", lasted_s=18.0)
+    first, second = burn_in_run.stored.devices
+    assert busy_time.launch_s(burn_in_run.archive(), first) == pytest.approx(18)
+    assert busy_time.launch_s(burn_in_run.archive(), second) < 6
+    burn_in_run.one(stopped, 1)
+    assert busy_time.launch_s(burn_in_run.archive(), first) < 6
 
 
-class Importing(Night):
+class Importing(FakeBurnIn):
     """One whose launches are expected to import for seconds each."""
 
     def asked(self, configuration: Configuration) -> Configuration:
@@ -211,25 +211,25 @@ class Importing(Night):
 
 def test_a_launch_is_never_held_to_be_shorter_than_what_resume_makes_room_for(tmp_path: Path) -> None:
     """Its first launches have nothing but the estimate: what does not fit by that is dropped, however short it was."""
-    night = Importing(tmp_path, cpus(2), "10m")
-    night.work(last=5)
-    budget = Budget(night.stored.configuration, night.stored.devices, 600, 0)
-    mine = [cell for cell in night.stored.plan.cells if "cpu:0" in cell.devices]
-    took_s = [attempt.lasted_ms / 1000 for attempt in night.archive().attempts if attempt.lasted_ms]
-    launch_s = busy_time.launch_s(night.archive(), night.stored.devices[0])
+    burn_in_run = Importing(tmp_path, cpus(2), "10m")
+    burn_in_run.work(last=5)
+    budget = Budget(burn_in_run.stored.configuration, burn_in_run.stored.devices, 600, 0)
+    mine = [cell for cell in burn_in_run.stored.plan.cells if "cpu:0" in cell.devices]
+    took_s = [attempt.lasted_ms / 1000 for attempt in burn_in_run.archive().attempts if attempt.lasted_ms]
+    launch_s = busy_time.launch_s(burn_in_run.archive(), burn_in_run.stored.devices[0])
     assert launch_s == min(budget.expected_s(cell) for cell in mine)
     assert launch_s > max(took_s) + 2
 
 
 def test_a_burn_in_that_has_its_time_and_lacks_a_cell_begins_again(tmp_path: Path) -> None:
     """There is room for it in what is left; but `resume` goes on for time alone, and of that nothing is missing."""
-    night = ten_minutes(tmp_path)
-    lacking = soak(night)
-    for place, (cell_id, _) in enumerate(night.stored.plan.order["cpu:0"]):
-        night.play("pause 3.5" if cell_id == lacking.id else f"work {place}-{place + 1}")
-    night.finish()
-    assert (served(night).short, served(night).left_s > 10, left(night)) == (False, True, 0)
-    (reason,) = of_the_first(night).reasons
+    burn_in_run = ten_minutes(tmp_path)
+    lacking = soak(burn_in_run)
+    for place, (cell_id, _) in enumerate(burn_in_run.stored.plan.order["cpu:0"]):
+        burn_in_run.play("pause 3.5" if cell_id == lacking.id else f"work {place}-{place + 1}")
+    burn_in_run.finish()
+    assert (served(burn_in_run).short, served(burn_in_run).left_s > 10, left(burn_in_run)) == (False, True, 0)
+    (reason,) = of_the_first(burn_in_run).reasons
     assert "never completed" in reason.text
     assert reason.text.endswith("20m --level quick")
     assert reason.action is Action.AGAIN
@@ -237,45 +237,45 @@ def test_a_burn_in_that_has_its_time_and_lacks_a_cell_begins_again(tmp_path: Pat
 
 def test_what_was_dropped_waits_again_in_the_order_of_the_plan(tmp_path: Path) -> None:
     """With each segment, on each device, also what was added; in other runs a launch that was dropped stays so."""
-    night = ten_minutes(tmp_path)
-    plan = night.stored.plan
-    night.work(last=3)
+    burn_in_run = ten_minutes(tmp_path)
+    plan = burn_in_run.stored.plan
+    burn_in_run.work(last=3)
     number = 1 + max(number for _, number in plan.slots)
     more = tuple((cell.id, number) for cell in plan.cells)
-    night._journal.append(Added(slots=more, suspects=(), at_ns=night.now_ns))
+    burn_in_run._journal.append(Added(slots=more, suspects=(), at_ns=burn_in_run.now_ns))
     cells = {cell.id: cell for cell in plan.cells}
     waiting = dict.fromkeys([*plan.order["cpu:0"][3:], *plan.order["cpu:1"][3:], *more])
     for cell_id, number in waiting:
-        night.dropped(cells[cell_id], "dropped: no time was left", number=number)
-    stopped = replay(plan, ROUND_RULES, journal.read(night.paths.journal)).state
+        burn_in_run.dropped(cells[cell_id], "dropped: no time was left", number=number)
+    stopped = replay(plan, ROUND_RULES, journal.read(burn_in_run.paths.journal)).state
     assert stopped.tally[SlotStatus.WAITING] == 0
-    assert night.archive().dropped.keys() == waiting.keys()
-    night.segment()
-    records = journal.read(night.paths.journal)
+    assert burn_in_run.archive().dropped.keys() == waiting.keys()
+    burn_in_run.segment()
+    records = journal.read(burn_in_run.paths.journal)
     again = replay(plan, ROUND_RULES, records).state
     for uuid in ("cpu:0", "cpu:1"):
         mine = [slot for slot in more if uuid in cells[slot[0]].devices]
         assert again.devices[uuid].queue == (*plan.order[uuid][3:], *mine)
-    assert night.archive().dropped == {}
+    assert burn_in_run.archive().dropped == {}
     assert replay(plan, BENCHMARK_RULES, records).state.tally[SlotStatus.WAITING] == 0
 
 
 def test_a_burn_in_may_have_as_many_rounds_as_it_needs(tmp_path: Path) -> None:
     """Each the next one after what is known; another run has seven launches of a cell at the most."""
-    night = ten_minutes(tmp_path)
-    planned = max(number for _, number in night.stored.plan.slots)
-    cell = soak(night)
-    records = journal.read(night.paths.journal)
+    burn_in_run = ten_minutes(tmp_path)
+    planned = max(number for _, number in burn_in_run.stored.plan.slots)
+    cell = soak(burn_in_run)
+    records = journal.read(burn_in_run.paths.journal)
 
     def added(*numbers: int) -> tuple[Added, ...]:
         return tuple(Added(slots=((cell.id, number),), suspects=(), at_ns=1) for number in numbers)
 
     assert planned > 7
-    assert coherence.wrong(night.stored, (*records, *added(planned + 1, planned + 2))) is None
+    assert coherence.wrong(burn_in_run.stored, (*records, *added(planned + 1, planned + 2))) is None
     for wrong in ((planned + 2,), (planned,), (planned + 1, planned + 1), (-1,)):
-        assert "cannot be added" in str(coherence.wrong(night.stored, (*records, *added(*wrong))))
-    other = msgspec.structs.replace(night.stored.configuration, burn_in=None)
-    stored = msgspec.structs.replace(night.stored, configuration=other)
+        assert "cannot be added" in str(coherence.wrong(burn_in_run.stored, (*records, *added(*wrong))))
+    other = msgspec.structs.replace(burn_in_run.stored.configuration, burn_in=None)
+    stored = msgspec.structs.replace(burn_in_run.stored, configuration=other)
     assert "cannot be added" in str(coherence.wrong(stored, (*records, *added(planned + 1))))
 
 
@@ -286,21 +286,21 @@ class Zygote(Childless):
 
 
 @pytest.mark.parametrize("starts", [True, False])
-def test_nothing_is_dropped_while_a_night_imports_that_is_gone_on_with(tmp_path: Path, starts: bool) -> None:
+def test_nothing_is_dropped_while_a_burn_in_imports_that_is_gone_on_with(tmp_path: Path, starts: bool) -> None:
     """Or it would end with nothing done. Its time begins when a launch can begin."""
-    night, now = ten_minutes(tmp_path), time.monotonic()
-    stored, records = night.stored, journal.read(night.paths.journal)
+    burn_in_run, now = ten_minutes(tmp_path), time.monotonic()
+    stored, records = burn_in_run.stored, journal.read(burn_in_run.paths.journal)
     budget = Budget(stored.configuration, stored.devices, 600, now - 595, starts=now - 40 if starts else None)
-    nursery = Zygote((), night.paths.log("zygote"), 1.0, {})
-    with Journal(night.paths.journal) as written, Link("night") as link, StopSignals() as signals:
+    nursery = Zygote((), burn_in_run.paths.log("zygote"), 1.0, {})
+    with Journal(burn_in_run.paths.journal) as written, Link("burn-in") as link, StopSignals() as signals:
         around = RunContext(
-            stored, BURN_IN, night.paths, written, link, nursery, None, signals, RecordingDisplay(), budget
+            stored, BURN_IN, burn_in_run.paths, written, link, nursery, None, signals, RecordingDisplay(), budget
         )
         loop = Loop(around, run._state(stored, records))
 
         def dropped() -> bool:
             loop._tick()
-            return any(isinstance(record, Dropped) for record in journal.read(night.paths.journal))
+            return any(isinstance(record, Dropped) for record in journal.read(burn_in_run.paths.journal))
 
         assert dropped() is not starts
         nursery.ready = True
@@ -313,10 +313,13 @@ def test_nothing_is_dropped_while_a_night_imports_that_is_gone_on_with(tmp_path:
 
 def test_a_resume_has_what_is_missing_and_its_start_costs_nothing(tmp_path: Path) -> None:
     """From when a launch can begin; a new run has its whole duration from the start of its process."""
-    night = ten_minutes(tmp_path)
-    records = journal.read(night.paths.journal)
+    burn_in_run = ten_minutes(tmp_path)
+    records = journal.read(burn_in_run.paths.journal)
     taken_up = msgspec.structs.replace(next(one for one in records if isinstance(one, Segment)), served_s=321.0)
-    new, resumed = run._budget(night.stored, BURN_IN, records), run._budget(night.stored, BURN_IN, (*records, taken_up))
+    new, resumed = (
+        run._budget(burn_in_run.stored, BURN_IN, records),
+        run._budget(burn_in_run.stored, BURN_IN, (*records, taken_up)),
+    )
     now = time.monotonic()
     assert new.ends - now == pytest.approx(600 - closing_s(600) - host.age_s(), abs=1)
     assert resumed.ends - now == pytest.approx(600 - 321 - closing_s(600), abs=1)

@@ -24,9 +24,9 @@ def planned(
 ) -> tuple[Plan, Configuration]:
     """A burn-in, and what it was made of."""
     base = configuration(probes=shipped_catalogue().probes, isolation=isolation)
-    night = settings.configured(base, duration, level, shipped_catalogue(), TABLE)
-    night = settings.with_injections(night, faults, devices)
-    return planning.make(night, devices, TABLE), night
+    burn_in_run = settings.configured(base, duration, level, shipped_catalogue(), TABLE)
+    burn_in_run = settings.with_injections(burn_in_run, faults, devices)
+    return planning.make(burn_in_run, devices, TABLE), burn_in_run
 
 
 @pytest.mark.parametrize("isolation", list(Isolation))
@@ -36,8 +36,8 @@ def test_rounds_of_their_length_fit_into_the_duration(
     duration: str, devices: tuple[Device, ...], isolation: Isolation
 ) -> None:
     """As they are shown; and a round is as long as the launches that are shown of it, to a second."""
-    made, night = planned(duration, devices, isolation=isolation)
-    of = rounds.of(made, night, devices, devices[0])
+    made, burn_in_run = planned(duration, devices, isolation=isolation)
+    of = rounds.of(made, burn_in_run, devices, devices[0])
     whole_s = settings.seconds(duration)
     assert float(rounds.format_count(of.possible)) * of.round_s <= whole_s - closing_s(whole_s)
     assert (of.possible + 1) * of.round_s > whole_s - closing_s(whole_s) - 20, "nor is one forgotten"

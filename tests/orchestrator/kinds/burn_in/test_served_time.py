@@ -60,7 +60,7 @@ def test_suspended_time_was_not_served(
 
 @pytest.mark.parametrize(("gap_s", "expected_s"), [(1, 40 + 9), (4, 40 + 36), (5, 40 + 40), (9, 40 + 40)])
 def test_gaps_count_for_no_more_than_the_work_between_which_they_lie(gap_s: float, expected_s: float) -> None:
-    """Each of them is an ordinary one; a device that is idle for most of the night was not at work in it."""
+    """Each of them is an ordinary one; a device that is idle for most of the burn-in was not at work in it."""
     launches = [(at * (4 + gap_s), at * (4 + gap_s) + 4) for at in range(10)]
     assert served_time.seconds([load(*launches)]) == pytest.approx(expected_s)
 
@@ -89,7 +89,7 @@ def test_nothing_counts_of_a_gap_in_which_the_orchestrator_was_suspended(
 
 
 def test_the_start_of_the_first_segment_alone_counts() -> None:
-    """A night that is gone on with has its time from when everything is imported: what that took is not missing."""
+    """A burn-in that is gone on with has its time from when everything is imported: what that took is not missing."""
     again = load((10, 40), begins=False)
     assert served_time.seconds([load((10, 40))]) == pytest.approx(10 + 30)
     assert served_time.seconds([load((10, 40)), again, again]) == pytest.approx(10 + 3 * 30)

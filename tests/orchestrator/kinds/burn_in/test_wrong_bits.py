@@ -20,8 +20,8 @@ from protocol.exit_codes import ExitCode
 from protocol.failure import Category, Phase
 from protocol.paths import LaunchPaths
 from protocol.verification import Mismatch, Seen
+from tests.fakes.burn_ins import FakeBurnIn, sound
 from tests.fakes.findings import mismatch
-from tests.fakes.nights import Night, sound
 from tests.fakes.runs import cpus, gpus
 
 DEVICES = gpus(3)
@@ -30,7 +30,7 @@ FIRST, SECOND, THIRD = (device.uuid for device in DEVICES)
 pytestmark = pytest.mark.usefixtures("unsynced")
 
 
-class Lost(Night):
+class Lost(FakeBurnIn):
     """A burn-in in which every launch of a cell in round 1 loses its first attempt; another one makes up for it."""
 
     flips = False
@@ -81,20 +81,20 @@ def verdicts(told: BurnInReport) -> list[HealthVerdict]:
     return [gpu.verdict for gpu in told.gpus]
 
 
-def withdrawn(night: Lost, cell: Cell) -> None:
+def withdrawn(burn_in_run: Lost, cell: Cell) -> None:
     """Somebody else computed on the GPU, and the product was wrong."""
-    night.withdrawn(cell, mismatches=1, kept=(night.wrong(beyond_rounding=True),))
+    burn_in_run.withdrawn(cell, mismatches=1, kept=(burn_in_run.wrong(beyond_rounding=True),))
 
 
 def ended(category: Category | None) -> Callable[[Lost, Cell], None]:
     """The launch ended like that after the product had been looked at; None: nobody wrote its end."""
 
-    def lose(night: Lost, cell: Cell) -> None:
-        night.seen(cell, night.wrong(beyond_rounding=True))
+    def lose(burn_in_run: Lost, cell: Cell) -> None:
+        burn_in_run.seen(cell, burn_in_run.wrong(beyond_rounding=True))
         if category is None:
-            night.interrupted(cell)
+            burn_in_run.interrupted(cell)
         else:
-            night.failed(cell, category, phase=Phase.MEASURE)
+            burn_in_run.failed(cell, category, phase=Phase.MEASURE)
 
     return lose
 
@@ -102,14 +102,14 @@ def ended(category: Category | None) -> Callable[[Lost, Cell], None]:
 killed = ended(Category.KILLED)
 
 
-def damaged(night: Lost, cell: Cell) -> None:
+def damaged(burn_in_run: Lost, cell: Cell) -> None:
     """Its result is not the one that the journal promised."""
-    night.seen(cell, night.wrong(beyond_rounding=True))
-    launch = night.interrupted(cell)
-    path = night.paths.launch(cell.id, 1).result
+    burn_in_run.seen(cell, burn_in_run.wrong(beyond_rounding=True))
+    launch = burn_in_run.interrupted(cell)
+    path = burn_in_run.paths.launch(cell.id, 1).result
     path.write_bytes(b"something else")
-    night._journal.append(End(launch=launch, at_ns=night.now_ns, result_sha256="0" * 64))
-    night._journal.append(Left(launch=launch, exit_code=0, signal=None, teardown_ms=1.0))
+    burn_in_run._journal.append(End(launch=launch, at_ns=burn_in_run.now_ns, result_sha256="0" * 64))
+    burn_in_run._journal.append(Left(launch=launch, exit_code=0, signal=None, teardown_ms=1.0))
 
 
 @pytest.mark.parametrize("lose", [withdrawn, killed, ended(None), damaged])
@@ -117,13 +117,13 @@ def test_wrong_bits_of_a_launch_that_does_not_count_fail_its_gpu(
     tmp_path: Path, lose: Callable[[Lost, Cell], None]
 ) -> None:
     """Also where another launch of the round found nothing: with the check, the round and when; and no other GPU."""
-    night = Lost(tmp_path, lose)
-    told = night.told
+    burn_in_run = Lost(tmp_path, lose)
+    told = burn_in_run.told
     assert verdicts(told) == [HealthVerdict.PASS, HealthVerdict.FAIL, HealthVerdict.PASS]
     second = told.gpus[1]
-    carried = (night.cell.precision, "round 1, 20", "1 element, 1 bit", "all 10 repetitions")
+    carried = (burn_in_run.cell.precision, "round 1, 20", "1 element, 1 bit", "all 10 repetitions")
     assert [part for part in carried if part not in reason(second)] == []
-    assert night.report().verdict.exit_code == ExitCode.HARDWARE
+    assert burn_in_run.report().verdict.exit_code == ExitCode.HARDWARE
     soak = next(one for one in second.checks if one.check == Workload.SOAK)
     assert (soak.mismatches, soak.error_bound) == (1, None)
     assert soak.launches == next(one for one in told.gpus[0].checks if one.check == Workload.SOAK).launches
@@ -132,8 +132,8 @@ def test_wrong_bits_of_a_launch_that_does_not_count_fail_its_gpu(
 @pytest.mark.parametrize(
     "lose",
     [
-        lambda night, cell: night.withdrawn(cell),
-        lambda night, cell: night.failed(cell, Category.KILLED, phase=Phase.MEASURE),
+        lambda burn_in_run, cell: burn_in_run.withdrawn(cell),
+        lambda burn_in_run, cell: burn_in_run.failed(cell, Category.KILLED, phase=Phase.MEASURE),
     ],
     ids=["withdrawn", "killed"],
 )
@@ -144,27 +144,27 @@ def test_without_wrong_bits_such_a_launch_is_no_finding(tmp_path: Path, lose: Ca
 
 def test_bits_of_a_withdrawn_result_are_compared_with_others(tmp_path: Path) -> None:
     """Every product alike, and other than on the other GPUs: nothing in the launch itself can tell."""
-    night = Lost(tmp_path, lambda night, cell: night.withdrawn(cell, digests=("f" * 16,)))
-    assert verdicts(night.told) == [HealthVerdict.PASS, HealthVerdict.FAIL, HealthVerdict.PASS]
-    assert "2 of 3 GPUs" in reason(night.told.gpus[1])
+    burn_in_run = Lost(tmp_path, lambda burn_in_run, cell: burn_in_run.withdrawn(cell, digests=("f" * 16,)))
+    assert verdicts(burn_in_run.told) == [HealthVerdict.PASS, HealthVerdict.FAIL, HealthVerdict.PASS]
+    assert "2 of 3 GPUs" in reason(burn_in_run.told.gpus[1])
 
 
 def test_what_was_not_looked_at_closer_says_so(tmp_path: Path) -> None:
     """The process died on the way: no numbers that nobody has counted."""
 
-    def lose(night: Lost, cell: Cell) -> None:
-        night.seen(cell, night.wrong(elements=0, bits=0, repeated=0))
-        night.failed(cell, Category.CRASHED, phase=Phase.MEASURE)
+    def lose(burn_in_run: Lost, cell: Cell) -> None:
+        burn_in_run.seen(cell, burn_in_run.wrong(elements=0, bits=0, repeated=0))
+        burn_in_run.failed(cell, Category.CRASHED, phase=Phase.MEASURE)
 
-    night = Lost(tmp_path, lose)
-    assert re.search("element|bit wrong|repetition|when repeated", reason(night.told.gpus[1])) is None
+    burn_in_run = Lost(tmp_path, lose)
+    assert re.search("element|bit wrong|repetition|when repeated", reason(burn_in_run.told.gpus[1])) is None
 
 
 @pytest.fixture(scope="module")
 def once_killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lost, bytes]:
     """A burn-in with a launch that was killed after it had found wrong bits, and its line in the file of mismatches."""
-    night = Lost(tmp_path_factory.mktemp("killed"), killed)
-    return night, night.paths.launch(night.cell.id, 1).mismatches.read_bytes()
+    burn_in_run = Lost(tmp_path_factory.mktemp("killed"), killed)
+    return burn_in_run, burn_in_run.paths.launch(burn_in_run.cell.id, 1).mismatches.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -186,9 +186,9 @@ def test_what_is_whole_in_a_damaged_file_counts(
     once_killed: tuple[Lost, bytes], written: Callable[[bytes], bytes], mismatches: int
 ) -> None:
     """A torn end is normal after a kill. The file was begun for a mismatch: what is not whole hides none."""
-    night, line = once_killed
-    night.paths.launch(night.cell.id, 1).mismatches.write_bytes(written(line))
-    second = night.chapter().gpus[1]
+    burn_in_run, line = once_killed
+    burn_in_run.paths.launch(burn_in_run.cell.id, 1).mismatches.write_bytes(written(line))
+    second = burn_in_run.chapter().gpus[1]
     assert second.verdict is HealthVerdict.FAIL
     assert sum(one.mismatches for one in second.checks) == mismatches
 
@@ -202,11 +202,11 @@ def test_what_cannot_be_read_in_its_place_hides_no_wrong_bits(
     once_killed: tuple[Lost, bytes], make: Callable[[Path], None]
 ) -> None:
     """Whoever put it there; nor does it hold up the report."""
-    night, _ = once_killed
-    file = night.paths.launch(night.cell.id, 1).mismatches
+    burn_in_run, _ = once_killed
+    file = burn_in_run.paths.launch(burn_in_run.cell.id, 1).mismatches
     file.unlink()
     make(file)
-    second = night.chapter().gpus[1]
+    second = burn_in_run.chapter().gpus[1]
     assert second.verdict is HealthVerdict.FAIL
     assert "1 mismatch without details" in reason(second)
     file.rmdir() if file.is_dir() else file.unlink()
@@ -216,10 +216,10 @@ def test_what_cannot_be_read_in_its_place_hides_no_wrong_bits(
 def of_all(seen: dict[int, dict[str, object]]) -> Callable[[Lost, Cell], None]:
     """A launch of links in which a device has seen that, by its place, and one has crashed."""
 
-    def lose(night: Lost, cell: Cell) -> None:
+    def lose(burn_in_run: Lost, cell: Cell) -> None:
         for rank, changes in seen.items():
-            night.seen(cell, night.wrong(**changes), rank=rank)
-        night.failed(cell, Category.CRASHED, phase=Phase.MEASURE, device=THIRD)
+            burn_in_run.seen(cell, burn_in_run.wrong(**changes), rank=rank)
+        burn_in_run.failed(cell, Category.CRASHED, phase=Phase.MEASURE, device=THIRD)
 
     return lose
 
@@ -250,10 +250,10 @@ def test_links_of_a_launch_that_was_cut_off(
 def test_a_fault_that_was_injected_is_found_there_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a launch that died of something else meanwhile."""
     monkeypatch.setattr(Lost, "flips", True)
-    night = Lost(tmp_path, killed)
-    (fault,) = night.told.injected
+    burn_in_run = Lost(tmp_path, killed)
+    (fault,) = burn_in_run.told.injected
     assert "found in 1," in fault.outcome  # the others of the round were healthy
-    assert night.told.gpus[1].verdict is F
+    assert burn_in_run.told.gpus[1].verdict is F
 
 
 # ── what nobody can read ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -285,18 +285,18 @@ def test_a_folder_that_cannot_be_entered_is_no_wrong_bits_and_no_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, closed: bool
 ) -> None:
     """Nobody can see there whether a file of mismatches was made: UNKNOWN, with the launch and why."""
-    night = Night(tmp_path, cpus(2), "10m")
-    cell = night.first(Workload.SOAK, "cpu:1")
-    night.failed(cell, Category.KILLED, phase=Phase.MEASURE)
-    folder = night.paths.launch(cell.id, 1).folder
+    burn_in_run = FakeBurnIn(tmp_path, cpus(2), "10m")
+    cell = burn_in_run.first(Workload.SOAK, "cpu:1")
+    burn_in_run.failed(cell, Category.KILLED, phase=Phase.MEASURE)
+    folder = burn_in_run.paths.launch(cell.id, 1).folder
     folder.mkdir(parents=True, exist_ok=True)
-    night.work()
-    night.finish()
+    burn_in_run.work()
+    burn_in_run.finish()
     if closed:
         entered_by_its_owner_alone(monkeypatch, folder)
     else:
         barred(folder)
-    told = night.chapter()
+    told = burn_in_run.chapter()
     assert [gpu.verdict for gpu in told.gpus] == [HealthVerdict.PASS, HealthVerdict.UNKNOWN]
     (reason,) = told.gpus[1].reasons
     carried = ("1 launch", "soak of matrix", os.strerror(errno.EACCES if closed else errno.ENOTDIR))

@@ -21,7 +21,7 @@ from orchestrator.run_reports import report_reader, reporting
 from orchestrator.stats.stragglers import SiblingVerdict
 from protocol.cell import Workload
 from tests.fakes.browser import SCROLLED_BY_KEYS, Browser
-from tests.fakes.nights import Night
+from tests.fakes.burn_ins import FakeBurnIn
 from tests.fakes.nvml import ROOT
 from tests.fakes.pages import SLOW, standing, timeline
 from tests.fakes.runs import FakeRun, gpus, shipped
@@ -450,14 +450,14 @@ def test_injected_scripts_do_not_run(page: Browser) -> None:
 
 def test_a_burn_in_has_a_page_of_its_own(browser: Browser, tmp_path: Path) -> None:
     """Verdicts first, then launches and readings."""
-    night = Night(tmp_path / "night", gpus(2), "10m")
-    night.work()
-    night.climate(0)
-    night.climate(1)
-    night.well()
-    night.finish()
-    path = tmp_path / "night.html"
-    path.write_bytes(to_html(*reporting.make_all(night.paths)[:2], BURN_IN.layout))
+    burn_in_run = FakeBurnIn(tmp_path / "burn-in", gpus(2), "10m")
+    burn_in_run.work()
+    burn_in_run.climate(0)
+    burn_in_run.climate(1)
+    burn_in_run.well()
+    burn_in_run.finish()
+    path = tmp_path / "burn-in.html"
+    path.write_bytes(to_html(*reporting.make_all(burn_in_run.paths)[:2], BURN_IN.layout))
     browser.open(path)
     assert browser.run(HEADINGS)[0] == "Burn-in"
     assert browser.printed()[:5] == b"%PDF-"

@@ -1,8 +1,8 @@
 """Burn-ins that never ran, in folders with real files, written round by round as all GPUs did them.
 
-night = Night(tmp_path, gpus(8), "1h")
-night.work(rate=lambda gpu, hours: 0.9 if gpu == 3 else 1.0)
-report = night.ended()
+burn_in_run = FakeBurnIn(tmp_path, gpus(8), "1h")
+burn_in_run.work(rate=lambda gpu, hours: 0.9 if gpu == 3 else 1.0)
+report = burn_in_run.ended()
 """
 
 import itertools
@@ -37,7 +37,7 @@ def same(_gpu: int, _hours: float) -> float:
     return 1.0
 
 
-class Night(FakeRun):
+class FakeBurnIn(FakeRun):
     """A burn-in of some devices. hours: how long it has lasted. start_s: between two launches."""
 
     def __init__(
@@ -127,7 +127,7 @@ class Night(FakeRun):
         clock: Callable[[float], float] = lambda _hours: 1500.0,
         reasons: int = 4,
     ) -> None:
-        """Samples of a device, one a second, of the whole night; temperature and clock at so many hours."""
+        """Samples of a device, one a second, of the whole burn-in; temperature and clock at so many hours."""
         uuid = self.stored.devices[device].uuid
         self.paths.telemetry.mkdir(exist_ok=True)
         file = SampleFile(self.paths.samples(uuid), self.boot_id)
@@ -146,7 +146,7 @@ class Night(FakeRun):
         refusals: Mapping[str, str] = NOTHING,
         node: Mapping[str, int] = NODE,
     ) -> None:
-        """Every GPU was looked at all night, and nothing was wrong with its health or the machine's.
+        """Every GPU was looked at in the whole burn-in, and nothing was wrong with its health or the machine's.
 
         refusals: of values of the GPUs. node: counters of the machine; the others do not exist.
         """
@@ -244,18 +244,18 @@ def _seen(verified: Verification, at_ns: int) -> Verification:
     return msgspec.structs.replace(verified, kept=kept)
 
 
-def ten_minutes(folder: Path) -> Night:
+def ten_minutes(folder: Path) -> FakeBurnIn:
     """Ten minutes of two CPU devices, of which nothing was done yet: cells of 3 s, and 2 s between them."""
-    return Night(folder, cpus(2), "10m")
+    return FakeBurnIn(folder, cpus(2), "10m")
 
 
-def soak(night: Night, device: str = "cpu:0") -> Cell:
-    return night.first(Workload.SOAK, device)
+def soak(burn_in_run: FakeBurnIn, device: str = "cpu:0") -> Cell:
+    return burn_in_run.first(Workload.SOAK, device)
 
 
-def of_the_first(night: Night) -> GpuBurnIn:
+def of_the_first(burn_in_run: FakeBurnIn) -> GpuBurnIn:
     """The report on the first device."""
-    return night.chapter().gpus[0]
+    return burn_in_run.chapter().gpus[0]
 
 
 def reasons(gpu: GpuBurnIn) -> str:
