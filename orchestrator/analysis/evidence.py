@@ -184,7 +184,7 @@ def _worked(archive: Archive) -> dict[str, Span]:
     return {
         boot: (
             min((attempt.start.at_ns for attempt in its), default=0),
-            max((attempt.end.at_ns for attempt in its if attempt.end), default=0),
+            max((one.end.at_ns for one in its if one.end and one.lasted_ms is not None), default=0),
         )
         for boot, its in attempts.items()
     }

@@ -79,10 +79,10 @@ def _causes(
     texts_by_kind: Mapping[CauseKind, Iterable[str]] = {
         CauseKind.BROKEN: _broken(archive),
         CauseKind.FAULT: (*health.faults(judged), *additions.faults),
-        CauseKind.UNPROVEN: additions.incomplete,
+        CauseKind.UNPROVEN: additions.unproven,
         CauseKind.TAINTED: tainted,
         CauseKind.STOPPED: _stopped(archive, evidence),
-        CauseKind.CELLS: _cells(counts, goes_on=evidence.goes_on),
+        CauseKind.CELLS: (*additions.failed, *_cells(counts, goes_on=evidence.goes_on)),
         CauseKind.MEMORY: _memory(evidence, counts),
         CauseKind.LAUNCHES: _launches(counts, short),
         CauseKind.TIME: _time(counts),

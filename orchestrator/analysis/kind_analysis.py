@@ -18,14 +18,16 @@ from orchestrator.state.archive import Archive
 class KindAnalysis:
     """Findings that only this kind of run has. burn_in, operators, study: None in other kinds of run.
 
-    Causes of the exit code, as sentences: faults (hardware), incomplete (such as an injected fault that never came),
-    unknown (what a burn-in could not judge). warnings: remarks without influence on the exit code.
+    Causes of the exit code, as sentences: faults (hardware), unproven (injected faults that never came), failed (parts
+    of cells without a result), unknown (what a burn-in could not judge). warnings: remarks without influence on the
+    exit code.
     """
 
     burn_in: BurnInReport | None = None
     operators: OperatorsReport | None = None
     study: StudyReport | None = None
-    incomplete: tuple[str, ...] = ()
+    unproven: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -54,7 +54,8 @@ def to_junit(
 def _cases(comparison: Comparison, fail_on: Collection[ChangeVerdict]) -> Iterator[_Case]:
     name = wording.naming(comparison)
     for cell in sorted(comparison.cells, key=lambda cell: cell.verdict not in UNJUDGED):
-        yield _Case(name(cell), cell.model_name, _outcome(cell.verdict, fail_on), _message(cell))
+        outcome = _outcome(cell.verdict, fail_on if cell.must_be_judged else ())
+        yield _Case(name(cell), cell.model_name, outcome, _message(cell))
     for mean in comparison.means:
         if mean.verdict:
             yield _Case(f"{mean.phase}, all cells together", "", _outcome(mean.verdict, fail_on), wording.mean(mean))

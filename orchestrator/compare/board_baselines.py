@@ -89,5 +89,7 @@ def _standing(standing: Standing, side: Side, effect: BaselineEffect, *, is_slow
         return replace(standing, verdict=SiblingVerdict.BELOW_BASELINE, why=why, next_step=standing.next_step or step)
     within = effect.low > 1 - margin.share
     if within and standing.verdict in (SiblingVerdict.SPLIT, SiblingVerdict.NONE):
+        if standing.verdict is SiblingVerdict.SPLIT:  # the reason is why it seemed slow; else heat or power slowed it
+            standing = replace(standing, reason=None, reason_text="")
         return replace(standing, verdict=SiblingVerdict.OK, why=f"{rate}: within {margin.percent:g}%", next_step="")
     return standing

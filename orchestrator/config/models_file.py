@@ -267,7 +267,7 @@ def _range(name: str, described: _Input, where: str) -> tuple[float, float]:
     if dtype.floating and (low is None) != (high is None):
         raise ConfigError(f"{where}: give both `low` and `high`. For normally distributed numbers, give neither")
     if high is None:
-        if dtype.floating or dtype is Dtype.BOOL or name.endswith("input_ids"):
+        if low is None and (dtype.floating or dtype is Dtype.BOOL or name.endswith("input_ids")):
             return 0, 0
         raise ConfigError(f"{where}: {dtype} numbers need `high`: the largest number plus 1 (`low` defaults to 0)")
     low = low or 0

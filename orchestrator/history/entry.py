@@ -66,7 +66,7 @@ def _devices(report: Report, reduced: Side) -> Iterator[DeviceRecord]:
 def _why_of_health(judged: DeviceHealth) -> str:
     if judged.verdict not in OFFENCES:
         return ""
-    return "; ".join(one.text for one in judged.signals if one.state.value == judged.verdict.value)
+    return "; ".join(one.text for one in judged.signals if one.state.name == judged.verdict.name)
 
 
 def _why_of_burn_in(burn_in: GpuBurnIn) -> str:

@@ -77,8 +77,8 @@ def require_file(path: Path, origin: str) -> None:
     origin: option that set the path, such as "--junit", for the message.
     """
     require_name(path, origin)
-    if path.is_dir() or not path.parent.is_dir():
-        raise ConfigError(f"{origin}: {path} cannot be written: {'a folder' if path.is_dir() else 'no such folder'}")
+    if (folder := safe_read.is_folder(path)) or not safe_read.is_folder(path.parent):
+        raise ConfigError(f"{origin}: {path} cannot be written: {'a folder' if folder else 'no such folder'}")
     _try_writing(path.parent, origin, path.name, make=False)
 
 

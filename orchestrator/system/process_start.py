@@ -219,8 +219,11 @@ class Zygote:
         cannot be started. An import that fails is no error: Ready reports it.
         """
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self.pid = start_module("worker.zygote", log=log, environment=environment, control=theirs)
+        with contextlib.ExitStack() as started:
+            started.callback(self._control.close)
+            with theirs:
+                self.pid = start_module("worker.zygote", log=log, environment=environment, control=theirs)
+            started.pop_all()
         self._control.setblocking(False)
         with contextlib.suppress(ConnectionError):  # receive sees its death
             self._send(Prepare(preload=preload, root=str(rooms_root())))

@@ -307,6 +307,11 @@ class FakeRun:
         """An attempt whose end nobody wrote. Returns the launch."""
         return self._start(cell, batch_size or cell.batch_size, number).launch
 
+    def recovered(self, launch: int) -> None:
+        """The end of an interrupted launch, as the next session writes it."""
+        failure = Failure(category=Category.INTERRUPTED, message="interrupted", phase=Phase.MEASURE)
+        self._journal.append(End(launch=launch, at_ns=self.now_ns, failure=failure))
+
     def everything(
         self, forward_ms: float = 10.0, *, factor: Callable[[int, Cell, int], float] | None = None, **changes: object
     ) -> None:

@@ -156,7 +156,8 @@ class LinksTest:
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
         """Return all tensors of the test on the device."""
-        copied = (*self._sent, self._outgoing, *self._incoming.values())
+        back = () if self._back is None else (self._back,)
+        copied = (*self._sent, self._outgoing, *self._incoming.values(), *back)
         return (*copied, self._added, self._total, self._adding, self._sum)
 
     # ── one iteration ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -51,13 +51,19 @@ class ZygoteClient:
         return -1 if self._zygote is None else self._zygote.fileno()
 
     def start(self, now: float) -> None:
-        """Start a zygote; do not wait for its imports. Raises ZygoteError at the sixth call. now: loop's clock (s)."""
+        """Start a zygote; do not wait for its imports. now: loop's clock (s).
+
+        Raises ZygoteError if the process cannot be started, and at the sixth call.
+        """
         if self._starts >= _STARTS:
             raise ZygoteError(f"the zygote ended {self._starts} times; see {self._log}")
         self._starts += 1
         self._began, self._asked = time.monotonic(), now
         self._silence = ""
-        self._zygote = Zygote(self._preload, self._log, self._environment)
+        try:
+            self._zygote = Zygote(self._preload, self._log, self._environment)
+        except OSError as error:
+            raise ZygoteError(f"the zygote cannot be started: {error}") from error
 
     def fork(self, spec: LaunchSpec) -> None:
         """Request the process of a launch. The answer comes by `receive`. Raises OSError if there is no zygote."""

@@ -11,7 +11,7 @@ from orchestrator.analysis.evidence import Evidence, LaunchEvidence
 from orchestrator.config.run_configuration import BurnIn
 from orchestrator.figures.burn_in import BurnInReport, GpuBurnIn, PaceReport, ReasonReport
 from orchestrator.figures.health import HealthReport
-from orchestrator.gpu.health.judges import Action
+from orchestrator.gpu.health.judges import Action, State
 from orchestrator.gpu.health.verdict import HealthVerdict, worst
 from orchestrator.kinds.burn_in import (
     bit_comparison,
@@ -261,7 +261,7 @@ def _skipped(archive: Archive, device: Device) -> Iterator[str]:
 def _health(device: Device, judged: HealthReport) -> tuple[HealthVerdict, str, Action]:
     for gpu in judged.gpus:
         if gpu.gpu_uuid == device.uuid:
-            signals = [signal.text for signal in gpu.signals if signal.state in {"FAIL", "WARN"}]
+            signals = [signal.text for signal in gpu.signals if signal.state in {State.FAIL, State.WARN}]
             unread = [f"not read: {', '.join(gpu.lacking)}"] if gpu.lacking else []
             why = "; ".join([*signals, *unread, *([gpu.note] if gpu.note else [])]) or str(gpu.verdict)
             return gpu.verdict, why, gpu.action

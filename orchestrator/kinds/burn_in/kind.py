@@ -72,7 +72,7 @@ def analysed(archive: Archive, evidence: Evidence, health: HealthReport) -> Kind
     labels = {device.uuid: device.label for device in archive.stored.devices}
     return KindAnalysis(
         burn_in=report,
-        incomplete=() if evidence.goes_on else tuple(_unproven(report)),
+        unproven=() if evidence.goes_on else tuple(_unproven(report)),
         unknown=tuple(_reasons(report, HealthVerdict.UNKNOWN, labels)),
         faults=tuple(_reasons(report, HealthVerdict.FAIL, labels)),
         warnings=tuple(_reasons(report, HealthVerdict.WARN, labels)),

@@ -63,10 +63,10 @@ def analyse(archive: Archive, evidence: Evidence, health: HealthReport) -> KindA
     """Return the operators' part of the report, and a reason for the exit code if a cell failed at some shapes."""
     found = tuple(graded(_rows(archive, evidence)))
     failed = [row for row in found if row.status is OperatorStatus.FAILED and _has_result(row, found)]
-    return KindAnalysis(operators=OperatorsReport(rows=found), incomplete=tuple(_incomplete(failed)))
+    return KindAnalysis(operators=OperatorsReport(rows=found), failed=tuple(_without_result(failed)))
 
 
-def _incomplete(failed: Sequence[OperatorRow]) -> Iterator[str]:
+def _without_result(failed: Sequence[OperatorRow]) -> Iterator[str]:
     if failed:
         names = list(dict.fromkeys(map(title, failed)))
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""

@@ -230,6 +230,17 @@ def test_samples_of_another_boot_do_not_count(tmp_path: Path) -> None:
     assert inference(run.report()).power_draw_w == pytest.approx(600.0, rel=0.01)
 
 
+def test_work_of_a_boot_does_not_end_by_the_clock_of_the_next(tmp_path: Path) -> None:
+    """The end of an interrupted launch is written after the reboot; the work before it is averaged all the same."""
+    run = FakeRun(tmp_path, batch_sizes=(8, 16))
+    run.measured(run.cell(batch_size=8), blocks=20, iterations=40)
+    run.samples(power_w=600.0)
+    launch = run.interrupted(run.cell(batch_size=16))
+    run.segment(boot_id="another", now_ns=SECOND_NS)
+    run.recovered(launch)
+    assert run.report().summary.average_power_draw_w == pytest.approx(600.0, rel=0.01)
+
+
 def test_the_ledger_adds_up_to_the_time_of_the_attempt(tmp_path: Path) -> None:
     """Overhead is everything but load, warm-up and measuring; the zygote pays as soon as it saved its own start."""
     run = FakeRun(tmp_path)

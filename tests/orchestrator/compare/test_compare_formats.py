@@ -18,6 +18,7 @@ from orchestrator.compare.chapters import ended, worst
 from orchestrator.compare.comparison import FAIL_ON, Comparison, compare
 from orchestrator.compare.run_figures import Side
 from orchestrator.config import margins
+from orchestrator.figures.cells import Status
 from orchestrator.report.markdown import escaped
 from orchestrator.report.text import WIDTH
 from orchestrator.stats.two_runs import ChangeVerdict
@@ -127,6 +128,13 @@ def test_junit_has_a_case_for_each_cell(mixed: Comparison) -> None:
     strict = suite_of(mixed, {ChangeVerdict.INCONCLUSIVE, ChangeVerdict.NOT_COMPARABLE})
     assert (strict.get("failures"), strict.get("skipped")) == ("3", "0")
     assert "gone inference bf16 b8" in {case.get("name") for case in strict if case.find("failure") is not None}
+
+
+def test_junit_fails_no_cell_that_the_first_run_lacks() -> None:
+    """As the exit code: what has no result in the first run cannot be lost."""
+    before = side(cell("m"), cell("failed", status=Status.FAILED, values=()))
+    suite = suite_of(compared(before, side(cell("m"), cell("failed"), name="after")), {ChangeVerdict.NOT_COMPARABLE})
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("2", "0", "1")
 
 
 def test_names_cannot_steer_what_shows_them() -> None:

@@ -12,6 +12,7 @@ from orchestrator.gpu.health.judges import State
 from orchestrator.gpu.health.records import UNSUPPORTED, HealthRecord, NodeVitals, Vitals, Watch
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.gpu.telemetry.frames import FrameFile
+from orchestrator.history import entry
 from orchestrator.report.as_text import to_text
 from protocol import codec
 from protocol.failure import Category
@@ -144,6 +145,11 @@ def test_links_of_the_only_gpu_of_a_machine(
     assert (report.health.gpus[0].verdict, report.health.node.verdict) == (expected, HealthVerdict.NOT_APPLICABLE)
     assert report.burn_in is not None
     assert report.burn_in.gpus[0].verdict is expected
+    signals = [one.text for one in report.health.gpus[0].signals if one.state in {State.WARN, State.FAIL}]
+    reason = "; ".join(one.text for one in report.burn_in.gpus[0].reasons if one.verdict is expected)
+    assert all(text in reason for text in signals)
+    assert entry.of_report(report, tmp_path, tainted=False).devices[0].health_words == "; ".join(signals)
+    assert bool(signals) is (expected in {HealthVerdict.WARN, HealthVerdict.FAIL})
     codes = {HealthVerdict.PASS: 0, HealthVerdict.WARN: 0, HealthVerdict.FAIL: 3, HealthVerdict.UNKNOWN: 4}
     assert report.verdict.exit_code == codes[expected]
 
