@@ -21,8 +21,8 @@ _MEASURED: Final = frozenset({Status.OK, Status.DEGRADED})
 class Fault(NamedTuple):
     """Cause of a failed launch. text: the cause in a sentence; "" if nothing can be said.
 
-    blame: the model, the device, or UNKNOWN if it could be either. None: the cause is something else, such as an
-    earlier fault of another device.
+    blame: the model, the device, or UNKNOWN if it could be either or is neither. None: the cause is something else,
+    such as an earlier fault of another device, or is not known at all.
     """
 
     blame: Blame | None
@@ -30,7 +30,7 @@ class Fault(NamedTuple):
 
 
 def attribute_failures(archive: Archive, evidence: Evidence) -> Mapping[int, Fault]:
-    """Return number of a failed launch → cause of its failure. A launch without a known cause has no entry."""
+    """Return number of failed launch → cause of its failure, even if inconclusive. Faults without text are omitted."""
     run = _Run(archive, evidence.outcomes)
     failed = ((attempt, attempt.failure) for attempt in archive.attempts if attempt.failure is not None)
     faults = {attempt.start.launch: _attribute(run, attempt, failure) for attempt, failure in failed}
@@ -91,7 +91,10 @@ def _model_or_device(run: _Run, attempt: Attempt, failure: Failure) -> Fault:
 
 
 def _by_another_model(run: _Run, attempt: Attempt, failure: Failure) -> Fault | None:
-    """Blame the GPU or the model, by launches of other models on the same GPU; None if they show nothing."""
+    """Blame the GPU or the model, by launches of other models on the same GPU.
+
+    None if they show nothing, or if the failure does not point at a GPU.
+    """
     device = run.archive.devices[attempt.start.device]
     if device.kind is not DeviceKind.CUDA or not _points_at_device(run, attempt, failure):
         return None

@@ -41,7 +41,7 @@ class ValidLaunches:
     launches: Sequence[LaunchEvidence]
 
     def mean_ms(self, series: SeriesName) -> float | None:
-        """Return the median over the launches of the mean time of a series, in ms; None without times."""
+        """Return the median over the launches of the mean time of a series, in ms; None if a launch has no times."""
         return None if self.figures is None else self.figures.means_ms.get(series)
 
     def value(self, source: Source) -> float | None:

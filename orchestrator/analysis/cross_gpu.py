@@ -40,7 +40,7 @@ class Point(NamedTuple):
 
     @property
     def steady(self) -> bool:
-        """Whether times were steady at the end of the warm-up. True if the warm-up had a fixed length."""
+        """Whether times were steady after the warm-up. True if the warm-up had a fixed length, or without a result."""
         return self.metric.steady_state != SteadyState.NONE
 
 

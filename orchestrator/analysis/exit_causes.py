@@ -28,7 +28,7 @@ def verdict(
     counts: CellCounts,
     short: str,
 ) -> RunVerdict:
-    """Return the exit code of a run, with its reasons and remarks.
+    """Return the exit code of a run, with its reasons and remarks. `report_builder.merge` adds causes to it.
 
     Slow GPUs are only remarks, and so are models that do not fit in memory. judged: verdicts on health. additions:
     findings of this kind of run. slow: comparison of each GPU with its siblings. counts: number of cells by status.

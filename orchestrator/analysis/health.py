@@ -41,7 +41,8 @@ _ALIKE: Final = {
 def health(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault], level: str) -> HealthReport:
     """Return the verdicts on GPUs and machine. faults: number of a failed launch → cause of its failure.
 
-    level: name of a level in configs/health.yaml, which lists the signals required for PASS.
+    level: name of a level in configs/health.yaml, which lists the signals required for PASS. The configuration of the
+    run may require more.
     """
     rules, devices = limits.load(), archive.stored.devices
     accusing = {launch for launch, fault in faults.items() if fault.blame is Blame.DEVICE}

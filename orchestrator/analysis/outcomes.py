@@ -7,8 +7,9 @@
     torch.compile lacks a compiler                           unsupported
     another failure, or its model was skipped                failed
     no time left for it                                      dropped
-    no attempt, or only interrupted ones                     missing
+    no attempt yet, or the last one may be repeated          missing
 
+An interrupted, stopped, throttled or contaminated attempt may be repeated (Trait.REPEATED).
 A scan for the batch size (`-b auto`) is ok when the largest and the best size are known. The best is its result.
 """
 
@@ -34,9 +35,9 @@ NOT_YET: Final = "not measured yet: the run is still running"
 class CellOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """How the measurement of a cell ended.
 
-    batch_size: that of its figures or, if it is referred, of the cell `refers_to`; else None. valid_launches: numbers
-    of the launches that make up its figures. refers_to: id of the smaller planned cell that stands for it, or None.
-    reason: why the cell is not ok, for people.
+    batch_size: that of its figures; if it is referred, that of the figures of `refers_to` (without any, the planned
+    one); else None. valid_launches: numbers of the launches that make up its figures. refers_to: id of the smaller
+    planned cell that stands for it, or None. reason: why the cell is not ok, for people.
     """
 
     status: Status

@@ -62,7 +62,8 @@ def reached(probes: Sequence[ProbeMetrics], gpu_uuid: str) -> Reached:
 def judge(seen: Seen | None, precision: str, device: Reached) -> Plausibility:
     """Compare a measured time with the rates of its device. Each implausible figure adds a text to `flags`.
 
-    seen: None without a result. Figures that cannot be computed, as without a probe, are None, and `note` says why.
+    seen: None without a result; then all figures are None and `note` is "". Other figures that cannot be computed, as
+    without a probe, are None, and `note` says why.
     """
     if seen is None:
         return Plausibility(

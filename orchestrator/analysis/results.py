@@ -50,8 +50,8 @@ class _Entry(NamedTuple):
 def results(archive: Archive, evidence: Evidence, probe_results: Sequence[ProbeMetrics]) -> tuple[ModelResult, ...]:
     """Return an entry for each model, configuration and device, in the order of the plan, measured or not.
 
-    Batch size scans without a result are omitted. probe_results: from `probes`. The plausibility of each time is judged
-    by the rates that these probes reached on the device.
+    A batch size scan without a result adds no figures to its entry. probe_results: from `probes`. The plausibility of
+    each time is judged by the rates that these probes reached on the device in the same mode.
     """
     entries: dict[_Entry, list[Cell]] = {}
     for cell in archive.stored.plan.cells:

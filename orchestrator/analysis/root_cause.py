@@ -13,8 +13,9 @@ _WITHOUT: Final = frozenset({Status.FAILED, Status.MISSING})
 
 
 def root(failures: Sequence[FailureReport]) -> FailureReport | None:
-    """Return the most probable root cause; None if no failure can be one. Interrupted and stopped launches cannot.
+    """Return the most probable root cause; None if no failure can be one.
 
+    Launches without a category (interrupted, or the result is damaged) cannot, nor those with Trait.NO_ROOT_CAUSE.
     Of those that can, it is the first in `failures` whose category explains others (Trait.ROOT_CAUSE), else the first
     of a cell without a result, else the first.
     """
@@ -22,7 +23,7 @@ def root(failures: Sequence[FailureReport]) -> FailureReport | None:
 
 
 def explains(cause: FailureReport, failures: Sequence[FailureReport]) -> bool:
-    """Whether `cause` explains all `failures`, except interrupted and stopped launches.
+    """Whether `cause` explains all `failures` that can be root causes (see `root`).
 
     True if its category explains others (Trait.ROOT_CAUSE), or if all have the same `kind`.
     """

@@ -31,7 +31,7 @@ class JudgedCell:
     """A cell measured on identical GPUs. bound: what limits its rate, such as clock or bandwidth.
 
     name: of the cell, for people, without its mode (solo, loaded). points: UUID → result of each GPU that was not
-    throttled. held: UUID → result of each throttled GPU.
+    throttled. held: UUID → result of each throttled GPU. Both lack the GPUs in `excluded_gpus`.
     """
 
     name: str

@@ -21,9 +21,10 @@ def find_suspects(
 ) -> tuple[Outcomes, Outcomes]:
     """Return (suspect, explained): new outcomes of cells that ran out of memory where an identical GPU did not.
 
-    Both are cell id → outcome. explained: the GPU had more memory in use before the run, which the reason now says.
-    suspect: all others. The reason names the GPUs on which the cell fits, and DOES_NOT_FIT becomes FAILED. DEGRADED and
-    REFERRED stay, because a smaller batch size was measured or is planned.
+    Both are cell id → outcome. Identical GPUs have the same name, whatever their memory. explained: the GPU had more
+    memory in use before the run, which the reason now says. suspect: all others. The reason names the GPUs on which the
+    cell fits, and DOES_NOT_FIT becomes FAILED. DEGRADED and REFERRED stay, because a smaller batch size was measured or
+    is planned.
     """
     by_uuid = {device.uuid: device for device in devices}
     kinds = {device.uuid: device.name for device in devices if device.kind is DeviceKind.CUDA}

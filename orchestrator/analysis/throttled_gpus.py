@@ -56,7 +56,7 @@ def _reason(seen: Sequence[str]) -> Reason:
 def explain_power_limit(device: Device, group: Sequence[Device]) -> Why | None:
     """Explain slowness by a power limit of `device` below that of most of its `group`; None if it is not below.
 
-    group: all identical devices, `device` included. None also if a limit is unknown or no limit has a majority.
+    group: all identical devices, `device` included. None also if its limit is unknown or no known one has a majority.
     """
     own = device.power_limit_w
     ((usual, times),) = Counter(other.power_limit_w for other in group).most_common(1)

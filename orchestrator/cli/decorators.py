@@ -49,9 +49,10 @@ RUNS_FOLDER: Final = click.option(
 
 
 class SessionParams(TypedDict):
-    """Values of the options in the table SESSION of config/options.py, None if not given.
+    """Values of the options in the table SESSION of config/options.py, and of --full.
 
-    quiet: how often -q is given. full: whether to print the whole report; `gate` has no such option.
+    Without the option: quiet (how often -q is given) is 0, log_format "text", strict and full False, and others None.
+    full: whether to print the whole report; `gate` has no such option.
     """
 
     full: NotRequired[bool]

@@ -53,7 +53,7 @@ def work(
     shown at the start. look: function that returns what NVML showed when the run was planned; CUDA was tested then, and
     is not tested again. Without it, NVML is read and CUDA is tested now. history: options of the history that replace
     those stored with the run. present: returns the text to print, or "" to print the report. Raises StorageError if the
-    run or a report cannot be written.
+    run or a report cannot be written, UserError if the run cannot be worked on here.
     """
     ending.paths = paths
     display = terminal.make(

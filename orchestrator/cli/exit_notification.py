@@ -2,7 +2,8 @@
 
     signals caught (stop_signals.py) ─▶ the command, which fills an Ending in ─▶ --on-failure, --on-finish
 
---on-finish runs at every end, even if the run never started; --on-failure runs if the exit code is not 0.
+--on-finish runs at every end, even if the run is refused; --on-failure runs if the exit code is not 0. Neither runs
+after a mistyped option or --dry-run.
 """
 
 from collections.abc import Iterator, Mapping

@@ -24,8 +24,9 @@ PATIENCE_S: Final = 20.0  # twice store.BUSY_S, which SQLite waits for another p
 
 
 def record(report: "Report", stored: "StoredRun", paths: "RunPaths", given: HistoryParams | None = None) -> None:
-    """Record a run's report in the history, replacing an earlier one; nothing if the options turn the history off.
+    """Record a run's report in the history, replacing an earlier one.
 
+    Nothing is recorded if the options turn the history off, or if the folder is a copy of the run's.
     given: options of this command, which override those stored with the run. A failure only prints a note.
     """
     from orchestrator.store import report_places
@@ -61,9 +62,9 @@ def record(report: "Report", stored: "StoredRun", paths: "RunPaths", given: Hist
 
 
 def refused(configuration: "Configuration") -> tuple[str, ...]:
-    """Return (sentence,) if the history file cannot record the run, such as a file of a newer version; else ().
+    """Return (sentence,) if the history file cannot record the run: unreadable, or of a newer version; else ().
 
-    It is also () if the history is off, or if reading the file fails, which `earlier` reports.
+    It is also () if the history is off, and if it has no folder or does not answer, which `earlier` reports.
     """
     if not configuration.history:
         return ()

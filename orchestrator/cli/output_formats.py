@@ -29,7 +29,7 @@ _ALSO_CALLED: Final = {"txt": "text", "markdown": "md"}
 def chosen(kind: str | None, output: str | None, formats: Sequence[str]) -> str:
     """Return the format: `kind` (--format), else that of the suffix of `output` (-o), else the first one.
 
-    Raises ConfigError for an unknown format or suffix, and if the two contradict each other.
+    Raises ConfigError for an unknown format, an unknown suffix without `kind`, and if the two contradict each other.
     """
     from orchestrator.config.yaml_schema import require_known
 

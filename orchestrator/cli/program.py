@@ -201,7 +201,10 @@ class Program(RunCommand, click.Group):
 
 
 def _require_text(words: Sequence[str]) -> None:
-    """Raise ConfigError if a word of the command line, or an environment variable with a path, is not UTF-8."""
+    """Raise ConfigError if a word of the command line is not UTF-8, or for a bad path in a variable of _NAME_FOLDERS.
+
+    A bad path is not UTF-8 or has control characters.
+    """
     for word in words:
         if not plain_text.is_utf_8(word):
             raise ConfigError(f"{plain_text.escaped(word)} on the command line: {plain_text.NO_TEXT}")
@@ -211,7 +214,7 @@ def _require_text(words: Sequence[str]) -> None:
 
 
 class MeasuringCommand(RunCommand):
-    """A command with launches. On a stop signal, the launches end, then the command. A closed terminal is ignored."""
+    """A command with launches. It keeps the handlers of stop_signals.begin until `announced` installs its own."""
 
     hears_signals = True
 
@@ -308,7 +311,10 @@ def refuse_misplaced(context: click.Context) -> None:
 
 
 def wrapped(text: str) -> str:
-    """Wrap a message to stderr's terminal width, indented below "error: ". Unchanged without a terminal or as JSON."""
+    """Wrap a message, indented below "error: ". Unchanged if standard error is no terminal, or as JSON.
+
+    The width is that of the terminal of standard output (80 without one), at most 120.
+    """
     if as_json() or not sys.stderr.isatty():
         return text
     width = min(shutil.get_terminal_size().columns, 120)
