@@ -4,7 +4,7 @@
     the newest is over, an older is not   the newest unfinished run that this user can resume, with a note
     all are over                          the newest run, whose report is shown again
 
-A burn-in with remaining time is not over.
+If the newest run is a burn-in with remaining time, it is not over. Older burn-ins that ended are over all the same.
 """
 
 from pathlib import Path

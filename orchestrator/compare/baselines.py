@@ -84,7 +84,7 @@ def hold(run: Side, baseline: Side) -> Held:
 def joined(sides: Sequence[Side]) -> Side:
     """Return one side with the cells of several runs, and the name of the first.
 
-    Raises ConfigError if versions or settings of the runs differ, or if two runs have the same cell of the same device.
+    Raises ConfigError if host, versions or settings of the runs differ, or if two have the same cell of one device.
     """
     first = sides[0]
     for other in sides[1:]:

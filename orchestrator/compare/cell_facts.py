@@ -64,7 +64,7 @@ _OF_THE_DEVICE: Final = (
     _Fact("memory", lambda one: _with_unit(one.device.memory_mb, "MB")),
     _Fact("power limit", lambda one: _with_unit(one.device.power_limit_w, "W")),
 )
-"""Facts of the device that must agree. All others that must are in the key of a cell, by which it is paired."""
+"""Facts of the device that must agree, besides those of the cell, those of the model, and the key of the cell."""
 
 STEADIER: Final = (
     "this machine varies, and a longer profile would not help: end other programs, choose a larger batch (-b), measure "
@@ -131,7 +131,10 @@ def difference(before: Place, after: Place, *, any_device: bool = False) -> str:
 
 
 def is_same_work(before: Place, after: Place) -> bool:
-    """Whether two cells did the same work on equal devices, even if throttled or unsteady: a ratio can be shown."""
+    """Whether two cells did the same work on equal devices, so that a ratio can be shown.
+
+    They may be throttled, contaminated or unsteady.
+    """
     found = _gravest((one for one in _FAULTS if not one.same_work), before, after)
     return found is None and not _differing_fact(before, after)
 
@@ -201,7 +204,7 @@ def _sides(before: Place, after: Place) -> tuple[tuple[str, Place], ...]:
 
 
 class Change(NamedTuple):
-    """A version or setting of two runs or devices that differs. before, after: its values; "" if unknown."""
+    """A version or setting of two runs or devices that differs. before, after: "" if not set, adaptive or unknown."""
 
     name: str
     before: str

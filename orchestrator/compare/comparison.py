@@ -111,7 +111,10 @@ class LoneCell(Part, frozen=True, kw_only=True):
 
 
 class StackChange(Part, frozen=True, kw_only=True):
-    """A version or setting of software, host or device that differs between runs. before, after: null if unknown."""
+    """A version or setting of software, host or device that differs between runs.
+
+    before, after: null if not set (variables), adaptive (iterations) or unknown.
+    """
 
     name: str
     before: str | None

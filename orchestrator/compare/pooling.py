@@ -40,7 +40,7 @@ def combined(places: Sequence[Place]) -> Place:
     """Return the results of one or more devices for the same cell as one result, with the launches of all.
 
     Differences between devices are removed from the values (`_launches`). The result is throttled, contaminated or
-    power-capped if one is, and steady if all are.
+    power-capped if one is, and steady if all are. `figures`, `host_bound` and the like are those of the first.
     """
     first = places[0]
     if len(places) == 1:

@@ -43,7 +43,7 @@ def health_signals() -> Iterable[str]:
 
 
 def devices() -> Iterable[str]:
-    """Return "all", the indices of the visible GPUs ("0"), and a CPU device ("cpu:0") for each usable core."""
+    """Return "all" (always), the indices of the visible GPUs ("0"), and a CPU device ("cpu:0") for each usable core."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         count = len([word for word in visible.split(",") if word.strip()])

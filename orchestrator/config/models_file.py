@@ -84,7 +84,7 @@ KNOWN_INPUTS: Final = {
     "attention_mask": _Input(shape=[], dtype=Dtype.INT64, low=1, high=2),
     "token_type_ids": _Input(shape=[], dtype=Dtype.INT64, low=0, high=1),
 }
-"""Name of an input → its type and range, for files that give only its shape. Unlisted inputs are floats."""
+"""Name of an input → its type and range, if the file gives its shape as a list. All other inputs default to floats."""
 
 
 def read(
@@ -183,7 +183,7 @@ def _require_name(name: str, before: list[str], origin: str) -> None:
 
 
 def _require_values(value: Value, at: KeyPath, document: Document) -> None:
-    """Raise ConfigError for a key without a value, and for a number that YAML reads as text (1e3)."""
+    """Raise ConfigError for an empty value (but null is allowed), and for a number that YAML reads as text (1e3)."""
     for path, scalar in _scalars(value, at):
         if document.nulls.get(path) == "":
             raise ConfigError(f"{document.where(path)}: the key has no value. Give a value, or remove the key")

@@ -53,7 +53,8 @@ class Search:
     def locate(self, text: str, origin: str) -> OwnModel:
         """Find the code `text`, "net.py:Net" or "pkg.module:Net", without importing it. origin: its place, for errors.
 
-        Raises ConfigError if the code or a package that it imports is missing, NotAllowedError without permission.
+        Raises ConfigError if the file, its name Net, a package that it imports, or the package pkg is missing. What pkg
+        contains is not checked. Raises NotAllowedError without --allow-code, unless pkg is an installed package.
         """
         where, _, name = text.rpartition(":")
         if text.endswith(_LISTS):
@@ -189,7 +190,10 @@ def _no_module(own: OwnModel, origin: str) -> ConfigError:
 
 
 def _only_binding(tree: ast.Module, name: str) -> ast.ClassDef | ast.FunctionDef | ast.Assign | None:
-    """Return the class, function or assignment that binds `name`; None if bound otherwise, twice or not at all."""
+    """Return the class, function or assignment that binds `name`; None if bound otherwise, twice or not at all.
+
+    Those inside `if`, `try` and the like count. An async function does not: it is ignored.
+    """
     defined, imported = _names_of(tree)
     if (defined + imported).count(name) != 1:
         return None

@@ -23,8 +23,9 @@ class Isolation(enum.StrEnum):
 class InjectedFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A fault that a burn-in injects into a device (UUID): one of flip_bits, slow_percent or hot_c is set.
 
-    flip_bits: number of bits to flip in a result, only in `round` (from 0). slow_percent: how much slower the device
-    gets, in every round. hot_c: temperature that its readings show, in degrees Celsius, in every round.
+    flip_bits: number of bits to flip in one output of every cell, only in `round` (from 0). slow_percent: how much
+    slower the device gets, in every round. hot_c: temperature that its readings show, in degrees Celsius, in every
+    round.
     """
 
     device: str
@@ -80,9 +81,10 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     models: requested models and probes. probes: all that ship; a plan adds some of them. batch_sizes: of inference.
     launches: of each cell. modes: in the order of each round. gpu_ids: as for --gpu-ids, "0,1" or "all". monitor:
     whether telemetry is recorded. output_path: absolute path of the report, as in -o. history_db: None for the user's
-    own. preset: of `quick` or `triage`, or None. time_limit_s: of the whole run; None without a limit. sequence_lengths
-    (tokens), input_sizes (pixels): () for each model's own. shapes: input sizes to call compiled models with after
-    their measurement. required_signals: health signals that PASS needs beside those of configs/health.yaml.
+    own. preset: of `quick` or `triage`, or "ops", "study" or "gate"; None for other runs. time_limit_s: of the whole
+    run; None without a limit. sequence_lengths (tokens), input_sizes (pixels): () for each model's own. shapes: input
+    sizes to call compiled models with after their measurement. required_signals: health signals that PASS needs beside
+    those of configs/health.yaml.
     implementations: of operators. study: name of the study, "" in other runs. tainted: faults are injected on purpose.
     adds_launches: whether launches are added while a GPU is SUSPECT.
     """

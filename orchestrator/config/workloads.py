@@ -15,7 +15,7 @@ from protocol.cell import Workload
 
 
 class Role(enum.Enum):
-    """Kind of workload: a model's phase, a probe of a device, a burn-in check, or an injected fault."""
+    """Kind of workload: a model's phase, a probe of a device, a burn-in check or an operator, or an injected fault."""
 
     PHASE = enum.auto()
     PROBE = enum.auto()

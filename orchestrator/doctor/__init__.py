@@ -15,7 +15,7 @@ class Level(enum.StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """The result of one check. subject: what was checked. fix: what to do about it; empty if all is well."""
+    """The result of one check. subject: what was checked. fix: what to do; "" if all is well, or no fix is known."""
 
     level: Level
     subject: str
@@ -30,7 +30,7 @@ def finding_of(level: Level, subject: str, message: str) -> Finding:
 
 
 def examine(runs_folder: str, gpu_ids: str = "all") -> Iterator[Finding]:
-    """Yield findings, good ones too, on all that a run on the devices `gpu_ids` needs. A missing device is a finding.
+    """Yield findings, good ones too, on all that a run on the devices `gpu_ids` needs. A missing GPU is a finding.
 
     runs_folder: where runs would be written. gpu_ids: as for --gpu-ids ("0,1", "cpu:0", "all"). Raises DeviceError for
     a word in it that cannot name a device.

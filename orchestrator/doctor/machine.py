@@ -180,9 +180,10 @@ def _limit(level: Level, name: str, allowed: str, fix: str) -> Finding:
 
 
 def _disk(what: str, folder: Path | None) -> Disk:
-    """Check a folder by writing to it. Other checks are unreliable as root, on read-only mounts and on full disks.
+    """Check a folder by creating a file in it, or in its nearest parent that exists.
 
-    what: purpose of the folder, "runs". folder: None if there is no usable one.
+    Other checks are unreliable as root, and on read-only mounts. what: purpose of the folder, "runs". folder:
+    None if there is no usable one.
     """
     if folder is None:
         return Disk(what=what, folder=None, wrong=temporary.NONE)
