@@ -174,7 +174,7 @@ class Fleet:
         return min((live.begun for live in self.live.values() if live.pid is None), default=float("inf"))
 
     def hold_logs(self) -> None:
-        """Cut the middle out of every log file of a running launch that exceeds its size limit."""
+        """Free the disk space of the middle of too large logs of running launches. It then reads as NULs, unmarked."""
         for live in self.live.values():
             log_files.hold_below_cap(live.paths.stdout)
             log_files.hold_below_cap(live.paths.stderr)

@@ -51,7 +51,10 @@ class ZygoteClient:
         return -1 if self._zygote is None else self._zygote.fileno()
 
     def start(self, now: float) -> None:
-        """Start a zygote; do not wait for its imports. Raises ZygoteError at the sixth call. now: loop's clock (s)."""
+        """Start a zygote; do not wait for its imports. now: loop's clock (s).
+
+        Raises ZygoteError at the sixth call, and OSError if the process cannot be started.
+        """
         if self._starts >= _STARTS:
             raise ZygoteError(f"the zygote ended {self._starts} times; see {self._log}")
         self._starts += 1
@@ -100,7 +103,7 @@ class ZygoteClient:
         return self._silence if self._silence and exit_ == Exit(code=None, signal=signal.SIGKILL) else words
 
     def hold_log(self) -> None:
-        """Cut the middle out of the zygote's log file if it exceeds its size limit."""
+        """Free the disk space of the middle of the zygote's log if it is too large. It then reads as NULs, unmarked."""
         log_files.hold_below_cap(self._log)
 
     def close(self) -> Exit | None:
