@@ -166,8 +166,8 @@ class Conductor:
         """Free the device of a process that is gone, or let the device wait while it is hot or in use.
 
         passed: None does nothing. Quarantines a device whose process cannot be killed. Withdraws the launch's result if
-        other processes used the device, or if the device was throttled and a retry may help. Records the launch as gone
-        after its last device.
+        other processes used the device (without --allow-busy), or if the device was throttled and a retry may help.
+        Records the launch as gone after its last device.
         """
         if passed is None:
             return

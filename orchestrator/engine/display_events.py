@@ -93,7 +93,7 @@ class Display(Protocol):
     """Shows a run. The loop calls it, so every method must return at once, even if nobody reads the output."""
 
     def show(self, snapshot: Snapshot) -> None:
-        """Show the current state of the run. Called at least once a second."""
+        """Show the current state of the run. Called about once a second, less often while results are read."""
 
     def tell(self, event: CellEnded | Notice) -> None:
         """Show the end of a launch, or a notice."""

@@ -154,7 +154,8 @@ class Fleet:
     def stop(self, failure: Failure, now: float, *, immediately: bool, grace_s: float) -> Iterator[Happening]:
         """End all processes because of `failure`: SIGTERM, SIGKILL `grace_s` s later; only SIGKILL if `immediately`.
 
-        A process that already got SIGTERM gets SIGKILL now, unless it got SIGTERM because another one failed.
+        A process that already got SIGTERM gets SIGKILL now. If it got SIGTERM because another one failed, it gets
+        SIGKILL only if `immediately`.
         """
         for live in tuple(self.live.values()):
             if (
