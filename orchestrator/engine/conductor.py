@@ -124,13 +124,16 @@ class Conductor:
         return bool(slots)
 
     def in_doubt(self) -> Look:
-        """Return the doubts about GPUs; an empty Look if no launch may be added now. Slow: reads all results."""
+        """Return the doubts about GPUs; an empty Look if no launch may be added now. Slow: reads all results.
+
+        Raises RunFolderError if a file of the run is damaged.
+        """
         return self._adaptive.look(self.state)
 
     def add_launches(self, look: Look) -> bool:
         """Add launches for the doubts in `look` if time permits. Return True if any was added.
 
-        The warning and the advice of `look` are shown in any case.
+        The warning and the advice of `look` are shown in any case, but only the first ones of the run.
         """
         more = self._adaptive.decide(self.state, look)
         self._announcer.warned(look.warning, look.advice)
@@ -163,8 +166,8 @@ class Conductor:
         """Free the device of a process that is gone, or let the device wait while it is hot or in use.
 
         passed: None does nothing. Quarantines a device whose process cannot be killed. Withdraws the launch's result if
-        other processes used the device, or if the device was throttled and a retry may help. Records the launch as gone
-        after its last device.
+        other processes used the device (without --allow-busy), or if the device was throttled and a retry may help.
+        Records the launch as gone after its last device.
         """
         if passed is None:
             return

@@ -40,8 +40,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Current state of the whole run.
 
     done, total, failed: numbers of launches. failed: skipped ones included; part of done. total: None if rounds are
-    added until the time is up. share: part of the run that is over, 0 to 1. elapsed_s: since the process began. eta_s:
-    seconds until the last measurement ends, None if unknown. cells: status → number of cells when last counted.
+    added until the time is up. share: part of the run that is over, 0 to 1. elapsed_s: since this process began to
+    launch. eta_s: seconds until the last measurement ends, None if unknown. cells: status → number of cells when last
+    counted.
     """
 
     devices: tuple[DeviceLine, ...]
@@ -92,7 +93,7 @@ class Display(Protocol):
     """Shows a run. The loop calls it, so every method must return at once, even if nobody reads the output."""
 
     def show(self, snapshot: Snapshot) -> None:
-        """Show the current state of the run. Called at least once a second."""
+        """Show the current state of the run. Called about once a second, less often while results are read."""
 
     def tell(self, event: CellEnded | Notice) -> None:
         """Show the end of a launch, or a notice."""

@@ -2,8 +2,9 @@
 
     sampler ── XidSeen, GpuBroken, TooHot ──▶ heard ──▶ a failure that quarantines the GPU, or nothing
 
-A GPU that became unusable is the cause of every failure of a launch on it (process_failures.outside). An Xid (error
-number of the driver) after which a new process can use the GPU is only kept as a clue.
+A GPU that became unusable is the cause of each failure of a launch on it that a hardware fault may lead to
+(process_failures.outside). An Xid (error number of the driver) after which a new process can use the GPU is only kept
+as a clue.
 """
 
 from collections.abc import Collection
@@ -25,7 +26,7 @@ class Hazards:
         self._grave: dict[str, Failure] = {}
 
     def is_news(self, message: XidSeen | GpuBroken | TooHot) -> bool:
-        """Whether a message is new: False for an Xid that was passed to `heard` for this GPU before, else True."""
+        """Whether a message is new: False for an Xid whose number `heard` got for this GPU before, else True."""
         return not isinstance(message, XidSeen) or message.xid not in self._last_ns.get(message.uuid, {})
 
     def heard(self, message: XidSeen | GpuBroken | TooHot) -> Failure | None:
@@ -70,6 +71,9 @@ class Hazards:
         return tuple(other for other in self._broken if other != uuid)
 
     def since(self, uuid: str, at_ns: int) -> str:
-        """Describe the Xids that a GPU has reported since `at_ns` (monotonic): "79 (the GPU was lost)". "" for none."""
+        """Describe the Xids that a GPU has reported since `at_ns` (monotonic): "79 (the GPU was lost)". "" for none.
+
+        Xids that only follow from another one are omitted (xids.roots).
+        """
         numbers = [xid for xid, last_ns in self._last_ns.get(uuid, {}).items() if last_ns >= at_ns]
         return ", ".join(f"{number} ({xids.kind(number)})" for number in xids.roots(numbers))

@@ -61,9 +61,9 @@ class TelemetryTerms:
 class Remaining(NamedTuple):
     """Remaining time of a run with a duration (burn-in). Quarantined devices count only if all are quarantined.
 
-    served_s: seconds of work of the device that has worked least. left_s: seconds that a resume has for launches: the
-    duration minus served_s and the time for reports; may be negative. short: whether some device has worked too little
-    and another launch on it fits into left_s.
+    served_s: served time of the device with the least: work, and short gaps (served_time.py). left_s: seconds that a
+    resume has for launches: the duration minus served_s and the time for reports; may be negative. short: whether some
+    device has worked too little and another launch on it fits into left_s.
     """
 
     served_s: float
@@ -88,7 +88,7 @@ class Outcome:
 
 
 def suspects(archive: Archive, evidence: Evidence) -> Look:
-    """Return a doubt for each cell in which a GPU is SUSPECT (perhaps slower than identical GPUs)."""
+    """Return a doubt for each SUSPECT GPU (perhaps slower than identical GPUs) and cell that should decide about it."""
     return Look(report_builder.in_doubt(archive, evidence))
 
 

@@ -63,7 +63,8 @@ class Loop:
     def run(self) -> None:
         """Work until nothing is left to do. Call it once. `state` then says whether launches remain.
 
-        Raises StorageError if a file cannot be written; ZygoteError or LinkError if no worker can be started any more.
+        Raises StorageError if a file cannot be written; ZygoteError or LinkError if no worker can be started any more;
+        RunFolderError if a file of the run is damaged.
         """
         self._watch(self._around.link.socket)
         self._watch(self._around.stop_signals.fileno())

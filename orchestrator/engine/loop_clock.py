@@ -60,7 +60,7 @@ class LoopClock:
         return at - self._paused_s
 
     def suspended_s(self) -> float:
-        """Return the seconds of pauses of STILL_S or more since the last call, 0.0 without any."""
+        """Return the seconds of gaps of STILL_S or more since the last call, or 0.0. Sleep of the machine is no gap."""
         self.now()
         paused_s, self._unreported_s = self._unreported_s, 0.0
         return paused_s

@@ -126,7 +126,7 @@ class Recorder:
         self._append(records.TelemetryEnded(at_ns=time.monotonic_ns()))
 
     def quarantined(self, device: str, reason: str) -> None:
-        """Record that a device (UUID) is quarantined until the run is resumed. reason: text for people."""
+        """Record that a device (UUID) is quarantined. A resume ends that, except in a burn-in. reason: text."""
         self._append(records.Quarantine(device=device, at_ns=time.monotonic_ns(), reason=reason))
 
     def too_hot(self, message: TooHot) -> None:

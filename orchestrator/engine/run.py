@@ -114,9 +114,9 @@ def clear_up(stored: StoredRun, paths: RunPaths) -> None:
 def left_to_do(stored: StoredRun, paths: RunPaths, kind: Kind) -> tuple[int, int]:
     """Return (number of launches that remain, number of all launches) of a run. Launches added to the plan count.
 
-    A launch with a lost result remains. kind: says whether the run has a duration (burn-in). Then none remain if the
-    run came to its end and has measured that long. If it has not, but all planned launches are done, one more launch of
-    each cell remains. Raises RunFolderError if a file of the run is damaged.
+    kind: says whether the run has a duration (burn-in). Without one, a launch with a lost result remains. With one,
+    none remain if the run came to its end and is not short (Remaining); else, if all planned launches are done, one
+    more of each cell. Raises RunFolderError if a file of the run is damaged.
     """
     records = read(paths.journal) if paths.journal.exists() else ()
     if not any(isinstance(record, Segment) for record in records):
@@ -135,7 +135,8 @@ def left_to_do(stored: StoredRun, paths: RunPaths, kind: Kind) -> tuple[int, int
 def remaining(stored: StoredRun, paths: RunPaths, kind: Kind) -> Remaining | None:
     """Return the measured and the remaining time of a run with a duration (burn-in). None for other runs.
 
-    Raises RunFolderError if a file of the run is missing or damaged. Result files are read, which may take seconds.
+    Result files are read, which may take seconds; lost ones do not count. Raises RunFolderError if another file of the
+    run is missing or damaged.
     """
     if kind.remaining is None:
         return None

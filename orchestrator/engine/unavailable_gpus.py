@@ -21,7 +21,7 @@ AT_MOST_S: Final = 120.0
 class Rest:
     """Pause in which a hot GPU cools down. until: its latest end, in seconds of the loop's clock.
 
-    since_ns: monotonic time from which samples count. limit_c: temperature to reach; None if NVML has no sensor.
+    since_ns: monotonic time from which samples count. limit_c: temperature to reach; None if unknown.
     """
 
     until: float

@@ -110,13 +110,13 @@ class PaceReport(Part, frozen=True, kw_only=True):
 class GpuBurnIn(Part, frozen=True, kw_only=True):
     """Result of the burn-in on one GPU.
 
-    reasons: gravest first. action: that of the first reason. rounds: number of rounds with a launch on the GPU.
+    reasons: gravest first. action: that of the first reason. rounds: number of rounds with a result of the GPU.
     served_seconds: time in launches, in gaps between them, and before the first launch of the run. At most 20 s of each
     gap count. In each session, neither the time before its first launch nor its gaps in total count for longer than its
     launches took. under_load_seconds: time of the measured blocks only. compared_launches: number of launches whose
-    output bits were compared with those of another launch. heat_soak: null for a CPU device, whose rates are not
-    judged. not_tested: check or rate → why it was not tested. unfinished: the checks in not_tested that were planned
-    but did not finish. not_decided: the rates in not_tested that were measured but have no verdict.
+    output bits were compared with those of another launch. heat_soak: null without launches, and for a CPU device,
+    whose rates are not judged. not_tested: check or rate → why it was not tested. unfinished: the checks in not_tested
+    that were planned but did not finish. not_decided: the rates in not_tested that were measured but have no verdict.
     """
 
     gpu_uuid: str
@@ -174,7 +174,7 @@ class Fate(enum.StrEnum):
 class InjectedReport(Part, frozen=True, kw_only=True):
     """An injected fault. fault: what it did to its GPU. outcome: whether and where it was found, in words.
 
-    fate: the outcome in a word; null in reports of earlier versions.
+    found: false also if it was found in part. fate: the outcome in a word; null in reports of earlier versions.
     """
 
     gpu_uuid: str

@@ -44,8 +44,8 @@ class CellReport(Part, frozen=True, kw_only=True):
 
     degraded: measured at a smaller batch than requested. refers_to: id of the planned cell that has the figures, if
     status is referred. reason: empty if ok. batch_size_requested: for `-b auto`, the size that the scan found.
-    batch_size: that of the figures, here or in refers_to; null without figures. launches: number of launches with a
-    valid result; the figures are over them. attempts: all launches made. ledger: time of a launch by phase; null
+    batch_size: that of the figures or, if referred, of the cell refers_to; else null. launches: number of launches with
+    a valid result; the figures are over them. attempts: all launches made. ledger: time of a launch by phase; null
     without a valid result.
     """
 
@@ -73,12 +73,12 @@ class Measured(CellReport, frozen=True, kw_only=True):
     ended. measured_seconds: time for which a launch measured. relative_half_width: half of the 95 % interval of a
     launch's mean iteration, as a share of the mean. launch_values: the figure that cells are compared by, for each
     launch: samples/s, tokens/s, ms of loading, TFLOP/s or GB/s of probes. launch_spread_percent: (largest - smallest) /
-    median of the launches' throughput. launch_interval_percent: half of the 95 % interval of the mean of launch_values,
-    in percent of it; null below three. drift_percent: change of the times from the first half to the second; drifting:
-    whether it exceeds 0.5 %. unsettled_percent: lasting change of the times from the end of warm-up to the end of the
-    measurement, which makes steady_state none; null if no change is certain. host_percent: share of an iteration that
-    the host needs to enqueue it. launch_bound: whether the GPU waited for the host, or nearly so: host_percent is 80 or
-    more, and the rest of an iteration is below 50 ms.
+    median of the launches' throughput. launch_interval_percent: half of the 95 % interval of the geometric mean of
+    launch_values, in percent of it; null below three. drift_percent: change of the times from the first half to the
+    second; drifting: whether it exceeds 0.5 %. unsettled_percent: lasting change of the times from the end of warm-up
+    to the end of the measurement, which makes steady_state none; null if no change is certain. host_percent: share of
+    an iteration that the host needs to enqueue it. launch_bound: whether the GPU waited for the host, or nearly so:
+    host_percent is 80 or more, and the rest of an iteration is below 50 ms.
 
     peak_memory_mb: allocated on a GPU, resident set on a CPU device (memory_basis says which). cold_memory_*: peak from
     the first iteration to the end of warm-up; warm_memory_*: peak over the measured blocks. gpu_memory_used_mb: memory
@@ -239,9 +239,10 @@ class PhaseMetrics(Computed, frozen=True, kw_only=True):
     """Inference or training at one batch size.
 
     forward_time_ms: time on the device, with the inputs already there. inference_latency_ms: time from inputs to
-    outputs in host memory, mean over inference_latency_values separate passes; percentiles over all launches, p95 null
-    below 20 values, p99 below 300. throughput_samples_per_sec: items divided by the total time of the measured blocks.
-    loss: of the last training step of the first launch; null for inference.
+    outputs in host memory, mean of separate passes. inference_latency_values: number of these passes in all launches.
+    The percentiles are over all of them, p95 null below 20 values, p99 below 300. throughput_samples_per_sec: items
+    divided by the total time of the measured blocks. loss: of the last training step of the first launch; null for
+    inference.
     """
 
     forward_time_ms: float | None
@@ -271,9 +272,9 @@ class GenerationMetrics(Computed, frozen=True, kw_only=True):
 
     generation_time_ms: time of a whole text of new_tokens. time_to_first_token_ms: time until the host has read the
     first token. time_per_output_token_ms: (generation_time_ms - time_to_first_token_ms) / (new_tokens - 1).
-    inter_token_*: times between tokens on the host, from the first token on, over all launches. tokens_per_second: of
-    all sequences, over the whole measured time. tokens_complete: tokens_generated, counted on the host, equals
-    tokens_expected.
+    inter_token_*: times between tokens on the host, from the first token on; percentiles over all launches together.
+    tokens_per_second: of all sequences, over the whole measured time. tokens_generated, tokens_expected: sums over the
+    launches; tokens_complete: the first, counted on the host, equals the second.
     """
 
     prompt_tokens: int | None
@@ -338,11 +339,11 @@ class BatchPoint(Part, frozen=True, kw_only=True):
 class BatchScan(Part, frozen=True, kw_only=True):
     """Batch sizes that `-b auto` tried for one cell, smallest first.
 
-    largest_batch_size: largest size that works. bounded_by: what prevents a larger one, such as "memory" (a size larger
-    by at most 1/32, or by 1, has failed) or "time". best_batch_size: size with the highest throughput. Its figures are
-    in the metrics of the model. sample_unit: what throughput counts, such as "images". points: their peak_memory_mb is
-    allocated memory on a GPU, and the resident set on a CPU device. finished: false if the run ended before the scan
-    did.
+    largest_batch_size: largest size that works. bounded_by: what prevents a larger one: "memory" or "failure:
+    <category>" (a size larger by at most 1/32, or by 1, has failed), else a limit in words; "" if unknown.
+    best_batch_size: size with the highest throughput. Its figures are in the metrics of the model. sample_unit: what
+    throughput counts, such as "images". points: their peak_memory_mb is memory allocated in the warm-up on a GPU, and
+    the resident set on a CPU device. finished: false if the run ended before the scan did.
     """
 
     cell: str
@@ -367,7 +368,7 @@ class BatchScan(Part, frozen=True, kw_only=True):
 
 
 class ModelResult(Part, frozen=True, kw_only=True):
-    """Metrics of one (GPU, model, precision, mode, input size, memory format, new tokens).
+    """Metrics of one (GPU, model, precision, mode, compile mode, input size, memory format, new tokens).
 
     Metrics have the requested batch size as key, or the best one of a scan. input_size: for generation, length of the
     prompt. statistics: distribution of the times at the largest batch size that has figures, in inference, else in

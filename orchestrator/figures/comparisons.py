@@ -1,4 +1,4 @@
-"""Report types of comparisons: devices, siblings, solo and loaded, baseline, thresholds; price."""
+"""Report types of comparisons: siblings (identical GPUs of the run), solo and loaded, baseline, thresholds; price."""
 
 import enum
 from typing import Final
@@ -80,12 +80,12 @@ class Standing(Part, frozen=True, kw_only=True):
     why: reason for the verdict, or why there is none. identical: number of identical GPUs in the run, with this one.
     effects: one rate for each mode and bound (power, clock, ...), over all cells that this bound limits. percent,
     low_percent, high_percent: rate in percent of the siblings' median with its interval, from the effect that decides
-    the verdict. p: p-value after Holm's correction over the GPUs. slowest_cells: slowest first; empty if the verdict is
-    OK or SPLIT. reason, next_step: probable reason and advice, for a finding or a slowed-down GPU. not_comparable:
-    differing fact → number of cells excluded for it. launches_wanted: total launches per cell that should resolve
-    SUSPECT; null if no number would. launches_added: launches beyond the plan, because an identical GPU was SUSPECT.
-    baseline: name of the board's baseline, or empty. baseline_percent: rate in percent of the baseline's, with the 90 %
-    interval.
+    the verdict. p: p-value after Holm's correction over the GPUs. slowest_cells: at most 5, those that the verdict
+    counts as slow before others; empty if the verdict is OK or SPLIT. reason, next_step: probable reason and advice,
+    for a finding, a SUSPECT or a slowed-down GPU. not_comparable: differing fact → number of cells excluded for it.
+    launches_wanted: total launches per cell that should resolve SUSPECT; else, or if no number would, null.
+    launches_added: launches beyond the plan, because an identical GPU was SUSPECT. baseline: name of the board's
+    baseline, or empty. baseline_percent: rate in percent of the baseline's, with the 90 % interval.
     """
 
     gpu_uuid: str

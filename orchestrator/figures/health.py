@@ -41,8 +41,8 @@ class DeviceHealth(Part, frozen=True, kw_only=True):
     """Health of one GPU.
 
     applicable: number of signals that the GPU has. readable: number of those that could be read. lacking: required
-    signals that are unreadable. looks: number of readings over watched_seconds. note: why readings are missing.
-    earlier: faults that earlier runs found, as text.
+    signals that were not read all the time. looks: number of readings over watched_seconds. note: why readings are
+    missing. earlier: faults that earlier runs found, as text.
     """
 
     gpu_uuid: str

@@ -16,7 +16,7 @@ class Series(NamedTuple):
 
     iterations: number of iterations that each value covers; None if a value is no whole iteration (a token) or comes
     from a probe's short trial run. usual_ms: range outside which a value is an outlier; None if the report has no
-    statistics of the series.
+    statistics of the series, or the launch is excluded.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Types of the merged report, from which configs/report.schema.json is made.
 
 Report ── metadata, gpu_info (a list), test_configuration
-       ── results ── one ModelResult for each (GPU, model, precision, mode, input size, memory format, new tokens)
+       ── results ── one ModelResult for each (GPU, model, precision, mode, compile mode, input size, …)
            │               load_metrics, {inference,training,generation}_metrics: by the batch size that was requested
        ── probes, cells (every planned one), excluded (not applicable to a device)
        ── cross_gpu, stragglers, full_node
@@ -127,10 +127,10 @@ class ConfigurationReport(Part, frozen=True, kw_only=True):
 
     precision: `precisions` as one text. *batch_sizes: 0 for `auto`. launches: planned launches of each cell.
     sequence_lengths, input_sizes, memory_format: empty or null if each model uses its default. required_signals:
-    signals named by --require. preset, time_limit_seconds: set by `quick` and `triage`. profile: name in
-    configs/profiles.yaml. isolation: how launches start, "fork" (of the zygote) or "exec" (new interpreter). mode: such
-    as "loaded,solo". target_relative_half_width: a measurement may end once half of the confidence interval of the mean
-    iteration time, divided by this mean, is this small.
+    signals named by --require. preset: "quick", "triage", "gate" or null. time_limit_seconds: of a preset or burn-in.
+    profile: name in configs/profiles.yaml. isolation: how launches start, "fork" (of the zygote) or "exec" (new
+    interpreter). mode: such as "loaded,solo". target_relative_half_width: a measurement may end once half of the
+    confidence interval of the mean iteration time, divided by this mean, is this small.
     """
 
     precision: str
@@ -230,7 +230,7 @@ class CellCounts(Part, frozen=True, kw_only=True):
 
 
 class Summary(Part, frozen=True, kw_only=True):
-    """Summary of the run. rank_among_tested: always null. peak_memory_usage_mb: the highest of all cells.
+    """Summary of the run. rank_among_tested: always null. peak_memory_usage_mb: highest of all models at work.
 
     overall_score: speed in percent of the baseline's, a geometric mean over the cells; null without a baseline.
     score_note: how the score is defined, or why it is null. average_*: over all devices; null without telemetry.
@@ -264,7 +264,10 @@ class Overhead(Part, frozen=True, kw_only=True):
 
 
 class FailureReport(Part, frozen=True, kw_only=True):
-    """A launch without a valid result; fields as in AttemptReport. at: its start. status: final state of its cell."""
+    """A launch without a valid result; fields as in AttemptReport. at: its start. status: final state of its cell.
+
+    signal: AttemptReport.failure_signal. evidence["fault"]: what the failure is attributed to, if known.
+    """
 
     at: str
     launch: int

@@ -17,7 +17,7 @@ class StudyOperation(Part, frozen=True, kw_only=True):
 
 
 class StudyRow(Part, frozen=True, kw_only=True):
-    """One cell: an operation in one implementation, with sizes and precision. Figures are null unless the status is ok.
+    """One cell: an operation in one implementation, with sizes and precision. Times are null unless the status is ok.
 
     compile_mode: mode of torch.compile, "eager", or "jax". Times in milliseconds, medians over calls, then over
     launches. device_ms: time of a call when calls run back to back. launch_values: device_ms of each launch.

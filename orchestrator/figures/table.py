@@ -110,7 +110,7 @@ class Figure:
     def number(self, metric: Metric) -> float | None:
         """Return the value of this figure in a measurement, in the figure's unit.
 
-        None if the value is missing or not a number.
+        None if the value is missing or text. A bool counts as 0 or 1.
         """
         value = self.of(metric)
         return value if isinstance(value, int | float) else None

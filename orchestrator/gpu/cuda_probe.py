@@ -62,7 +62,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def require(devices: Sequence[Device]) -> None:
-    """Raise DeviceError unless CUDA works and shows all GPUs among `devices`."""
+    """Raise DeviceError unless CUDA works and shows all GPUs among `devices`; ConfigError as in `refusal`."""
     wrong = refusal(devices)
     if wrong is not None:
         raise DeviceError(f"{wrong}. Nothing was started.")

@@ -115,7 +115,10 @@ class _Gpus:
         self._all_slices = tuple(part for slices in self._slices.values() for part in slices)
 
     def of_word(self, word: str) -> tuple[Device, ...]:
-        """Return the devices that one word names, for "all" every one. Raises DeviceError if any is unusable."""
+        """Return the devices that one word names; for "all" every visible one, with slices for a GPU in MIG mode.
+
+        Raises DeviceError if any is unusable, as a GPU in MIG mode that is named itself.
+        """
         if word != "all":
             return (self._at(int(word)) if word.isdecimal() else self._by_uuid(word),)
         if not self._list:

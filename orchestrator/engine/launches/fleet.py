@@ -154,7 +154,8 @@ class Fleet:
     def stop(self, failure: Failure, now: float, *, immediately: bool, grace_s: float) -> Iterator[Happening]:
         """End all processes because of `failure`: SIGTERM, SIGKILL `grace_s` s later; only SIGKILL if `immediately`.
 
-        A process that already got SIGTERM gets SIGKILL now, unless it got SIGTERM because another one failed.
+        A process that already got SIGTERM gets SIGKILL now. If it got SIGTERM because another one failed, it gets
+        SIGKILL only if `immediately`.
         """
         for live in tuple(self.live.values()):
             if (
@@ -174,7 +175,7 @@ class Fleet:
         return min((live.begun for live in self.live.values() if live.pid is None), default=float("inf"))
 
     def hold_logs(self) -> None:
-        """Cut the middle out of every log file of a running launch that exceeds its size limit."""
+        """Free the disk space of the middle of too large logs of running launches. It then reads as NULs, unmarked."""
         for live in self.live.values():
             log_files.hold_below_cap(live.paths.stdout)
             log_files.hold_below_cap(live.paths.stderr)

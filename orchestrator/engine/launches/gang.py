@@ -4,10 +4,10 @@
     rank 1 ── killed by SIGKILL ◀── cause ─┼──▶ judged ──▶   one has none: its failure is that of the launch, and the
     rank 2 ── communication failed ────────┘                 messages of the others are kept as evidence
 
-A broken connection, or an end by the orchestrator, is a consequence, never the cause. Of several causes the gravest
-counts. Among equally grave ones it is the earliest: a lost GPU may give the others CUDA errors first. If all processes
-waited for each other, the one that is stopped or has begun fewer transfers is the cause. If there is no such process,
-no device is named.
+A broken connection, a time-out, or an end because another process failed is a consequence. Of several causes the
+gravest counts. Among equally grave ones it is the earliest: a lost GPU may give the others CUDA errors first. If all
+processes waited for each other, the one that is stopped or has begun fewer transfers is the cause. If there is no such
+process, no device is named.
 """
 
 from collections.abc import Sequence

@@ -6,7 +6,7 @@
         meeting…  where the processes of a launch on several devices find each other
 
 Cleaners of temporary files, and the end of a login session, delete sockets: `restore` makes them again. A worker is
-addressed by the secret token of its launch (measurement), so no other process can take its place.
+addressed by its secret token, so no other process can take its place.
 """
 
 import fcntl

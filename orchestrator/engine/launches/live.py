@@ -25,7 +25,7 @@ class Live:
 
     next: launch that the process belongs to. launch: state of this process (lifecycle.py). begun: time of the request.
     oom_kills: the kernel's count of out-of-memory kills at that time, None if unknown. gang: connection to the other
-    processes; None if the launch has one. siblings: all processes of the launch by rank, this one included. pid, pidfd:
+    processes; None if there are none. siblings: all processes of the launch by rank, this one included. pid, pidfd:
     None before the process exists; pidfd also once it is reaped. noted: whether the loop watches the pidfd.
     because_of_another: whether the process was ended because another one failed. over_ns: monotonic time at which the
     outcome was on disk. state: the kernel's state of the process before the orchestrator ended it, or "". entered:

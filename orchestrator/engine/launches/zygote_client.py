@@ -106,7 +106,7 @@ class ZygoteClient:
         return self._silence if self._silence and exit_ == Exit(code=None, signal=signal.SIGKILL) else words
 
     def hold_log(self) -> None:
-        """Cut the middle out of the zygote's log file if it exceeds its size limit."""
+        """Free the disk space of the middle of the zygote's log if it is too large. It then reads as NULs, unmarked."""
         log_files.hold_below_cap(self._log)
 
     def close(self) -> Exit | None:
