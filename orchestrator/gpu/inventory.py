@@ -34,9 +34,10 @@ class NvmlStatus(enum.StrEnum):
 class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The GPUs of the machine in NVML's order, and their MIG slices.
 
-    gpus, slices: only those that can be used. unreadable: index of each other GPU → why it cannot. reason: why NVML or
-    some GPUs are unusable, or "". hangs: True if NVML did not answer in time. cuda_driver_version: newest CUDA version
-    that the driver supports, such as "13.0". None: the version is unknown.
+    gpus, slices: only readable ones. A GPU in MIG mode is in `gpus`, too, though CUDA sees only its slices. unreadable:
+    index of each other GPU → why it is not. reason: why NVML or some GPUs are unusable, or "". hangs: True if NVML did
+    not answer in time. cuda_driver_version: newest CUDA version that the driver supports, such as "13.0". None: the
+    version is unknown.
     """
 
     gpus: tuple[Device, ...]

@@ -51,7 +51,10 @@ def to_html(trends: Sequence[Trend], filters: Mapping[str, str]) -> bytes:
 
 
 def page(trends: Sequence[Trend], filters: Mapping[str, str]) -> Page:
-    """Return the page of `to_html` as data, before it is rendered or shortened. Parameters as in `to_html`."""
+    """Return the page of `to_html` as data, before it is rendered or shortened.
+
+    trends: must not be empty. filters: as in `to_html`, "Model" is required.
+    """
     runs = sorted({(point.test_date, point.run_id) for trend in trends for point in trend.points})
     heading = f"{filters['Model']} over {plural(len(runs), 'run')}"
     found = [(trend, point) for trend in trends for point in trend.points if wording.change(point)]

@@ -1,4 +1,4 @@
-"""Export the history as JSON, or as CSV with a row per cell (model and configuration) and run."""
+"""Export the history as JSON, or as CSV with a row per run, device and cell, and one per device without cells."""
 
 import csv
 import io

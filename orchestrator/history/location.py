@@ -22,10 +22,10 @@ class Place:
 
 
 def find(file: str | None, environment: Mapping[str, str]) -> Place:
-    """Return where the history file is or will be: at `file` if the user named one. Nothing is created or checked.
+    """Return where the history file is or will be: at `file` if the user named one. Nothing is created.
 
     Otherwise it is gpubench/history.db in the user's data folder. environment: environment variables. Raises
-    HistoryError if there is no such folder: neither XDG_DATA_HOME nor HOME names one.
+    HistoryError if XDG_DATA_HOME is no absolute path, and HOME is none of an existing folder.
     """
     if file is not None:
         return Place(Path(file), default=False)

@@ -18,8 +18,8 @@ class RunLine(Part, frozen=True, kw_only=True):
     test_date: its start, ISO 8601, UTC. folder: absolute path. profile: kind of run, such as "standard" or "burn-in
     quick". seconds: its duration. verdict: in a word, such as "complete" (figures/exit_code.py). finished: False if the
     run was interrupted or killed, or was still running. planned, ok: numbers of cells. tainted: faults were injected.
-    health: worst health verdict of all devices. burn_in: their worst verdict of a burn-in, "" in other runs. stack:
-    name → version or setting. devices: ("8 x NVIDIA H200",).
+    health: worst health verdict of all GPUs and the machine. burn_in: worst verdict of a burn-in on a device, "" in
+    other runs. stack: name → version or setting. devices: ("8 x NVIDIA H200",).
     """
 
     run_id: str
@@ -43,7 +43,8 @@ class RunLine(Part, frozen=True, kw_only=True):
 class DeviceRecord(Part, frozen=True, kw_only=True):
     """A device in a run. health, burn_in: verdict, or "" if there is none.
 
-    health_words: reasons if health is FAIL or WARN, else "". burn_in_words: reasons for the burn-in's verdict.
+    health_words: reasons if health is FAIL or WARN, else "". burn_in_words: reasons for the burn-in's verdict and,
+    unless it is FAIL or WARN, numbers of comparisons.
     """
 
     device: SideDevice
@@ -57,7 +58,8 @@ class CellRecord(Part, frozen=True, kw_only=True):
     """A cell (model and configuration) on one device.
 
     metric: name of its main figure. launches: the value of `metric` in each launch (process). doubt: why the cell is
-    not judged, or "". figures: name, with unit → median over the launches. status: value of figures.cells.Status.
+    not judged, or "". figures: name, with unit → value in the report, mostly a median over the launches. status: value
+    of figures.cells.Status.
     """
 
     gpu_uuid: str

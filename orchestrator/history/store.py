@@ -93,8 +93,9 @@ def reading(place: Place) -> Iterator[sqlite3.Connection | None]:
 def refusal(place: Place) -> str:
     """Return why runs cannot be recorded here; "" if they can, or if the file is missing. Writes nothing.
 
-    Reasons: a file of another program or newer version, or an unreadable one. Damage is no reason if writers may move
-    the file aside and create another: at the default path, or if its header is that of a history.
+    Reasons: a file of another program or newer version, or an unreadable one. A missing permission to write is not
+    noticed. Damage is no reason if writers may move the file aside and create another: at the default path, or if its
+    header is that of a history.
     """
     path = _real(place.path)
     try:

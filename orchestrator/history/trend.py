@@ -1,7 +1,7 @@
 """Trends: a series for each cell (configuration) on each GPU over many runs, with its changes. Pure.
 
-Some runs are shown but not judged: those with injected faults, and those in which the cell was throttled, contaminated,
-not watched for throttling, or measured at a smaller batch size.
+Some runs are shown but not judged: those with injected faults, and those in which the cell has a fault
+(compare/cell_facts.py), such as unsteady times, or was not watched for throttling. CPU devices are never judged.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""The benchmark: every cell is launched a fixed number of times. `quick` is one of its presets."""
+"""The benchmark: cells are launched as often as configured, and again if a GPU is SUSPECT. `quick` is a preset."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Read NVML's health values of one GPU, in NVML's units: events since the driver was loaded, ns, degrees C, mW."""
+"""Read NVML's health values of one GPU, in NVML's units: counts, ns, degrees C, mW."""
 
 import time
 from collections.abc import Callable

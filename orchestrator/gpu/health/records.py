@@ -4,7 +4,7 @@ Watch        the process starts: the boot, and the GPUs whose Xids (driver's err
 Deafened     the process can no longer read the Xids of some GPUs, or may have missed some
 Vitals       values of one GPU at the start, every ten seconds, after launches, and at the end
 XidSeen      an error of the driver, as soon as it is reported
-NodeVitals   the error counters of the machine, as often as Vitals
+NodeVitals   the error counters of the machine at the start, every ten seconds, and at the end
 """
 
 from collections.abc import Iterator

@@ -51,7 +51,7 @@ class Finding:
     """One health signal of one GPU or of the machine, as judged.
 
     start, end, rise: first reading, last reading and increase of the first value that the signal is judged by. None if
-    it was not read. required: PASS needs this signal.
+    it was not read. rise is meaningful for counters only, and goes on across resets. required: PASS needs this signal.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Opinion:
-    """A verdict on a GPU or the machine. findings: the judged signals. lacking: required signals that were not read.
+    """A verdict on a GPU or the machine. findings: the judged signals. lacking: required signals not read all the time.
 
     action: what to do about the gravest finding. note: why there is no verdict or readings are incomplete, or "".
     """
@@ -134,9 +134,10 @@ def not_applicable(note: str) -> Opinion:
 def of_node(course: Course, *, reboots: int, differences: Sequence[str], gpus: bool, gap: str = "") -> Opinion:
     """Return the verdict on the machine, from its error counters, its reboots and the settings of its GPUs.
 
-    UNKNOWN if no counter could be read, NOT APPLICABLE if the machine has none. course: changes of the counters.
-    reboots: number of reboots during the run. differences: texts, one for each setting in which identical GPUs differ.
-    gpus: True if the run has GPUs. gap: why readings are incomplete, or "".
+    UNKNOWN if no counter could be read to the end. If the machine has none: WARN after a reboot or with differences,
+    else NOT APPLICABLE. course: changes of the counters. reboots: number of reboots during the run. differences: texts,
+    one for each setting in which identical GPUs differ. gpus: True if the run has GPUs. gap: why readings are
+    incomplete, or "".
     """
     reboot = Judgement(State.WARN, "the machine was rebooted during the run", Action.MONITOR)
     findings = [_plain("reboot", "reboots", reboot if reboots else Judgement(State.PASS))]
@@ -176,7 +177,7 @@ class Work:
 def broke_off(looks: Iterable[Look], parts: Iterable[Work]) -> str:
     """Return why a part of a GPU's work lacks health readings, such as "no readings for 40 s"; "" if none does.
 
-    looks: readings, in any order. A part lacks readings if it has none, has a gap above GAP_NS between them, or goes on
+    looks: readings, in any order. A part lacks readings if it has none, has a gap above GAP_NS without any, or goes on
     after telemetry ended. If several do, the reason is that of the first one in the order of `parts`.
     """
     made = tuple(looks)

@@ -29,7 +29,9 @@ MIN_FOR_CLOCK_DRIFT: Final = 4
 
 
 class Readings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Telemetry of one measurement. A value is None if it is unknown, and `note` says why.
+    """Telemetry of one measurement. A value is None if it is unknown.
+
+    note: why values are None, without slowdown_samples and sm_clock_drift_percent; "" if there is nothing to say.
 
     Values are means, with exceptions: temperature_max_c and memory_used_bytes are maxima. energy_j is a total. reasons:
     all clock-event bits (of NVML) that any sample has. sm_clock_drift_percent: change from the first half of the

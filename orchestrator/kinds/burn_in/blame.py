@@ -46,8 +46,9 @@ def culprits(launches: Sequence[Mapping[str, Verification]], proven: Collection[
 
     The number is 0 for a device proven faulty by its own wrong numbers or by another check. Such a device explains all
     its wrong copies. The remaining wrong copies are explained by the smallest set of devices that has the sender or
-    receiver of each. If there are several such sets, nothing explains them. launches: for each check of links, device →
-    what it verified. proven: devices that other checks proved faulty. Devices are UUIDs.
+    receiver of each; if there are several such sets, by nothing. This is decided for each group of devices that wrong
+    copies connect. launches: for each check of links, device → what it verified. proven: devices that other checks
+    proved faulty. Devices are UUIDs.
     """
     own = {device for seen in launches for device, one in seen.items() if any(_own(device, one))} | {*proven}
     wrong = frozenset(frozenset(pair) for seen in launches for pair in _copies(seen))
@@ -58,9 +59,11 @@ def culprits(launches: Sequence[Mapping[str, Verification]], proven: Collection[
 def blamed(seen: Mapping[str, Verification], culprits: Collection[str], *, cut_off: bool = False) -> list[Blamed]:
     """Return the mismatches of a launch on several devices, each with the device that it counts against.
 
-    Mismatches without details are omitted. A wrong copy is returned twice if it counts against both ends. seen: device
-    → what it verified. culprits: devices that explain wrong copies. cut_off: the launch ended before its result, so
-    some sums may not have been checked.
+    A wrong copy is returned twice, for its sender and its receiver; `doubtful` marks the end that is probably not at
+    fault. Omitted are mismatches without details, copies of numbers that were wrong before they were sent, and wrong
+    sums of a device that another mismatch counts against without doubt. seen: device → what it verified. culprits:
+    devices that explain wrong copies. cut_off: the launch ended before its result, so some sums may not have been
+    checked.
     """
     found = [Blamed(device, one) for device, verification in seen.items() for one in _own(device, verification)]
     for ends, wrong in _copies(seen).items():

@@ -152,8 +152,9 @@ def served_s(work: Work) -> float:
 def idle(work: Work, waits: Mapping[Segment, Sequence[Span]]) -> Iterator[Idle]:
     """Yield the gaps in a device's work with more than 60 unexplained seconds (served_time.LONG_S), and these seconds.
 
-    Launches that were cut off explain a gap, and so do `waits`: session → times (monotonic ns) in which the device may
-    have waited for another one (gpu_waits.py).
+    Only the time from its first to its last launch of a session is searched. Launches that were cut off explain a gap,
+    and so do `waits`: session → times (monotonic ns) in which the device may have waited for another one
+    (gpu_waits.py).
     """
     for segment, load in work.items():
         first_ns, last_ns = min(begin for begin, _ in load.launches), max(end for _, end in load.launches)

@@ -113,7 +113,7 @@ def _columns_of(result: BurnInReport, report: Report) -> Iterator[tuple[str, ...
 
 
 def meaning(result: BurnInReport) -> str:
-    """Return a sentence that says what the verdicts prove."""
+    """Return what PASS proves, as a text; after injected faults, that the verdicts say nothing about the GPUs."""
     if result.tainted:
         return "Faults were injected on purpose: the verdicts say nothing about the GPUs."
     return "PASS means that the checks below saw no error. It does not prove that there is none."
@@ -135,7 +135,10 @@ def _row(gpu: GpuBurnIn, report: Report) -> tuple[str, ...]:
 
 
 def requested_time(result: BurnInReport) -> str:
-    """Describe the times of a burn-in: "Level full, 8 h requested, 7.9 h to 8.0 h at work" (least to most of a GPU)."""
+    """Describe the times of a burn-in: least to most hours at work of a GPU.
+
+    Example: "Level full, 8 h 00 min requested, 7 h 54 min to 7 h 58 min at work".
+    """
     served = sorted(gpu.served_seconds for gpu in result.gpus)
     at_work = " to ".join(dict.fromkeys(duration(seconds) for seconds in (*served[:1], *served[-1:])))
     return f"Level {result.level}, {duration(result.duration_seconds)} requested, {at_work} at work"
@@ -259,9 +262,10 @@ def not_tested(result: BurnInReport, report: Report) -> list[str]:
 
 
 def not_decided(result: BurnInReport, report: Report) -> list[str]:
-    """Return a line for each rate that was measured, but has no verdict, with what is inconclusive.
+    """Return a line for each comparison of speed with siblings that left a doubt, with what is not ruled out.
 
-    Example: 'speed in the check "truth" on GPU 1: a slow-down of more than 5% is not ruled out'.
+    A change over time that is inconclusive is in `not_tested`. Example: 'speed in the check "truth" on GPU 1: a
+    slow-down of more than 5% is not ruled out'.
     """
     return [f"{words}: {why}" for _, words, why in _untested(result, report, decided=False)]
 
@@ -269,8 +273,8 @@ def not_decided(result: BurnInReport, report: Report) -> list[str]:
 def _untested(result: BurnInReport, report: Report, *, decided: bool) -> Iterator[tuple[bool, str, str]]:
     """Yield (unfinished, checks and devices, reason). Checks with equal devices and reason share a tuple.
 
-    unfinished: True for planned checks that were not completed. decided: True yields the checks that were not made,
-    False yields the rates that were measured but have no verdict.
+    unfinished: True for planned checks that were not completed. decided: False yields the rates in
+    GpuBurnIn.not_decided, True all others.
     """
     unfinished = {what for gpu in result.gpus for what in gpu.unfinished}
     devices: dict[tuple[str, str], set[str]] = {}

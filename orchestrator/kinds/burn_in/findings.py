@@ -25,9 +25,10 @@ class RateVerdict:
     """Verdict on one kind of rate of a GPU: its speed over time, or compared with siblings.
 
     pace: the verdict. text: the evidence. why: probable reason why the GPU is slower; None if it is not, or if unknown.
-    aside: which work was not judged, and why. undecided: what is inconclusive. Both are "" if there is nothing.
-    courses: ITSELF or SIBLINGS (rate_courses.py) → change of the rates over time, by themselves or relative to those of
-    its siblings; empty if the verdict only compares the GPU with its siblings.
+    aside: which work was not judged, and why. undecided: what a comparison with siblings does not rule out; for a
+    verdict over time, text says what is inconclusive. Both are "" if there is nothing. courses: ITSELF or SIBLINGS
+    (rate_courses.py) → change of the rates over time, by themselves or relative to those of its siblings; empty if the
+    verdict only compares the GPU with its siblings.
     """
 
     pace: Pace
@@ -100,8 +101,8 @@ class Idle:
 class Ahead:
     """Ways to complete an incomplete burn-in: `resume`, or a new burn-in.
 
-    left_s: seconds that `resume` may still use, 0 if none. launch_s: expected seconds of another launch. least: value
-    and options of --burn-in for a new one with enough time for a whole round: "2h --level full".
+    left_s: seconds that `resume` may still use, 0 or less if none. launch_s: expected seconds of another launch. least:
+    value and options of --burn-in for a new one with enough time for a whole round: "2h --level full".
     """
 
     left_s: float
@@ -119,11 +120,11 @@ class Work:
     with details. unclear: number of mismatches without details that may be its own. unread: launches whose mismatches
     cannot be read. deviations: its launches with unexpected bits. undecided: cells whose right bits are unknown,
     because rounds or GPUs differ without a majority. failures: failed launches that were not repeated with a result;
-    repeated: those that were. lost_results: launches whose result file was lost. health: verdict of its health signals.
-    health_reason, health_action: why, and what to do about it if the verdict is FAIL. quarantined: why the GPU was
-    quarantined. paces: kind of rate → verdict. not_tested: check → reason. lost_time: longest time without work, and
-    why. goes_on: the run still runs. interrupted: why it ended early. too_hot: why the GPU was too hot to continue, and
-    when. reboots: number of reboots between the run's sessions. tainted: faults were injected on purpose.
+    repeated: those that were. lost_results: launches whose lost result was not measured again. health: verdict of its
+    health signals. health_reason, health_action: why, and what to do about it if the verdict is FAIL. quarantined: why
+    the GPU was quarantined. paces: kind of rate → verdict. not_tested: check → reason. lost_time: longest time without
+    work, and why. goes_on: the run still runs. interrupted: why it ended early. too_hot: why the GPU was too hot to
+    continue, and when. reboots: number of reboots between the run's sessions. tainted: faults were injected on purpose.
     """
 
     requested_s: float

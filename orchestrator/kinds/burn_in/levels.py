@@ -40,7 +40,7 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     up_to_s: float | None = None
 
     def cells(self, kind: DeviceKind, *, steps: bool) -> int:
-        """Return in how many cells of a round a device of this kind takes part. steps: whether --steps adds a cell."""
+        """Count the cells of a round on a device of this kind that has links. steps: whether --steps adds a cell."""
         return len(self.soak) + len(self.truth) + steps + len(self.replay[kind]) + len(self.links) + 1
 
 

@@ -37,7 +37,8 @@ class Attributed(NamedTuple):
     """What one device verified in a launch, with only those mismatches that count against it.
 
     verification: None if the device verified nothing. doubts: for each mismatch with details, why another device may be
-    at fault, or "". unclear: number of mismatches without details that may be this device's.
+    at fault, or "". unclear: in a launch on several devices, number of mismatches without details, if none with details
+    counts against this device; else 0.
     """
 
     verification: Verification | None
@@ -109,7 +110,7 @@ def not_tested(device: Device, run: StoredRun, quarantined: Collection[str]) -> 
     """Return check of links → why the device was not tested by it. quarantined: UUIDs of devices.
 
     A device without links has the key "links". Other keys name a check that was cut short by the quarantine of another
-    device: "links peers fp32: later rounds".
+    device: "peers links fp32: later rounds".
     """
     if not linked(device, run.devices):
         return {Workload.LINKS: _NONE if device.slice_of is None else _SLICE}

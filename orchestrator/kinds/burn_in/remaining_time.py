@@ -18,8 +18,9 @@ LONGER: Final = 2
 def ahead(archive: Archive, at_work: Mapping[str, busy_time.Work]) -> Mapping[str, Ahead]:
     """Return UUID → ways to complete the burn-in: seconds for `resume`, and options of a new burn-in.
 
-    All devices have the same seconds: what the device with the least time at work needs, or 0 if the burn-in ended
-    normally and each worked long enough. at_work: UUID → session → times at work (busy_time.at_work).
+    All devices have the same seconds: those left for the device with the least time at work, or 0 if the burn-in ended
+    normally and no device that worked too little has time for another launch. at_work: UUID → session → times at work
+    (busy_time.at_work).
     """
     stored, finished = archive.stored, archive.finished
     burn_in = requested(stored.configuration)

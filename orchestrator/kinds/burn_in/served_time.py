@@ -5,7 +5,7 @@
     but in each session no more seconds of gaps than of ▓▓▓▓, and none while the orchestrator was suspended
 
 A gap takes 1 to 2 s on a GPU, a start up to 20 s. Only the start of the first session counts (state/time_budget.py).
-Long gaps without a known reason are reported (idle).
+Long gaps between launches without a known reason are reported (idle).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
