@@ -16,12 +16,12 @@ KINDS: Final[dict[str, Kind]] = {kind.name: kind for kind in (BENCHMARK, TRIAGE,
 
 
 def of(configuration: Configuration) -> Kind:
-    """Return the kind of a run by its configuration: a benchmark if its preset names no other kind."""
+    """Return the kind of a run: burn-in if it has settings of one, else the kind of its preset, else benchmark."""
     return _of(configuration.preset, burn_in=configuration.burn_in is not None)
 
 
 def of_report(report: Report) -> Kind:
-    """Return the kind of the run that a report is about: a benchmark if its preset names no other kind."""
+    """Return the kind of a report's run: burn-in if it has such a part, else the kind of its preset, else benchmark."""
     return _of(report.test_configuration.preset, burn_in=report.burn_in is not None)
 
 

@@ -60,7 +60,7 @@ class Exporters:
             self._follower.judged(report)
 
     def view(self) -> View | None:
-        """Return the state of the run for the metrics; None before `follow` was called."""
+        """Return the state of the run for the metrics; None before `follow`. View.at is older than this call."""
         return None if self._follower is None else self._follower.view()
 
     def close(self) -> None:

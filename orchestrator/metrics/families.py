@@ -28,7 +28,7 @@ _CELL: Final = ("cell", "gpu", "uuid", "model", "workload", "precision", "mode",
 
 
 class Kind(enum.StrEnum):
-    """Type of a metric. A gauge may fall; a counter only rises, and starts at 0 in each session of a run."""
+    """Type of a metric. A gauge may fall, a counter only rises. Those of launches start at 0 in each session."""
 
     GAUGE = "gauge"
     COUNTER = "counter"

@@ -38,7 +38,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """State of one run at the time `at`.
+    """State of one run. at: when the run last reported its progress, verdicts or end; other fields may be newer.
 
     tool_version: of gpubench. profile: kind of run, such as "standard" or "burn-in quick". began, at: seconds since the
     epoch. boot: number that, added to monotonic seconds, gives seconds since the epoch. exit_code: None until the run

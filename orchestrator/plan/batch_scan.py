@@ -24,7 +24,7 @@ GROWTH: Final = 16
 """The predicted size is tried only up to this multiple of the largest size that worked."""
 RESOLUTION: Final = 32
 CREEP: Final = 8
-"""If the predicted size fits, the next size is at least 1/CREEP larger."""
+"""If the predicted size fits, the next size is at least 1/CREEP larger, before it is rounded down and limited."""
 _ROUND: Final = 8
 _ROUND_FROM: Final = 64
 

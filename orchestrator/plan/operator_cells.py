@@ -1,4 +1,4 @@
-"""Cells (things to measure) of operators such as softmax, in random order for each device. Pure."""
+"""Cells (things to measure) of operators such as softmax, in a random order that all devices share. Pure."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple

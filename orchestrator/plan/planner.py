@@ -122,7 +122,8 @@ def cell_seed(seed: int, model: str, workload: Workload) -> int:
 def rounds_of(cells: int, launches: int, seed: int, *, first: int | None = None) -> list[list[int]]:
     """Return a list for each of `launches` rounds: the numbers 0 to cells - 1 in random order.
 
-    No round begins with the cell that ended the round before it. first: cell that begins round 0; None: a random one.
+    Of several cells, the one that ended a round does not begin the next. first: cell that begins round 0; None: a
+    random one.
     """
     chance = random.Random(seed)
     rounds: list[list[int]] = []

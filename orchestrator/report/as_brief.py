@@ -1,6 +1,6 @@
 """The brief report for a terminal: the answer first, in some twenty lines. `to_text` has the rest.
 
-RESULT    COMPLETE  168 of 168 cells measured, health PASS
+RESULT    COMPLETE  168/168 cells, health PASS
 GPUS      equal within 0.3% (5 steady GPU-bound configurations)
 """
 

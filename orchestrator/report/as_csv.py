@@ -1,6 +1,7 @@
 """The report as CSV: a row for each planned cell (model and configuration on one device).
 
-A batch size scan (`-b auto`) has a row for each size. Batch_Size is N/A where nothing ran.
+A batch size scan (`-b auto`) has a row for each size, and one for its cell if that has no result. Batch_Size is that of
+the figures (Refers_To may have them). It is N/A without figures, and for workloads without batches, such as load.
 """
 
 import csv
@@ -64,7 +65,7 @@ def to_csv(report: Report) -> str:
 
 
 def to_rows(report: Report) -> list[Row]:
-    """Return a row for each cell, or each size of a batch scan: column (all of COLUMNS) → value, None if unknown."""
+    """Return rows as in the module's docstring: column (all of COLUMNS) → value, None if unknown."""
     scans = {scan.cell: scan for scan in report.batch_scans}
     seen = {*scans, *(probe.cell for probe in report.probes)}
     rows: list[Row] = []

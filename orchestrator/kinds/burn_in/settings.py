@@ -194,10 +194,10 @@ def with_temperature_stop(configuration: Configuration, celsius: int) -> Configu
 def with_injections(
     configuration: Configuration, texts: Sequence[str], devices: Sequence[Device], origin: str = "--inject"
 ) -> Configuration:
-    """Return the configuration with injected faults, and `tainted` set. texts: one for each fault.
+    """Return the configuration with injected faults, and `tainted` set, even without any. texts: one for each fault.
 
     "flip:0:2" flips a bit on device 0 in round 2. origin: option or file, for messages. Raises ConfigError for a fault
-    that is invalid or that this run cannot find.
+    that is invalid, or that no check on these devices can find. `planning.make` refuses a round that is not planned.
     """
     assert configuration.burn_in is not None
     parsed = tuple(injections.parse(text, devices, origin) for text in texts)

@@ -49,7 +49,7 @@ def _tally(group: Sequence[LaunchEvidence], more: int, kind: DeviceKind) -> Tall
 
 
 def check(workload: Workload, tally: Tally) -> CheckReport:
-    """Return the sums of a check for the report. The bounds on the error rate are None if there are mismatches."""
+    """Return the sums of a check for the report. Bounds on the error rate are None after mismatches or no checks."""
     return CheckReport(
         check=workload,
         launches=tally.launches,

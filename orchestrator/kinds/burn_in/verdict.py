@@ -1,10 +1,11 @@
 """Judge one GPU after a burn-in. The gravest verdict wins, and all reasons are reported. Pure.
 
-FAIL      wrong bits in computing, memory or transfers, or a hardware fault seen by the health checks
-UNKNOWN   too little time at work, contaminated by another process, a planned cell without a check, or wrong bits
-          that cannot be attributed to one GPU
+FAIL      wrong bits in computing, memory or transfers, a hardware fault seen by the health checks, or too hot
+UNKNOWN   too little time at work, contaminated by another process, a planned cell without a check, a launch without
+          a result, wrong bits that cannot be attributed to one GPU, faults injected on purpose, or another of _gaps
 WARN      slower with time or slower than its siblings, a health warning, or a failed launch that was repeated
-PASS      every planned cell was checked for the requested time, and nothing was found
+PASS      at work for nearly the requested time (served_time.is_short), every planned cell was checked, except those
+          that the software cannot verify, and nothing was found
 """
 
 from collections.abc import Iterator
@@ -46,7 +47,7 @@ class Judged:
 def judge(work: Work) -> Judged:
     """Return the verdict on one GPU with all reasons. work: all facts of the GPU after the burn-in.
 
-    If the run injected faults, no reason recommends an action.
+    If the run injected faults, every `action` is NOTHING.
     """
     found = [*_wrong_bits(work), *_of_health(work), *_gaps(work), *_warnings(work)]
     if work.tainted:

@@ -84,9 +84,9 @@ def unread(launches: Iterable[Uncounted], device: Device) -> Iterator[str]:
 
 
 def samples(launches: Iterable[tuple[Attempt, Cell, Verification | None]]) -> Iterator[Sample]:
-    """Yield the digests of each launch's outputs, to compare them with other launches. Skip launches without any.
+    """Yield the digests of each launch's outputs, to compare them with other launches; () if it made none.
 
-    launches: (launch, cell, what its first device verified or None).
+    launches: (launch, cell, what its first device verified). A launch with None is skipped.
     """
     for attempt, cell, verification in launches:
         if verification is not None:

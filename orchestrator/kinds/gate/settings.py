@@ -51,9 +51,9 @@ class RequestedSide(NamedTuple):
 def of_baseline(side: Side, origin: str, limit_s: float, options: tuple[Option, ...]) -> Preset:
     """Return the preset of a gate. Each setting has all the values that cells of the baseline with a result have.
 
-    These settings are models, precisions, modes, phases and batch sizes. side: the baseline. limit_s: time limit in
-    seconds. options: the table that validates the preset. origin: name of the baseline in messages. Raises ConfigError
-    if the baseline has no result.
+    These settings are models, precisions, modes, phases and batch sizes. Profile, iterations, isolation and seed are
+    those of the baseline's run. side: the baseline. limit_s: time limit in seconds. options: the table that validates
+    the preset. origin: name of the baseline in messages. Raises ConfigError if the baseline has no result.
     """
     keys = [cell.key for cell in side.cells if cell.values]
     if not keys:
@@ -135,8 +135,8 @@ def with_sides(
 ) -> Configuration:
     """Return the configuration of a gate of two sides. words, configurations: one of each side.
 
-    A model that is on both sides gets another name on each. launches: number of planned rounds; None for FIRST_ROUNDS.
-    percent: tolerated slow-down of a cell; None for margins.yaml.
+    If any model is on both sides, the label of its side is added to the name of every model. launches: number of
+    planned rounds; None for FIRST_ROUNDS. percent: tolerated slow-down of a cell; None for margins.yaml.
     """
     first, second = ({model.name for model in one.models} for one in configurations)
     gate_sides: list[GateSide] = []

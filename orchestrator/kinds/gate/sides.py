@@ -1,4 +1,4 @@
-"""The two sides of a gate's run so far, and their comparison. Pure, except for reading the baseline.
+"""The two sides of a gate's run so far, and their comparison. Pure, except for reading the baseline and margins.
 
 Cells of the second side get the keys of their partners. The intended differences between the sides become facts of the
 stack (software and settings of a run), for the title of the comparison.

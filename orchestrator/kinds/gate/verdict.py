@@ -1,4 +1,4 @@
-"""Causes of the exit code in a gate's comparison: slower cells, and cells without a verdict. Pure."""
+"""Causes of the exit code in a gate's comparison: wrong or slower cells, and cells without a verdict. Pure."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,7 +14,10 @@ _NAMED: Final = 3
 
 
 def causes(comparison: Comparison) -> Iterator[Cause]:
-    """Yield causes of the exit code: cells slower or without a verdict, gravest first, then what was not measured."""
+    """Yield causes of the exit code: wrong, slower and unjudged cells, slower means, then what was not measured.
+
+    The kind of a cause is SLOWER, also for wrong cells, or UNDECIDED.
+    """
     name = wording.naming(comparison)
     for verdict in _COUNTING:
         if named := [name(cell) for cell in comparison.cells if cell.verdict is verdict]:

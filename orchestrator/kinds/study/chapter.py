@@ -131,7 +131,7 @@ def _findings(rows: Sequence[StudyRow], varied: Sequence[str]) -> Iterator[Findi
 def _by_reason(rows: Sequence[StudyRow], status: OperatorStatus, varied: Sequence[str]) -> Iterator[str]:
     """Yield a line for each reason of a status, with the implementations and sizes that have it.
 
-    An implementation is named without sizes if all its sizes have the status. varied: dimensions whose sizes to show.
+    An implementation is named without sizes if all its sizes have the reason. varied: dimensions whose sizes to show.
     """
     planned = Counter(map(title, rows))
     found: dict[str, dict[str, list[str]]] = {}

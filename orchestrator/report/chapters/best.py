@@ -129,7 +129,7 @@ def _grows(report: Report, phases: Sequence[tuple[Workload, dict[_Shape, list[Me
     """Whether batches larger than the measured ones may be faster: the largest has the highest rate in some phase.
 
     phases: (phase, figures by shape) for each model. If any of them has several batch sizes, those with one size are
-    ignored. Return False if a batch size was reduced for lack of memory, or if -b auto chose the sizes.
+    ignored. Return False if any cell has no figures or a smaller batch than requested, or if -b auto chose the sizes.
     """
     several = [one for one in phases if len({shape.batch for shape in one[1]}) > 1] or phases
     tops = [(_top(*one), max(shape.batch for shape in one[1])) for one in several]

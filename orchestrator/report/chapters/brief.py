@@ -57,9 +57,9 @@ _LONGER: Final = {"quick": "standard", "triage": "standard", "standard": "rigoro
 
 
 def conditions(report: Report, layout: Layout) -> str:
-    """Return a line such as "42 minutes, quick, 1 launch, driver 580.95.05, torch 2.8.0".
+    """Return a line such as "42 minutes, profile quick, 1 launch per cell, driver 580.95.05, torch 2.8.0".
 
-    It has the duration of the run, its preset, the number of launches of each cell, and software versions.
+    It has the duration of the run, its preset or profile, launches (if not layout.judges_gpus), and software versions.
     With a faulty or slow GPU, counts of cells and the exit code come first.
     """
     data = report.metadata
@@ -124,7 +124,7 @@ def _causes(report: Report, layout: Layout) -> Iterator[str]:
 
 
 def limits(report: Report) -> Section | None:
-    """Return causes of the exit code besides faulty or slow GPUs; None without any, or if no GPU is faulty or slow."""
+    """Return causes of the exit code not in _OWN_SECTION; None without any, or if no GPU is faulty or slow."""
     causes = [_DETAILS.split(cause.text)[0] for cause in report.verdict.causes if cause.kind not in _OWN_SECTION]
     return Section("limits", "Also", tuple(causes)) if causes and stragglers.concerns_gpus(report) else None
 

@@ -50,7 +50,7 @@ _CHECKS: Final = (
     *numbers("Launches", "Attempts"),
     *texts("Remarks"),
 )
-"""Columns for a run that checks GPUs (burn-in): no figures, and no planned number of launches."""
+"""Columns with layout.checks (burn-in, ops, study): no figures, and no planned number of launches."""
 _FILTERED_CHECKS: Final = (0, 2, 4)
 
 

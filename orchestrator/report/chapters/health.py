@@ -50,7 +50,7 @@ def health(report: Report) -> Section | None:
 
 
 def verdict_text(judged: DeviceHealth | NodeHealth) -> str:
-    """Return a verdict as text: "PASS (12 of 14 applicable signals were read)"."""
+    """Return a verdict as text: "PASS (14 of 14 applicable signals were read)"."""
     if not judged.applicable:
         return str(judged.verdict)
     if judged.verdict is HealthVerdict.NOT_APPLICABLE:

@@ -55,7 +55,7 @@ class _Shape(NamedTuple):
 
 
 def measurements(report: Report) -> Iterator[Measurement]:
-    """Yield every measurement of a model, in the order of the report."""
+    """Yield every cell of a model, also without figures (failed), in the order of the report."""
     kinds = _kinds(report)
     names = _names(report)
     modes = _modes(report)

@@ -86,7 +86,7 @@ def _model(results: Sequence[ModelResult]) -> Section:
 
 
 def _lacking(results: Sequence[ModelResult]) -> Iterator[Measured]:
-    """Yield the figures of each cell that lacks a reading of utilisation or power."""
+    """Yield each cell that lacks a reading of utilisation or power, failed cells included, except load cells."""
     for result in results:
         phases = (result.inference_metrics, result.training_metrics, result.generation_metrics)
         for metric in (metric for of_phase in phases for metric in of_phase.values()):

@@ -132,7 +132,10 @@ def to_do(step: str, which: str) -> tuple[str, ...]:
 
 
 def brief_findings(report: Report) -> Iterator[Finding]:
-    """Yield a short finding for each GPU of which is_found is true, slowest first: verdict, its reason, what to do."""
+    """Yield a short finding for each GPU of which is_found is true: verdict, its reason, what to do.
+
+    GPUs with no rate relative to siblings come first, then the slowest.
+    """
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     for one in sorted(filter(is_found, report.stragglers), key=lambda one: one.percent or 0.0):
         device = devices[one.gpu_uuid]
