@@ -3,7 +3,7 @@
 write      into the run's folder; replaces an earlier report of the run
 publish    to the requested place; an existing report.json is renamed to report.1.json, the next one to report.2.json
 
-Safe with several processes that publish to the same name at the same time.
+Safe with several processes that publish to the same name at the same time, on file systems with hard links.
 """
 
 import errno
@@ -72,7 +72,7 @@ def publish(
     """Write the report in each format to `output_path` with the format's suffix. Return the paths written.
 
     The suffix replaces that of another format, or is appended. Missing folders are made. An existing file is renamed
-    first (keep_old). Raises as `write` does.
+    first (keep_old). Raises StorageError and RunFolderError as `write` does.
     """
     written = []
     for kind in formats:

@@ -58,7 +58,8 @@ class Differences(NamedTuple):
 def differences(report: Report) -> Iterator[Differences]:
     """Yield the comparison of each group of two or more identical devices.
 
-    A device with less than half as many results as another of its group, such as a lost GPU, is not compared.
+    A device with less than half as many results as another of its group, such as a lost GPU, is not compared. It is
+    not in Differences.group.
     """
     found: dict[str, dict[tuple[object, ...], Line]] = {}
     for line in lines(report):

@@ -83,7 +83,8 @@ def per_joule(metric: Measured) -> float | None:
 def percentiles_ms(metric: Measured) -> tuple[float | None, float | None, float | None]:
     """Return (p50, p95, p99) of an iteration time in ms; each None if unknown or for other workloads.
 
-    The time is the latency for inference, the step for training, and the time between tokens for generation.
+    The time is the latency for inference, the step for training, and the time between tokens for generation. The
+    times of all launches are pooled.
     """
     match metric:
         case PhaseMetrics() if metric.inference_latency_p50_ms is not None:

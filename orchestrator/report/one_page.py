@@ -1,8 +1,8 @@
 """Fits a text on one page: its paragraphs share the lines of the page by their rank (sections.Rank).
 
-    all of MUST ─▶ a line of each TOLD ─▶ all of GRAVEST ─▶ a line of each MORE ─▶ more of all, until the page is full
+    MUST, a line of each GRAVEST ─▶ a line of each TOLD ─▶ the rest of GRAVEST ─▶ a line of each MORE ─▶ more of all
 
-Sections take turns, paragraph by paragraph. A paragraph that is cut ends with " ...".
+Sections take turns, paragraph by paragraph, until the page is full. A paragraph that is cut ends with " ...".
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ def is_whole(paragraphs: Iterable[Paragraph], room: int, cut: Paragraph) -> bool
 
 
 def on_one_page(paragraphs: Iterable[Paragraph], room: int, cut: Paragraph) -> Iterator[str]:
-    """Yield the lines of a page: at most `room`, or more if more must be shown (Rank.MUST).
+    """Yield the lines of a page: at most `room`, or more if MUST and the first lines of GRAVEST need more.
 
     cut: one of `paragraphs`, which says that lines are missing. It is shown only if some are.
     """

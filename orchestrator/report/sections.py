@@ -268,8 +268,7 @@ def ranked(
     """Return the table of all cells, without empty columns and with MOST_CELLS rows at most: those of lowest rank.
 
     whole: the table without rows. narrowed: indices of the columns with a filter. rows: for each cell (rank, function
-    that makes the row), in order; sorted by rank if rows are omitted. constant: titles of columns to omit if all rows
-    have the same entry.
+    that makes the row), in order; sorted by rank if rows are omitted. constant: as in `filled`.
     """
     kept = sorted(rows, key=itemgetter(0)) if len(rows) > MOST_CELLS else rows
     kept = kept[:MOST_CELLS]
@@ -290,7 +289,7 @@ def drawn(*found: tuple[Chart, Table] | None) -> tuple[tuple[Chart, ...], tuple[
 def filled(whole: Table, constant: Collection[str] = (), always: Sequence[int] = ()) -> Table:
     """Return the table without columns that have only EMPTY entries; without rows, the table is unchanged.
 
-    constant: titles of columns to omit if all their entries are equal. always: indices of columns to keep.
+    constant: titles of columns to omit if all entries not in EMPTY are equal. always: indices of columns to keep.
     """
     found = [{str(row[place]) for row in whole.rows} - EMPTY for place in range(len(whole.columns))]
     informative = (place for place, of in enumerate(found) if len(of) > (whole.columns[place].title in constant))

@@ -1,6 +1,6 @@
 """Formats sections as text of at most 80 characters a line, with ASCII frames around tables. Wide characters count two.
 
-section: report/sections.py. indent: blanks at the start of each line.
+section: report/sections.py. indent: text (blanks, not their number) at the start of each line.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -44,7 +44,7 @@ class Paragraph:
 def wrap(text: str, indent: str = "", hanging: str = "", columns: int = WIDTH) -> Iterator[str]:
     """Yield `text` as lines of at most `columns` characters that begin with `indent`. Longer words are broken.
 
-    hanging: begins all lines but the first, after `indent`. An empty text yields no line.
+    hanging: text that begins all lines but the first, after `indent`. An empty `text` yields no line.
     """
     text = plain(text)
     room = columns - cell_len(indent)

@@ -1,6 +1,6 @@
 """Migrate reports of earlier schema versions, one step for each version. Pure: on decoded JSON that is not checked yet.
 
-Values that a version did not record become null or empty. A step adds only missing fields.
+Values that a version did not record become null, empty or a default. Version 6 also renames keys and changes texts.
 """
 
 from collections.abc import Callable, Iterator, Mapping

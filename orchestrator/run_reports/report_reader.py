@@ -5,7 +5,7 @@
     a run's folder   its report is made again, so runs of older versions work. Also @last or a run's id (run_lookup.py)
     a name           of a baseline that gpubench ships: configs/baselines/<name>.json
 
-Every error is a UserError that names the file and what to do.
+Every error is a UserError that names the file or run.
 """
 
 from collections import Counter
@@ -117,9 +117,10 @@ def baseline(name: str, runs_folder: str, history_db: str | None = None, *, orig
 
 
 def _head(data: bytes, name: str) -> _Head:
-    """Return the versions that a file names; None for one that it lacks. Raises ConfigError for a pytorch.json file.
+    """Return the versions that a file names; None for one that it lacks.
 
-    data: contents of the file. name: of the file, for messages.
+    data: contents of the file. name: of the file, for messages. Raises ConfigError for a pytorch.json file, and for
+    damaged JSON.
     """
     try:
         records = msgspec.json.decode(data, type=list[_Exported])

@@ -3,7 +3,8 @@
 nothing             the newest of the runs folder
 a path              the folder of a run; an existing path comes before any id
 @last, @last~1      the newest of the runs folder, the one before it
-an id               as `history` prints it, or a unique beginning: of the runs folder, else of the history
+an id               as `history` prints it, or a unique beginning of 8 digits or more: of the runs folder, else of the
+                    history
 """
 
 import os
@@ -50,7 +51,7 @@ def find_run(name: str, runs: str, history_db: str | None = None) -> RunPaths | 
 
 
 def is_id(name: str) -> bool:
-    """Whether the name has the form of a run's id or of its beginning. The run need not exist."""
+    """Whether the name has the form of a run's id or of its beginning (8 digits or more). The run need not exist."""
     return _RUN_ID.fullmatch(name) is not None
 
 

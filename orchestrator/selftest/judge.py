@@ -47,7 +47,8 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     """How the orchestrator handled one injected fault. tries: its processes, in order of their starts.
 
     status: of its cell in the report. reported: failures of its cell in the report, in the same order. skipped: whether
-    the model was skipped. quarantined: reason if the device was quarantined, else empty.
+    the model was skipped. quarantined: reason if the device was quarantined and this cell was the last on it; else
+    empty.
     """
 
     status: Status

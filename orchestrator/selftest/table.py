@@ -26,7 +26,7 @@ def details(outcome: Outcome) -> Iterator[str]:
 
 
 def as_builtins(outcome: Outcome) -> dict[str, Any]:
-    """Convert the outcome to JSON values. "seconds" of a fault: from its injection to the recorded end; may be None."""
+    """Convert the outcome to JSON values. "seconds" of a fault: longest from injection to end of a failed launch."""
     return {
         "passed": not outcome.exit_code,
         "exit_code": int(outcome.exit_code),

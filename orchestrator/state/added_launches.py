@@ -83,9 +83,10 @@ def decide(
 ) -> tuple[Slot, ...]:
     """Return one more round of the cells in `doubts`, as (cell id, round), in the order in which they should run.
 
-    most: maximum number of launches of a cell, planned ones included; cells that have so many are omitted. seed: of the
-    run; decides the order. left_s: seconds in which launches may still run; a mode (solo, loaded) whose launches do not
-    all fit is omitted. expected_s: returns the estimated seconds of one launch of a cell.
+    most: maximum number of launches of a cell, planned ones included; cells that have so many are omitted. So are cells
+    of batch size AUTO, skipped ones, and those without a result or with a quarantined device. seed: of the run; decides
+    the order. left_s: seconds in which launches may still run; a mode (solo, loaded) whose launches do not all fit is
+    omitted. expected_s: returns the estimated seconds of one launch of a cell.
     """
     several = sorted({doubt.cells for doubt in doubts})
     chosen: list[Slot] = []

@@ -1,4 +1,4 @@
-"""Find contaminated results that a killed orchestrator did not mark as such. Pure."""
+"""Find results contaminated by foreign processes that a killed orchestrator did not mark as such. Pure."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from orchestrator.store.journal_records import Beside, End, Foreign, Left, Recor
 
 
 def unmarked(plan: Plan, records: Iterable[Record]) -> dict[int, str]:
-    """Return launch number → other process ("PID 4711 python"), for each contaminated result without a mark.
+    """Return launch number → foreign process ("PID 4711 python"), for each contaminated result without a mark.
 
     The mark is a second End (the result is withdrawn) or a Beside record (the result is accepted).
     """

@@ -94,8 +94,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     retries: further attempts on the same device, in fresh processes, before the failure is final; ANY_NUMBER: no limit.
     why: reason for the reaction. seen: how the failure is recognised. skips: how much of the model is skipped if the
-    model is at fault. beside_others: what the launch did ("ran out of memory") if another process on its GPU may be the
-    cause; else "". advice: what the user can do, in sentences.
+    model is at fault (see fault_placement.skip_model). beside_others: what the launch did ("ran out of memory") if
+    another process on its GPU may be the cause; else "". advice: what the user can do, in sentences.
     """
 
     reaction: Reaction

@@ -108,7 +108,8 @@ def judge(state: RunState, slot: Slot) -> Blame:
 def conclude(state: RunState) -> RunState:
     """Attribute the failures in `unattributed` whose cause is known now, and return the state after that.
 
-    A model at fault is skipped. A device at fault gets a strike; the second one quarantines it. Other failures stay.
+    A model at fault is skipped. A device at fault gets a strike; the second one quarantines it. A failure before the
+    device was used (BEFORE_DEVICE) gives no strike. Other failures stay.
     """
     for slot in state.unattributed:
         if slot not in state.unattributed:
@@ -126,7 +127,8 @@ def conclude(state: RunState) -> RunState:
 def skip_model(state: RunState, slot: Slot) -> RunState:
     """Return the state in which the faulty part of the model of a failed slot is skipped.
 
-    failure_policy.POLICY says how large this part is (Reach). Failures of skipped cells no longer count against
+    failure_policy.POLICY says how large this part is (Reach). After a failure during import, and for CELL after one
+    during build, it is the whole model. Failures of skipped cells no longer count against
     devices. If `state.skips` is False, the slot only leaves `unattributed`.
     """
     if not state.skips:

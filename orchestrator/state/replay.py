@@ -5,8 +5,8 @@
     journal ─────┴▶ replay ▶ Replay ┼▶ report: outcome of each cell, counted launches  (analysis/outcomes.py)
                                     └▶ archive: attempts, quarantined, skipped, dropped
 
-Records go through the same `step` as live events. Consequences of an end of a launch (measurement) are derived again;
-only quarantines from outside (telemetry, a blocked GPU) are read.
+Records go through the same `step` as live events. Consequences of an end of a launch (measurement) are derived again.
+Quarantine records are applied as well: those from outside (telemetry, a blocked GPU) cannot be derived.
 """
 
 import dataclasses
@@ -64,7 +64,7 @@ a device that returns many rounds behind.
 
 
 def rules_of(stored: StoredRun) -> ReplayRules:
-    """Return the rules for a stored run. In a run that simulates faults, failures quarantine no GPU."""
+    """Return the rules for a stored run. If it simulates faults, two models that fail in a row quarantine no GPU."""
     gpus = frozenset(device.uuid for device in stored.devices if device.kind is DeviceKind.CUDA)
     return msgspec.structs.replace(
         ROUND_RULES if stored.configuration.until_limit else BENCHMARK_RULES,
@@ -129,9 +129,9 @@ def staying_out(devices: Collection[str], out: Mapping[str, str]) -> dict[str, s
 
 
 def another_chance(state: RunState, kept: Mapping[str, str]) -> RunState:
-    """Return the state at a resume: earlier failures no longer count, and all devices may work at the same time.
+    """Return the state at a resume: strikes and doubts of devices are forgotten, and all may work at the same time.
 
-    Quarantines end, except for those in `kept`: device → reason.
+    Retries that are used up stay so. Quarantines end, except for those in `kept`: device → reason.
     """
     devices = {
         uuid: msgspec.structs.replace(device, quarantined=kept.get(uuid, ""), strikes=(), doubts=())

@@ -49,10 +49,10 @@ class SlotState(msgspec.Struct, frozen=True, kw_only=True):
     """State of one planned launch, or of a search for the batch size (scan), which takes many launches.
 
     batch_size: of the last attempt; the planned one if there is no attempt. launch: number of the last attempt.
-    attempts: how many were started. failures: category of each failed attempt, the oldest first. failed_in: phase of
-    the last failure. stopped: whether the process of the last failed attempt missed its deadline and had been stopped
-    by a signal (state T). refers_to: id of the planned cell with a smaller batch that replaces this one. tried: batch
-    sizes that a scan has tried.
+    attempts: how many were started. failures: category of each failed or withdrawn attempt, the oldest first.
+    failed_in: phase of the last failed attempt. stopped: whether the process of the last failed attempt missed its
+    deadline and had been stopped by a signal (state T). refers_to: id of the planned cell with a smaller batch that
+    replaces this one. tried: batch sizes that a scan has tried.
     """
 
     status: SlotStatus = SlotStatus.WAITING
@@ -101,7 +101,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     tally: status → number of slots. kinds: device → product name. gpus: devices that are quarantined if two models in a
     row fail there. too_large: cells of one Family → smallest batch size that does not fit. launches: launch number →
     slot. attempts: cell → number of attempts in all rounds. rooms: device → limits of scans for the batch size.
-    unattributed: failed slots whose cause is not known yet, because other devices try the same cell. skipped: name (see
+    unattributed: failed slots whose cause is not known, with the same cell on other devices. skipped: name (see
     `scopes`) → reason. in_vain: device → number of waiting slots whose cell is skipped. skips: whether faulty models
     are skipped. at_once: maximum of concurrent launches, None for one per device. modes: in their order within a round.
     stopping: whether a stop was requested, so that no launch starts any more.

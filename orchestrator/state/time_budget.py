@@ -141,7 +141,8 @@ class Budget:
 
         Each queue is searched from its head to the first launch that fits. The reason is "" if the launch is only to be
         postponed. Once no time is left, all waiting launches are yielded; while the run is stopping, none. Queues of
-        quarantined devices are ignored. now: monotonic seconds.
+        quarantined devices are ignored; while time is left, also those of devices with fewer than
+        Configuration.least_launches launches so far. now: monotonic seconds.
         """
         if state.stopping:
             return

@@ -65,7 +65,7 @@ def _is_gang(state: RunState, slot: Slot) -> bool:
 
 
 def may_begin(state: RunState, slot: Slot, starting: Iterable[Slot]) -> bool:
-    """Whether a launch may start now: its turn has come, and in mode solo nothing else runs.
+    """Whether a launch may start now: its turn has come, and no solo launch would run beside another.
 
     Always True in a run with one mode. starting: slots of launches that will start at the same time.
     """

@@ -152,7 +152,7 @@ def judge(rates: Mapping[str, Sequence[Window]], margin: float, alone: float) ->
 
     rates: GPU → its windows after the heat soak (warm-up), in any order. margin: tolerated loss relative to the
     siblings, as a share (0.02). alone: tolerated loss of a GPU's own rates, which includes the effect of the room
-    (0.04). Raises ValueError for a rate that is not above zero.
+    (0.04). Raises ValueError for a rate that is not above zero or is infinite.
     """
     raw, relative = _logs(rates)
     own_courses, courses = _courses(raw, alone), _courses(relative, margin)

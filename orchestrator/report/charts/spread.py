@@ -163,7 +163,7 @@ def _row(spread: Spread, names: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def speed_percent(spread: Spread, value: SpreadValue) -> float | None:
-    """Return a device's speed in percent of the median speed of its siblings; None if unknown.
+    """Return a device's speed in percent of the median speed of all compared devices, itself included; None if unknown.
 
     Above 100 is faster, also for model loading, whose figure is a time (a long time gives a low speed).
     """

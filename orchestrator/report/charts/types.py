@@ -139,8 +139,9 @@ class Ratio:
     """A row of a chart: speed of a device / median of its siblings, or speed of a cell / speed in the first run.
 
     ratio: above 1 is faster. word: verdict, in the legend. tone: a Tone or "mean" (of several cells), decides colour
-    and symbol. low, high: 95 % confidence interval of the ratio. margin_low, margin_high: limits of the ratios that
-    count as equal. Each is None if unknown. says: lines of the tooltip.
+    and symbol. low, high: confidence interval of the ratio, 90 % for a device and 95 % for cells of two runs.
+    margin_low, margin_high: limits of the ratios that count as equal. Each is None if unknown. says: lines of the
+    tooltip.
     """
 
     name: str

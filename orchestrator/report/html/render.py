@@ -33,7 +33,7 @@ SCRIPTS: Final = (
 
 @dataclass(frozen=True)
 class Page:
-    """The contents of a page: from top to bottom verdict, findings, cards, glance, sections, cells and footer.
+    """The contents of a page: from top to bottom verdict, findings, glance, cards, sections, cells and footer.
 
     title: of the browser's tab. meaning: text on the exit code. reasons: for the verdict, without those that a finding
     names. notices: warnings about doubtful results or the run. elsewhere: file with what did not fit. facts: (name,

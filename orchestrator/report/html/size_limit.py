@@ -1,4 +1,4 @@
-"""Shortens a page until its file has at most 3 MB.
+"""Shortens a page until its file has at most 3 MB, as far as possible.
 
 First the table of all cells loses its least important rows, then other tables, logs and the choices of charts.
 """
