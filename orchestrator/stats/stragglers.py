@@ -159,7 +159,7 @@ class _Effects(NamedTuple):
 def judge(cells: Sequence[SiblingCell], margins: Mapping[Bound, float], judgements: int = 1) -> tuple[Sibling, ...]:
     """Return a verdict on each GPU, sorted by name; NONE for a GPU that cannot be compared in any cell.
 
-    margins: bound of a cell → tolerated slow-down as a share (0.05). judgements: number of calls that judge the same
+    margins: every Bound → tolerated slow-down as a share (0.05). judgements: number of calls that judge the same
     GPUs; each p is multiplied by it. Excluded are cells of fewer than four GPUs, and cells with one launch per GPU.
     Raises ValueError for a rate that is not above zero.
     """
