@@ -154,7 +154,10 @@ def training_kernels(device: torch.device, precision: Precision) -> Iterator[Non
 
 
 def environment(device: torch.device, isolation: str) -> Environment:
-    """Return versions of libraries (None: not installed) and settings of this process. isolation: "fork" or "exec"."""
+    """Return versions of libraries and settings of this process. isolation: "fork" or "exec".
+
+    A version is None if the library is not installed; that of cuDNN also on a CPU device.
+    """
     cudnn = None
     if device.type == "cuda":
         cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]  # torch does not annotate it

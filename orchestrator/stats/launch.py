@@ -33,8 +33,8 @@ class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
     fastest block. tokens_expected: number of tokens if all texts have the requested length. relative_half_width: half
     of the 95 % interval of the mean iteration time, divided by this mean. drift_percent: from
     percentiles.drift_percent. lasting_change: relative change of the times from the end of warm-up to the end of the
-    measurement (0.02 is 2 % longer); None if unclear. covered: sum of iteration times / measured time. host_bound:
-    whether the device waited for the host, or nearly did; None on a CPU device and where that is unknown.
+    measurement (0.02 is 2 % longer); None if unclear or host-bound. covered: sum of iteration times / measured time.
+    host_bound: whether the device waited for the host, or nearly did; None on a CPU device and where that is unknown.
     """
 
     means_ms: dict[str, float]
@@ -184,9 +184,10 @@ def half_width(times_ms: Sequence[float], fewest: int = BATCHES) -> float | None
 
 
 def launch_interval(values: Sequence[float]) -> float | None:
-    """Return half of the 95 % interval of the mean over launches, divided by the mean.
+    """Return x: the 95 % interval of the geometric mean over launches is from mean / (1 + x) to mean * (1 + x).
 
-    values: one figure for each launch. None for fewer than three launches, or for a value that is not above zero.
+    values: one figure for each launch. None for fewer than three launches, or for a value that is not above zero. x is
+    at most about 22,000.
     """
     if len(values) < LEAST_FOR_INTERVAL or min(values) <= 0:
         return None

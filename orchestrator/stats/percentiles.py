@@ -12,7 +12,7 @@ import msgspec
 MIN_FOR_P95: Final = 20
 """Fewest values for a 95th percentile: with fewer, it is nearly the largest value."""
 MIN_FOR_P99: Final = 300
-"""Fewest values for a 99th percentile: with fewer, it is one of the three largest values."""
+"""Fewest values for a 99th percentile: with fewer, it depends on the four largest values at most."""
 MIN_FOR_P99_9: Final = 3_000
 MIN_FOR_DRIFT: Final = 10
 DRIFT_LIMIT_PERCENT: Final = 0.5

@@ -86,8 +86,8 @@ def over_time(readings: Sequence[Reading]) -> Why:
 def between(early: Reading, late: Reading) -> Why:
     """Return why `late` is slower than `early`: two readings of one GPU, or of two siblings.
 
-    The reason is NOT_SLOWER if `late` is not slower, UNKNOWN if a clock is unknown, OTHER if the lower clock explains
-    less than half of the slowdown.
+    The reason is NOT_SLOWER if `late` is less than 0.5 % slower, UNKNOWN if a clock is unknown, OTHER if the lower
+    clock explains less than half of the slowdown.
     """
     loss = -math.log(late.rate / early.rate)
     if loss < LEAST_LOSS:

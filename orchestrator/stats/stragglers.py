@@ -113,7 +113,7 @@ class Sibling:
     ratio, low, high: relative rate over all cells of the GPU, with its 90 % interval. p: p-value of its slow-down,
     after Holm over the GPUs. All four are None without a comparison. effects: bound → effect over the cells of this
     bound. alone: cell → effect in this cell alone. slow_cells: those of `alone` that are slow. wanted: number of
-    further launches of each cell that should give a verdict; 0 if none is needed or none would help. in_question: cells
+    further launches of each cell that may give a verdict; 0 if none is needed or none would help. in_question: cells
     whose launches would help to decide about a SUSPECT. faster: the faster GPUs, if the verdict is SPLIT.
     """
 
@@ -159,7 +159,7 @@ class _Effects(NamedTuple):
 def judge(cells: Sequence[SiblingCell], margins: Mapping[Bound, float], judgements: int = 1) -> tuple[Sibling, ...]:
     """Return a verdict on each GPU, sorted by name; NONE for a GPU that cannot be compared in any cell.
 
-    margins: bound of a cell → tolerated slow-down as a share (0.05). judgements: number of calls that judge the same
+    margins: every Bound → tolerated slow-down as a share (0.05). judgements: number of calls that judge the same
     GPUs; each p is multiplied by it. Excluded are cells of fewer than four GPUs, and cells with one launch per GPU.
     Raises ValueError for a rate that is not above zero.
     """
@@ -248,7 +248,7 @@ def _margin_alone(margin: float, gpus: int, cells: int) -> float:
     """Return the wider margin for a cell that is judged alone.
 
     margin: the margin of the cell's bound, as a share. gpus: number of GPUs that are judged. cells: number of cells
-    that are judged, over all GPUs.
+    that are judged; a cell counts once, not once for each GPU.
     """
     tail = NormalDist()
     return margin * tail.inv_cdf(1 - ALPHA / (gpus * cells)) / tail.inv_cdf(1 - ALPHA / gpus)
@@ -351,9 +351,9 @@ def _ratio(sibling: Sibling) -> float:
 
 
 def _wanted(effect: Effect) -> int:
-    """Return how many launches to add to each cell so that the GPU should get a verdict.
+    """Return how many launches to add to each cell so that the GPU may get a verdict: up to MOST_LAUNCHES in all.
 
-    0 if a cell would then have more than MOST_LAUNCHES launches in all.
+    0 if these would be too few even for an effect that is easier to judge by _MAY_BE_OFF.
     """
     gap = abs(math.log(effect.ratio) - math.log1p(-effect.margin))
     reach = math.log(effect.ratio / effect.low)

@@ -2,14 +2,14 @@
 
     rates of launches, before and after ── logarithms ── variance of a launch, pooled over cells (pooled.py) or prior
       + variance of two sessions, which all cells share
-      ├─ beyond the margin, Holm over the cells ──────────────▶ FASTER | SLOWER (by the prior alone: PROBABLY SLOWER)
+      ├─ beyond the margin, Holm over the cells ──────────────▶ FASTER | SLOWER (unsteady times: PROBABLY SLOWER)
       ├─ 90 % interval inside the margin ─────────────────────▶ SAME
       ├─ no change shown, and the measured one is small ──────▶ NO CHANGE SEEN, with the slow-down that is ruled out
       └─ else ────────────────────────────────────────────────▶ INCONCLUSIVE, with the launches that a verdict needs
     all cells of a group ──▶ geometric mean of the ratios, with its interval and a verdict
 
 The launch is the unit: a test on pooled iterations sees a difference 71 % of the time where there is none. Three
-launches a side show their spread; with fewer, a prior replaces it. The margin is symmetric on the logarithm.
+launches a side show their spread; fewer also need other cells or a prior. The margin is symmetric on the logarithm.
 """
 
 import enum
@@ -29,7 +29,7 @@ MOST_LAUNCHES: Final = 100
 LEAST_LAUNCHES: Final = 3
 """Fewest launches of each run for a verdict without a prior. Two underestimate their spread too often."""
 LARGEST_UNSEEN: Final = 0.1
-"""Largest measured change, as a share, with NO CHANGE SEEN. For a speed-up: the prior, if larger."""
+"""Largest measured change, as a share, with NO CHANGE SEEN; or the margin, if larger. For a speed-up: or the prior."""
 _WIDEST_UNSEEN: Final = 0.25
 """Largest half-width of a 95 % interval with NO CHANGE SEEN, as a log difference (22 %)."""
 _POWER: Final = 0.8

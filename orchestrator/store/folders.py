@@ -189,7 +189,10 @@ def existing_run(name: str | None, runs: str) -> RunPaths:
 
 
 def in_order(runs: Path) -> list[Path]:
-    """Return the folders in `runs` that have a run.yaml, the newest last by the time in their names. [] if none."""
+    """Return the folders in `runs` that have a run.yaml, the newest last. [] if none.
+
+    The order is that of the first 15 characters of their names (the time), so a renamed folder may appear newest.
+    """
     return [config.parent for config in sorted(runs.glob("*/run.yaml"), key=_begun)]
 
 

@@ -75,7 +75,7 @@ def require_free(paths: RunPaths) -> None:
 
 
 def holder(paths: RunPaths) -> Holder | None:
-    """Return the process that holds the lock, or that was killed while it held it (see `life`).
+    """Return the process that holds the lock, or that was killed or failed while it held it (see `life`).
 
     None if there is neither, or if the file cannot be read or decoded.
     """

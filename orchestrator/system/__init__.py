@@ -1,1 +1,1 @@
-"""This machine: processes, durable writes, safe reads. Knows nothing of GPUs."""
+"""This machine: processes, signals, log files, safe reads. Knows nothing of GPUs."""

@@ -23,7 +23,8 @@ _FALLOC_FL_PUNCH_HOLE: Final = 2
 def hold_below_cap(path: Path) -> None:
     """Punch a hole into a log that takes over CAP_BYTES on disk: its first MiB and last 3 MiB stay.
 
-    A process may still write to it. If the file system has no holes, only the first MiB stays. Ignores a missing file.
+    The hole reads as zero bytes. A process may still write to the log. If the file system has no holes, only the first
+    MiB stays. Ignores a missing file.
     """
     try:
         status = path.stat()

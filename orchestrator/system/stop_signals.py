@@ -77,7 +77,10 @@ class StopSignals:
 
 
 def begin() -> None:
-    """From now on, SIGINT and SIGTERM end the program at once with exit code INCOMPLETE, and SIGHUP is ignored."""
+    """From now on, SIGINT and SIGTERM end the program at once with exit code INCOMPLETE, and SIGHUP is ignored.
+
+    Signals that were ignored before stay ignored.
+    """
     for number, action in ((signal.SIGINT, _end), (signal.SIGTERM, _end), (signal.SIGHUP, signal.SIG_IGN)):
         if signal.getsignal(number) is not signal.SIG_IGN:
             _FOUND[number] = signal.signal(number, action)

@@ -46,10 +46,10 @@ def ask(
     waiting: Callable[[], None] | None = None,
     remark_s: float = 0.0,
 ) -> T | Silence:
-    """Run `module` as a process, and return its answer as a `kind`; Silence if it gives none.
+    """Run `module` as a process, and return its answer as a `kind`; Silence if it gives none or hangs.
 
-    Waits `timeout_s` seconds for the answer, and at most 4 s more to end the process. environment: variables added to
-    ours. waiting: called once if there is no answer after `remark_s` seconds.
+    Waits `timeout_s` seconds for the process to end, even if it has answered, and at most 4 s more to kill it.
+    environment: variables added to ours. waiting: called once if the process has not ended after `remark_s` seconds.
     """
     pid, answer = process_start.start_answering(module, environment=dict(environment or {}))
     pidfd = os.pidfd_open(pid)

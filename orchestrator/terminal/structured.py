@@ -1,7 +1,7 @@
 """Structured events for log collectors: one JSON object a line.
 
-Each has "timestamp" (UTC), "level" and "event": run_started, importing, cell_ended, notice, progress, run_ended, and
-with -v phase. "device" is the label ("GPU 0", "cpu:1").
+Each has "timestamp" (UTC), "level" and "event": cell_ended, progress, with -v phase, and the events of notices, such as
+run_started, run_ended and notice. "device" is the label ("GPU 0", "cpu:1").
 """
 
 from typing import TYPE_CHECKING, Any, Final, cast

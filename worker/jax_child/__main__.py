@@ -1,7 +1,7 @@
 """The JAX process of a launch: it reads a Request, measures, answers and ends. It is killed with its launch.
 
 inputs ─▶ lower, compile (compile_ms) ─▶ one call: peak memory, output ─▶ single calls ─▶ rounds ─▶ profiler
-round: calls one after the other with every copy of the inputs, timed as a whole
+round: calls one after the other, each with another copy of the inputs, timed as a whole
 """
 
 import os
@@ -110,8 +110,8 @@ class _Calls:
     def pure_ms(self, window_s: float, *, ordered: bool) -> tuple[list[float], TimedBlock]:
         """Time rounds. Returns the mean milliseconds of a call in each round, and the timed block of all rounds.
 
-        window_s: approximate seconds of all rounds together. ordered: True if the device computes one call after the
-        other. A CPU may compute several at once, so the host waits for each call.
+        window_s: approximate seconds of all rounds together, of which there are 5 to 2000. ordered: True if the device
+        computes one call after the other. A CPU may compute several at once, so the host waits for each call.
         """
         begin = time.monotonic()
         self.call()

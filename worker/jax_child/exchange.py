@@ -29,7 +29,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Request to time an operator in JAX. Its message is followed by the bytes of `arrays`, the inputs.
 
     parent: PID of the launch. operator: key of FUNCTIONS in functions.py. kind: of the device to use. window_s:
-    approximate seconds of each series of timed calls. copies: number of copies of the inputs, used in turn.
+    approximate seconds of each series of 5 to 2000 timed calls (or rounds of calls). copies: number of copies of the
+    inputs, used in turn.
     """
 
     parent: int

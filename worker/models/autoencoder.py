@@ -40,7 +40,7 @@ def encoder(width: int, stages: int, code: int) -> nn.Sequential:
 def decoder(width: int, stages: int, code: int) -> nn.Sequential:
     """Make layers from `code` channels to images. Each of the stages doubles the side.
 
-    width: channels at the full size; twice as many at each smaller one, as in `encoder`.
+    width: channels at full and at half size; twice as many at each smaller one, as in `encoder`.
     """
     widths = [width << stage for stage in reversed(range(stages))]
     # Repeated pixels: transposed convolutions leave a checkerboard (Odena et al., Distill 2016).

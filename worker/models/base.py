@@ -61,7 +61,7 @@ DTYPES: Final = {
     "uint8": torch.uint8,
     "bool": torch.bool,
 }
-"""InputSpec.dtype → type of the tensor. None: the type of the cell's precision."""
+"""InputSpec.dtype → type of the tensor. None: Feed.dtype."""
 
 
 class Family(Protocol):
@@ -105,8 +105,8 @@ class Writer(Protocol):
 class Feed:
     """Makes the tensors of a batch from seeded random numbers.
 
-    input_size: the cell's side in pixels or length in tokens, None if the model has one fixed size. dtype: type of the
-    cell's precision.
+    input_size: the cell's side in pixels or length in tokens, None if the model has one fixed size. dtype: of
+    floating-point inputs, fp32 in training in any precision.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Feed:
         return torch.rand(shape, generator=self._generator, device=self.device)
 
     def normal(self, shape: tuple[int, ...]) -> torch.Tensor:
-        """Return normally distributed numbers of this shape, in the type of the cell's precision."""
+        """Return normally distributed numbers of this shape, in `dtype`."""
         return torch.randn(shape, generator=self._generator, device=self.device, dtype=self.dtype)
 
     def _tensor(self, entry: InputSpec) -> torch.Tensor:

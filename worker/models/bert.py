@@ -21,7 +21,7 @@ def build(spec: ModelSpec, device: torch.device, input_size: int | None) -> torc
 
 
 def batch(spec: ModelSpec, feed: Feed) -> Batch:
-    """Make random tokens without padding. Labels: the tokens themselves at the 15 % to predict, IGNORED elsewhere."""
+    """Make random tokens without padding. Labels: the first token and 15 % of the others, IGNORED elsewhere."""
     inputs = feed.inputs(spec)
     tokens = inputs["input_ids"]
     predicted = feed.uniform(tuple(tokens.shape)) < _PREDICTED

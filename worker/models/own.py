@@ -79,7 +79,7 @@ class Own:
         """Return inputs from the user's get_example_inputs, moved to the device.
 
         Raises ModelCodeError if they contain no tensor, or, unless the code has a function `samples`, if none of their
-        lengths is the batch size.
+        lengths follows the batch size. To see this, calls get_example_inputs with another batch size first.
         """
         requested, other = feed.batch_size, feed.batch_size // 2 or 2  # a smaller batch fits as well
         counts_samples = self._code.hook(module, "samples") is not None

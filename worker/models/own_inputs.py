@@ -81,7 +81,7 @@ def call(module: torch.nn.Module, example: object) -> object:
 
 
 def moved(example: object, feed: Feed) -> object:
-    """Return a copy of the example on `feed.device`: fp32 tensors in `feed.dtype`, others in their own type."""
+    """Return the example on `feed.device`: fp32 tensors in `feed.dtype`, others in their own type."""
     return _pytree.tree_map(lambda leaf: _moved(leaf, feed), example)
 
 
