@@ -41,10 +41,10 @@ class SeriesName(enum.StrEnum):
     """Name of a series of measured times.
 
     ITERATION: always. Of an operator: rounds of calls. FORWARD, BACKWARD, OPTIMIZER: training, but not by a user's own
-    train_step. FORWARD, LATENCY (end to end, with its own number of values): inference. INSTANTIATE, WEIGHTS,
-    TO_DEVICE: loading. FIRST_TOKEN, once an iteration, and INTER_TOKEN, new_tokens - 1 times: generation. BEST (faster
-    trial run of gemm with the chosen matrix size), COPY, TRIAD: probes. COPIES (between devices), TO_HOST, TO_DEVICE,
-    ALL_REDUCE: links of a burn-in. Their series "prepare" and "verify" have no member.
+    train_step. FORWARD, LATENCY (end to end, with its own number of values; on a CPU device the times of FORWARD):
+    inference. INSTANTIATE, WEIGHTS, TO_DEVICE: loading. FIRST_TOKEN, once an iteration, and INTER_TOKEN, new_tokens - 1
+    times: generation. BEST (faster trial run of gemm with the chosen matrix size), COPY, TRIAD: probes. COPIES (between
+    devices), TO_HOST, TO_DEVICE, ALL_REDUCE: links of a burn-in. Their series "prepare" and "verify" have no member.
     """
 
     ITERATION = "iteration"

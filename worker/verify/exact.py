@@ -59,7 +59,8 @@ def bounds(side: int, operands: torch.dtype, output: torch.dtype) -> Bounds:
 def left_operand(squares: Squares, stream: int, limits: Bounds) -> torch.Tensor:
     """Return a random matrix of whole numbers up to ±`limits.most`, 0 except at `limits.terms` places in each row.
 
-    These places are the same in every such matrix: neighbours, which begin 37 columns further left (cyclically) in each next row.
+    These places are the same in every matrix: neighbours, which begin 37 columns further left (cyclically) in each next
+    row.
     squares: generator, which gives shape, type and device. stream: number of the matrix.
     """
     matrix = squares.whole(stream, limits.most)
