@@ -85,8 +85,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     devices: UUIDs (or "cpu:N"), the leader first. Each has its own process. batch_size: AUTO for a scan. input_size:
     side in pixels or length in tokens (for generation, of the prompt). In a burn-in also the side of matrices, or MiB
-    to test or send. None: the model has one fixed size. new_tokens: for generation only. dynamic_shapes: True if
-    compiled for any input size.
+    to test or send. None: the model has one fixed size, or a memory test takes its usual share of the free memory.
+    new_tokens: for generation only. dynamic_shapes: True if compiled for any input size.
     """
 
     devices: tuple[str, ...]

@@ -11,11 +11,11 @@ class Category(enum.StrEnum):
 
     CUDA_STICKY: a CUDA error after which the process cannot continue; CUDA_ERROR: any other of CUDA or its libraries.
     DEVICE_UNAVAILABLE: CUDA cannot be used on the device. DEVICE_NOT_FREED: the process ended, and its GPU memory is
-    still in use. NOT_BUILT: the user's code makes no model. UNSUPPORTED: torch.compile lacks a compiler or Triton.
-    CRASHED: ended by SIGSEGV, SIGABRT or a similar signal; KILLED: by another one. NO_OUTCOME: the process exited
-    without a result or an error. HALTED: the process, its container or the machine was paused during warm-up or
-    measurement. STOPPED: by a stop request or the time limit of the run; INTERRUPTED: the journal has no end of the
-    launch, because the orchestrator died.
+    still in use. NOT_BUILT: the user's code makes no model. UNSUPPORTED: torch.compile lacks a compiler or Triton, or
+    the implementation of an operator cannot compute it here. CRASHED: ended by SIGSEGV, SIGABRT or a similar signal;
+    KILLED: by another one. NO_OUTCOME: the process exited without a result or an error. HALTED: the process, its
+    container or the machine was paused during warm-up or measurement. STOPPED: by a stop request or the time limit of
+    the run; INTERRUPTED: the journal has no end of the launch, because the orchestrator died.
     """
 
     # The device

@@ -179,7 +179,7 @@ class Ack(_Message, frozen=True, kw_only=True):
 
 
 class Dismiss(_Message, frozen=True, kw_only=True):
-    """This launch is no longer needed; the worker exits at once. reason: text, not used by the worker."""
+    """Answer to the Hello of a launch that is not expected; the worker exits. reason: text, not used by the worker."""
 
     launch: int
     reason: str
@@ -261,7 +261,7 @@ class Forked(_Message, frozen=True, kw_only=True):
 
 
 class ForkFailed(_Message, frozen=True, kw_only=True):
-    """The kernel refused to create the process with this token."""
+    """The process with this token could not be created."""
 
     token: str
     message: str
@@ -329,7 +329,7 @@ class ForeignProcess(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class ForeignSeen(_Message, frozen=True, kw_only=True):
-    """All foreign processes on a GPU, sent when they change: () when the last one has left. at_ns: monotonic."""
+    """All foreign processes on a GPU, sent when their PIDs change: () when the last one has left. at_ns: monotonic."""
 
     uuid: str
     processes: tuple[ForeignProcess, ...]

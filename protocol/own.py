@@ -4,7 +4,7 @@ import msgspec
 
 
 class OwnModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The user's code that makes a torch.nn.Module.
+    """The user's code that makes a torch.nn.Module. For an operator: the function to measure.
 
     target: "/folder/file.py:Name", "package.module:Name" or "package.module.Name". arguments, config: JSON array and
     object of its positional and keyword arguments. pythonpath: folders searched first for imports. allowed:

@@ -40,10 +40,11 @@ class StopReason(enum.StrEnum):
 class SeriesName(enum.StrEnum):
     """Name of a series of measured times.
 
-    ITERATION: always. FORWARD, BACKWARD, OPTIMIZER: training. FORWARD, LATENCY (end to end, with its own number of
-    values): inference. INSTANTIATE, WEIGHTS, TO_DEVICE: loading. FIRST_TOKEN, once an iteration, and INTER_TOKEN,
-    new_tokens - 1 times: generation. BEST (the trial run of gemm with the highest rate), COPY, TRIAD: probes. COPIES
-    (between devices), TO_HOST, TO_DEVICE, ALL_REDUCE: links of a burn-in.
+    ITERATION: always. Of an operator: rounds of calls. FORWARD, BACKWARD, OPTIMIZER: training, but not by a user's own
+    train_step. FORWARD, LATENCY (end to end, with its own number of values; on a CPU device the times of FORWARD):
+    inference. INSTANTIATE, WEIGHTS, TO_DEVICE: loading. FIRST_TOKEN, once an iteration, and INTER_TOKEN, new_tokens - 1
+    times: generation. BEST (faster trial run of gemm with the chosen matrix size), COPY, TRIAD: probes. COPIES (between
+    devices), TO_HOST, TO_DEVICE, ALL_REDUCE: links of a burn-in. Their series "prepare" and "verify" have no member.
     """
 
     ITERATION = "iteration"
@@ -91,8 +92,9 @@ class LoadWindow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class WarmUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Facts of the warm-up, times in milliseconds. second_iteration_ms: None if there was only one iteration.
 
-    course: median time of an iteration in each block until times were steady, packed by protocol.floats; empty if
-    warm-up did not wait for that. settled_blocks: number of blocks at its end that had settled (protocol.settling).
+    course: median time of an iteration in each block after the second iteration, packed by protocol.floats; empty if
+    warm-up did not wait for steady times. settled_blocks: number of blocks at its end that had settled
+    (protocol.settling).
     """
 
     steady_state: SteadyState
@@ -178,8 +180,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Time of a launch in milliseconds, by phase.
 
-    start: from the request to the worker's first line of code. context: opening the device. load: first load of the
-    model (load cells only). measure: all series, including latencies. count: counting operations, checking outputs.
+    start: from the request until the worker has received its Assign. context: opening the device. load: first load of
+    the model (load cells only). measure: all series, latencies and the load window. count: counting operations,
+    checking outputs.
     """
 
     start_ms: float
@@ -241,12 +244,13 @@ class ShapeResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     shape: its name. error: why it was not measured. wrong: how the output differs from the reference. unsupported: why
     the implementation cannot compute it at all. These three are empty if all is well. deviation: largest deviation,
-    relative to the reference; None if it is not finite or unknown. compared: False if shape or type was wrong.
+    relative to the reference; None if it is not finite or unknown. compared: False if shape, type or device was wrong.
     series: name → milliseconds of a call (protocol.floats), empty if the output is wrong. "host": until the call
     returns to the host. "real": until an idle device has finished it. "pure": mean of calls back to back, for each
-    round of such calls. Names in "_backward": forward and backward pass together. graphed: the calls of "pure" ran as
-    a CUDA graph. no_gradient: gradients could not be verified, because the output is wrong, requires no gradient or was
-    computed by JAX. Otherwise False, even for an operator without backward pass. profile: set for profiled operators.
+    round of such calls. Names in "_backward": forward and backward pass together. graphed: the calls of "pure" (and
+    "pure_backward") ran as CUDA graphs. no_gradient: gradients could not be verified, because the output is wrong,
+    requires no gradient or was computed by JAX. Otherwise False, even for an operator without backward pass. profile:
+    set for profiled operators.
     """
 
     shape: str
@@ -283,11 +287,11 @@ class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_field
     """Everything that one launch measured.
 
     flops_per_iteration: floating-point operations by torch's counter. None if not counted, or if the counter misses
-    some. bytes_per_iteration: series → bytes moved, for probes. generated_tokens: number over all sequences and
-    measured iterations. loss: sum over the losses of the last training step. verification: burn-in only. others: UUID
-    of another device of the cell → verification by its process. load: None without a load window. compilation: None for
-    an eager model. shapes: results of an operator's shapes, in measured order. parameters: number in the built model.
-    items_per_iteration: number of samples.
+    some. bytes_per_iteration: series → bytes moved, for probes, memory tests and links. generated_tokens: number over
+    all sequences and measured iterations. loss: sum over the losses of the last training step. verification: burn-in
+    only. others: UUID of another device of the cell → verification by its process. load: None without a load window.
+    compilation: None for operators, and for an eager model that does not compile itself. shapes: results of an
+    operator's shapes, in measured order. parameters: number in the built model. items_per_iteration: number of samples.
     """
 
     cell: Cell

@@ -32,7 +32,11 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Element(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One element that differed: offset in elements, and the expected and found bits in hexadecimal."""
+    """One element that differed: offset in elements, and the expected and found bits in hexadecimal.
+
+    Elements are numbers of a product or sum, 32-bit halves of copied numbers, 64-bit words of memory, or the gradients
+    of a replay, with digests instead of bits.
+    """
 
     offset: int
     expected: str
@@ -43,11 +47,13 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """One wrong output, and the findings of its examination.
 
     what: name of the check that failed. at_ns: monotonic. iteration: in the measurement, or in the warm-up if `what`
-    ends with WARMING_UP, from 0. elements, bits: number that differ. first: up to KEPT_ELEMENTS that differ.
-    same_when_read_again: False if another reading gave other bits. repeated: number of repetitions. wrong_again: number
-    of repetitions that were wrong too. Both are 0 if the process ended before them. beyond_rounding: True if elements
-    differ by more than rounding from an fp64 computation on the CPU. None for memory and copies. sender: UUID of the
-    device that sent the copy; None if nothing was copied. of_all: the output is a sum over all devices of the cell.
+    ends with WARMING_UP, from 0; 0 before the warm-up. elements, bits: number that differ. Both are 0 before the
+    examination, and if a product was right when read again; bits is always 0 in a replay. first: up to KEPT_ELEMENTS
+    that differ. same_when_read_again: False if another reading gave other bits. repeated: number of repetitions.
+    wrong_again: number of repetitions that were wrong too. Both are 0 if the process ended before them.
+    beyond_rounding: True if elements of a product differ by more than rounding from an fp64 computation on the CPU.
+    None for other outputs, and if no element differed when read again. sender: UUID of the device that sent the copy;
+    None if no device sent it. of_all: the output is a sum over all devices of the cell.
     """
 
     what: str

@@ -18,8 +18,8 @@ def is_steady(medians_ms: Sequence[float], retries: Sequence[int]) -> bool:
     """Whether the last WINDOW blocks are steady; False if there are fewer. ValueError if the lists differ in length.
 
     Steady: the medians of the window's two halves differ by less than 1 %, it drifts by less than 0.5 % from its first
-    block to its last (Theil-Sen), and the allocator had no retries in it. medians_ms: median iteration time of each
-    block. retries: number of allocator retries up to the end of each block.
+    block to its last (Theil-Sen), and the allocator had no retries after its first block. medians_ms: median iteration
+    time of each block. retries: number of allocator retries up to the end of each block.
     """
     if len(medians_ms) != len(retries):
         raise ValueError(f"{len(medians_ms)} medians, but {len(retries)} counts of retries")

@@ -196,7 +196,7 @@ def group_for(clock: Clock, iteration_ms: float, steps: int, iterations: int | N
 
 
 def launch_bound(clock: Clock, blocks: Sequence[Block | TimedBlock], iteration_ms: float) -> bool | None:
-    """Whether the device waited for the host; None on a CPU. iteration_ms: mean time of an iteration.
+    """Whether the device waited for the host; None with a HostClock. iteration_ms: mean time of an iteration.
 
     True if the median time from the last enqueue to the end of a block is below 5 ms and below half an iteration.
     """
@@ -207,7 +207,7 @@ def launch_bound(clock: Clock, blocks: Sequence[Block | TimedBlock], iteration_m
 
 
 def host_share(clock: Clock, enqueue_ms: Sequence[float], iteration_ms: float) -> float | None:
-    """Return the median TimedBlock.enqueue_ms divided by `iteration_ms`; None on a CPU, or if `iteration_ms` is 0."""
+    """Return the median TimedBlock.enqueue_ms / `iteration_ms`; None with a HostClock, or if `iteration_ms` is 0."""
     if not clock.ahead_of_device or iteration_ms <= 0:
         return None
     return median(enqueue_ms) / iteration_ms

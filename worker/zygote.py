@@ -1,7 +1,7 @@
 """Zygote: the process that imports torch and the plan's models once, and forks a worker for each launch.
 
-Nothing else in this project forks. The zygote is single-threaded, never touches CUDA and makes no tensor. It never
-imports user code.
+Nothing else in this project forks without exec. The zygote is single-threaded, never touches CUDA and makes no tensor.
+It never imports user code.
 
     orchestrator ── Prepare ──▶ zygote          imports, gc.freeze
                  ◀── Ready ────

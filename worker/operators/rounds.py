@@ -31,10 +31,10 @@ def calls(window_s: float, call_ms: float) -> int:
 
 
 def single_calls(call: Step, wait: Step, window_s: float) -> tuple[list[float], list[float]]:
-    """Time single calls on an idle device for about `window_s` seconds. Returns two lists: milliseconds of each call.
+    """Time single calls on an idle device: as many as fit in about `window_s` seconds, but 5 to 2000.
 
-    Both times begin when `call` begins. First list: until `call` returned. Second list: until `wait`, which is called
-    next and waits for the device, returned.
+    Returns two lists: milliseconds of each call. Both times begin when `call` begins. First list: until `call`
+    returned. Second list: until `wait`, which is called next and waits for the device, returned.
     """
     clock = HostClock()
     call()

@@ -21,7 +21,7 @@ from worker.timing import HostClock, Step, TimedBlock
 def pure_ms(
     calls: Sequence[Step], device: torch.device, window_s: float, given: Sequence[torch.Tensor]
 ) -> tuple[list[float], TimedBlock, bool]:
-    """Time rounds of calls back to back for about `window_s` seconds in total.
+    """Time rounds of calls back to back: as many as fit in about `window_s` seconds, but 5 to 2000.
 
     calls: one for each copy of the inputs. A round makes all of them, in order. If a round would take longer than
     `window_s`, it makes only as many of the last calls as fit, but at least two. given: inputs of the last call. Its

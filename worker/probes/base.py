@@ -41,7 +41,7 @@ class Probe:
     """Work of a probe. steps: of one iteration, as in measure.Work. tensors: all of its tensors on the device.
 
     flops: operations of one iteration, None if only bytes count. bytes_moved: series → bytes moved in one iteration.
-    best_ms: only of gemm.py: iteration times in the burst (short trial run) with the highest rate.
+    best_ms: only of gemm.py: iteration times in the faster burst (short trial run) with the chosen matrix size.
     """
 
     steps: dict[str, Step]

@@ -22,7 +22,7 @@ from worker.verify.seeded import Squares
 
 VECTORS: Final = 4
 LARGEST: Final = {torch.float32: 2**24 - 1, torch.float16: 2**11, torch.bfloat16: 2**8}
-"""Type → largest n for which the type holds every whole number from 0 to n."""
+"""Type → a number n: the type holds every whole number from 0 to n."""
 _TF32_LARGEST: Final = 2**11
 _FP64_LARGEST: Final = 2**53
 _CHUNK: Final = 1 << 23  # elements that are converted to fp64 at once: 64 MiB
@@ -59,6 +59,8 @@ def bounds(side: int, operands: torch.dtype, output: torch.dtype) -> Bounds:
 def left_operand(squares: Squares, stream: int, limits: Bounds) -> torch.Tensor:
     """Return a random matrix of whole numbers up to ±`limits.most`, 0 except at `limits.terms` places in each row.
 
+    These places are the same in every matrix: neighbours, which begin 37 columns further left (cyclically) in each next
+    row.
     squares: generator, which gives shape, type and device. stream: number of the matrix.
     """
     matrix = squares.whole(stream, limits.most)

@@ -1,4 +1,4 @@
-"""Injected fault: flipped bits in one output in the middle of the measurement; if stuck, in all later ones too."""
+"""Injected fault: flipped bits in one output of the measurement; if stuck, in all later ones too."""
 
 import random
 from typing import Final

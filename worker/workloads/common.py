@@ -105,7 +105,8 @@ def build(family: Family, assign: Assign, device: torch.device, *, training: boo
 def serving(family: Family) -> Callable[[ModelSpec, torch.device, int | None], torch.nn.Module]:
     """Return the builder for load and inference: `build_for_inference` if the family has it, otherwise `build`.
 
-    Its arguments are those of Family.build: model, device and input size.
+    Its arguments are those of Family.build: model, device and input size. None as the size is only for a model of one
+    fixed size. Others raise ValueError.
     """
     build: Callable[[ModelSpec, torch.device, int | None], torch.nn.Module]
     build = getattr(family, "build_for_inference", family.build)

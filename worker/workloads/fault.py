@@ -2,9 +2,10 @@
 
 Keys of the model's `config`: `do`: the fault, a key of FAULTS. `above`: no fault up to this batch size. `on`: UUID of
 the only device with the fault. `once`: path of a file that the first process with the fault creates. While the file
-exists, no other process has the fault. `in`: phase of the fault (warm-up by default). `after`: seconds from the start
-of that phase to the fault. `told`: path of a file, to which the launch number and monotonic ns are appended just before
-the fault. `seconds`: simulated measuring time. Processes of a cell wait for each other in each phase.
+exists, no other process has the fault. `in`: phase of the fault, "build", "warm-up" (default) or "measure". `after`:
+seconds from the start of that phase to the fault. `told`: path of a file, to which the launch number and monotonic ns
+are appended just before the fault. `seconds`: simulated measuring time. Processes of a cell wait for each other in each
+phase.
 """
 
 import ctypes

@@ -125,7 +125,7 @@ class LinksTest:
         return max((number for number, _ in self._fresh.values()), default=0)
 
     def repeat(self, number: int) -> None:
-        """Repeat iteration `number` ten times with the same bits, and store how often its mismatches recur."""
+        """Repeat iteration `number` ten times with the same bits, and store how often each new mismatch recurs."""
         last, self._number, self._again = self._number, number, Counter()
         for _ in range(REPETITIONS):
             for received in (*self._incoming.values(), self._host, self._back):

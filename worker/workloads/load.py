@@ -1,6 +1,7 @@
 """Load: the time until a model is ready on its device.
 
-    instantiate: build the module on the CPU, in the cell's precision, without random weights (worker/blank.py)
+    instantiate: build the module on the CPU, in the cell's precision, a user's own model with its initial weights,
+                 others without random weights (worker/blank.py)
     weights:     read its weights from a safetensors file
     to_device:   copy it to the device, in the cell's memory format, and wait for the device
 

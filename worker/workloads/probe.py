@@ -1,6 +1,6 @@
 """Probes: cells that measure the device itself, without a model.
 
-    gemm     matrix products in the cell's precision     series best (the best burst) and iteration (sustained)
+    gemm     matrix products in the cell's precision     series best (the faster burst) and iteration (sustained)
     hbm      the device's own memory                     series copy and triad
     h2d, d2h from pinned memory of the host to the device, and back    series iteration
 

@@ -57,7 +57,7 @@ class RandomProducts:
         torch.mm(*self.operands(pair), out=output)
 
     def judge(self, number: int, pair: int, output: torch.Tensor, verdicts: torch.Tensor, slot: int) -> None:
-        """Add the digest of `output` to verdicts[slot] (int64). Does not wait for the device.
+        """Add the digest of `output` to verdicts[slot], an int64 that must be zero. Does not wait for the device.
 
         number, pair: not used.
         """

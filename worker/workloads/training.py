@@ -5,7 +5,7 @@
 Some models have several parts: losses, each with an optimizer of its own. The parts run through these three phases in
 turn, and the series hold sums over all parts. fp16 and bf16 are autocast, with weights in fp32. In fp16 the loss is
 scaled, and the optimizer waits for the device. The loss is read only after the measurement, because reading it waits
-for the device.
+for the device. A user's own train_step has only the series iteration, and its loss is not scaled.
 """
 
 import itertools

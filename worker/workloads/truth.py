@@ -65,7 +65,7 @@ class WholeProducts:
         products.multiply(*self.operands(pair), output)
 
     def judge(self, number: int, pair: int, output: torch.Tensor, verdicts: torch.Tensor, slot: int) -> None:
-        """Add the number of errors in `output`, the product of `pair`, to verdicts[slot].
+        """Add the number of errors in `output`, the product of `pair`, to verdicts[slot], an int64 that must be zero.
 
         number: index of the product in its launch, from 0. It selects the random vectors of the check.
         """
