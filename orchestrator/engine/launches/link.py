@@ -14,7 +14,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Self
 
@@ -203,8 +203,9 @@ def _sweeping(base: Path) -> Iterator[None]:
     try:
         fcntl.flock(gate, fcntl.LOCK_EX)
         for folder in base.iterdir():
-            if folder.is_dir() and _abandoned(folder):
-                shutil.rmtree(folder)
+            with suppress(FileNotFoundError):  # its own run is removing it
+                if folder.is_dir() and _abandoned(folder):
+                    shutil.rmtree(folder)
         yield
     finally:
         os.close(gate)

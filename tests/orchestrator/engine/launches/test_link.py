@@ -145,6 +145,15 @@ def test_a_folder_in_use_stays_and_an_abandoned_one_is_removed(link: Link) -> No
         assert not abandoned.exists()
 
 
+def test_a_folder_that_vanishes_stops_no_other_run(link: Link) -> None:
+    """A run that ends removes its folder while another looks for abandoned ones: the lock cannot be opened any more."""
+    vanishing = link.folder.with_name("a-run-2")
+    vanishing.mkdir()
+    (vanishing / "lock").symlink_to(vanishing / "removed" / "lock")
+    with Link("another-run") as other:
+        assert other.folder.exists()
+
+
 def test_a_folder_that_others_can_enter_is_refused(base: Path) -> None:
     """Sockets are not made where somebody else could take their place."""
     (base / f"gpubench-{os.getuid()}").mkdir(mode=0o777)
