@@ -1,4 +1,4 @@
-"""`history`: list, show, plot, export and prune earlier runs."""
+"""`history`: lists earlier runs, and its subcommands show, compare, draw, export and prune them."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""A report on standard output: brief for a terminal, or the full text."""
+"""A report on standard output: the brief form, in colour on a terminal, or the full text."""
 
 import os
 import shutil

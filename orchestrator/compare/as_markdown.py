@@ -1,4 +1,4 @@
-"""Comparisons as Markdown for a pull request: the verdict, a table of what changed, the number of other results."""
+"""Comparisons as Markdown for a pull request: the verdict, a table without unchanged cells, their number, notes."""
 
 from collections.abc import Sequence
 from dataclasses import replace

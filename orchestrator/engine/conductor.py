@@ -85,7 +85,7 @@ class Conductor:
 
     @property
     def work_left(self) -> bool:
-        """Whether launches remain to be made, now or later. False once a stop was requested."""
+        """Whether launches are not settled yet: waiting or running. False once a stop was requested."""
         return not self.state.stopping and self.state.settled < len(self.state.slots)
 
     @property

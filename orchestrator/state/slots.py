@@ -28,7 +28,7 @@ class SlotStatus(enum.StrEnum):
     """Status of a planned launch. SKIPPED: its model is faulty. DROPPED: there was no time for it.
 
     REFERRED: its batch size does not fit, and a planned cell with a smaller one stands in for it. DOES_NOT_FIT: no
-    batch size fits. UNSUPPORTED: torch.compile lacks a compiler or Triton here.
+    batch size fits. UNSUPPORTED: this machine cannot run it, for example without Triton.
     """
 
     WAITING = "waiting"

@@ -54,7 +54,7 @@ def pure_ms(
 def _captured(plain: Step, device: torch.device, given: Sequence[torch.Tensor]) -> torch.cuda.CUDAGraph | None:
     """Return the calls that `plain` makes as a CUDA graph; None on a CPU device or if the graph does not work.
 
-    given: inputs of the last call. A graph works if it can be captured and a replay passes _repeats.
+    given: inputs of the last call. A graph works if it can be captured, and a replay writes every output again.
     """
     if device.type != "cuda":
         return None

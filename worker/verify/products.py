@@ -45,7 +45,7 @@ class Products(Protocol):
         """Return the verdict of a right output of `pair`: its signed 64-bit digest, or 0 errors. Any other is wrong."""
 
     def expected(self, pair: int) -> torch.Tensor:
-        """Return the right output of `pair`."""
+        """Return the right output of `pair`. The class says if it is exact or computed by the same library call."""
 
     def operands(self, pair: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the two operands of `pair`, left and right."""

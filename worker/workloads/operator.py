@@ -235,7 +235,7 @@ class _Bench:
         )
 
     def _times(self, inputs: list[torch.Tensor], *, backward: bool) -> tuple[dict[str, bytes], bool]:
-        """Time forward calls. Return (packed times in ms by kind: host, real, pure; whether all ran as a CUDA graph).
+        """Time forward calls. Return (packed times in ms by series: host, real, pure; whether pure ran as a graph).
 
         backward: also time calls of forward and backward pass together, as further series.
         """

@@ -126,7 +126,10 @@ class Course:
 
 @dataclass(frozen=True)
 class Spans:
-    """A chart of the launches on all devices over time. rows: names of the devices. began_ms: start, Unix time."""
+    """A chart of the launches on all devices over time. Launches close together share a bar.
+
+    rows: names of the devices. began_ms: start, Unix time.
+    """
 
     name: str
     began_ms: int

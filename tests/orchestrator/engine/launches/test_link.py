@@ -152,6 +152,8 @@ def test_a_folder_that_vanishes_stops_no_other_run(link: Link) -> None:
     (vanishing / "lock").symlink_to(vanishing / "removed" / "lock")
     with Link("another-run") as other:
         assert other.folder.exists()
+    (vanishing / "lock").unlink()
+    vanishing.rmdir()
 
 
 def test_a_folder_that_others_can_enter_is_refused(base: Path) -> None:
