@@ -1,6 +1,6 @@
 """`ops`: which implementation of an operator is fast, and whether its results are right."""
 
-from typing import Final, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
@@ -9,6 +9,9 @@ from orchestrator.cli.exit_notification import announced
 from orchestrator.cli.list_options import ListOption
 from orchestrator.cli.program import MeasuringCommand
 from orchestrator.config.options import COMPARISON, HISTORY, MEASUREMENT, PLACES, REHEARSAL, SESSION, SHOWN
+
+if TYPE_CHECKING:
+    from orchestrator.cli.preparation import Requested
 
 EXAMPLES: Final = """\b
 Examples:
@@ -99,12 +102,21 @@ def command(context: click.Context, /, **params: Unpack[OpsParams]) -> None:
 
     Exit code 1: a result is wrong. The report marks it as WRONG and gives it no speed.
     """
-    from orchestrator.cli.preparation import Requested, configure, execute, read_references
+    from orchestrator.cli.preparation import execute
+
+    require_one_volume(params)
+    words = context.find_root().meta["command"]
+    with announced(params, rehearsal=params["dry_run"]) as ending:
+        code = execute(words, params, _requested(params), ending)
+    context.exit(code)
+
+
+def _requested(params: OpsParams) -> "Requested":
+    from orchestrator.cli.preparation import Requested, configure, read_references
     from orchestrator.config import operator_runs, own_code
     from orchestrator.kinds.ops import settings as ops
     from orchestrator.store import folders
 
-    require_one_volume(params)
     current = folders.current()
     settings, configuration, models = configure(params, operator_runs.preset(ops.NAME, OPTIONS))
     places = [path for path, _ in settings.items("pythonpath", ":")] if "pythonpath" in settings.values else []
@@ -115,10 +127,7 @@ def command(context: click.Context, /, **params: Unpack[OpsParams]) -> None:
         configuration, chosen, mine, words_of(params["implementations"]) or ops.IMPLEMENTATIONS, fast=params["fast"]
     )
     against = read_references(settings, configuration, configuration.models)
-    words = context.find_root().meta["command"]
-    with announced(params, rehearsal=params["dry_run"]) as ending:
-        code = execute(words, params, Requested(settings, configuration, models, against), ending)
-    context.exit(code)
+    return Requested(settings, configuration, models, against)
 
 
 def words_of(text: str | None) -> list[str]:

@@ -1,6 +1,6 @@
 """`study`: a grid of operations, implementations, sizes and precisions."""
 
-from typing import Final, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
@@ -9,6 +9,9 @@ from orchestrator.cli.exit_notification import announced
 from orchestrator.cli.list_options import ListOption
 from orchestrator.cli.ops import RUN_OPTIONS, words_of
 from orchestrator.cli.program import MeasuringCommand
+
+if TYPE_CHECKING:
+    from orchestrator.cli.preparation import Requested
 
 EXAMPLES: Final = """\b
 Examples:
@@ -54,12 +57,21 @@ def command(context: click.Context, /, **params: Unpack[StudyParams]) -> None:
 
     STUDY is `conv`, `attention`, or a YAML file of yours (docs/studies.md). Exit code 1 if a result is wrong.
     """
-    from orchestrator.cli.preparation import Requested, configure, execute, read_references
+    from orchestrator.cli.preparation import execute
+
+    require_one_volume(params)
+    words = context.find_root().meta["command"]
+    with announced(params, rehearsal=params["dry_run"]) as ending:
+        code = execute(words, params, _requested(params), ending)
+    context.exit(code)
+
+
+def _requested(params: StudyParams) -> "Requested":
+    from orchestrator.cli.preparation import Requested, configure, read_references
     from orchestrator.config import operator_runs, own_code
     from orchestrator.kinds.study import grid, kind
     from orchestrator.store import folders
 
-    require_one_volume(params)
     current = folders.current()
     found = grid.narrowed(grid.read(params["study"], current), words_of(params["implementations"]), params["size"])
     settings, configuration, models = configure(params, operator_runs.preset(kind.NAME, OPTIONS, found.precisions))
@@ -68,7 +80,4 @@ def command(context: click.Context, /, **params: Unpack[StudyParams]) -> None:
     entries = grid.entries(found, own_code.Search(found.base, pythonpath, params["allow_code"]))
     configuration = operator_runs.configured(configuration, entries, study=found.name, fast=params["fast"])
     against = read_references(settings, configuration, configuration.models)
-    words = context.find_root().meta["command"]
-    with announced(params, rehearsal=params["dry_run"]) as ending:
-        code = execute(words, params, Requested(settings, configuration, models, against), ending)
-    context.exit(code)
+    return Requested(settings, configuration, models, against)

@@ -145,6 +145,15 @@ def test_whoever_is_told_gets_the_report_that_is_there(
     assert f" is in {report_file}" in ended.stderr
 
 
+@pytest.mark.parametrize("command", ["run -m nosuch", "ops --op nosuch", "study nosuch", "gate --ab lstm nosuch"])
+def test_a_refused_run_runs_the_users_commands(invoke: Invoke, tmp_path: Path, command: str) -> None:
+    """Whichever command measures: a mistake in a cron job would otherwise stay unnoticed."""
+    told = tmp_path / "told"
+    ended = invoke(*command.split(), "--gpu-ids", "cpu:0", "--on-failure", f"sh -c 'echo $GPUBENCH_EXIT_CODE > {told}'")
+    assert ended.exit_code == ExitCode.USAGE
+    assert told.read_text() == "2\n"
+
+
 def test_what_is_refused_ends_without_a_line(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing was run, so nothing has ended."""
 
