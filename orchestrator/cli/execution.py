@@ -22,9 +22,9 @@ from orchestrator.engine import run
 from orchestrator.engine.display_events import Display, Notice
 from orchestrator.engine.kind import Kind, Outcome
 from orchestrator.errors import StorageError
+from orchestrator.figures.imperfections import imperfections
 from orchestrator.figures.report import Report
 from orchestrator.gpu.health.judges import Action
-from orchestrator.gpu.health.verdict import HealthVerdict as Health
 from orchestrator.gpu.inventory import Look
 from orchestrator.kinds import registry
 from orchestrator.kinds.burn_in.settings import written
@@ -81,7 +81,7 @@ def work(
         code, why = ExitCode(report.verdict.exit_code), report.verdict.why
         if refused is not None:
             code, why = ExitCode.INTERNAL, "the report could not be written"
-        if params["strict"] and code is ExitCode.PASSED and (imperfect := ", ".join(_imperfections(report))):
+        if params["strict"] and code is ExitCode.PASSED and (imperfect := ", ".join(imperfections(report))):
             code, why = ExitCode.MISSED, f"{imperfect} (counted by --strict)"
         reports = _reports(stored, paths, refused)
         ending.reported(report, next(iter(reports), None), code, why)
@@ -176,19 +176,6 @@ def _summarise(reports: Sequence[Path], outcome: Sequence[str | bytes]) -> None:
             say(text)
     except StdoutError as error:  # does not change how the run ended
         complain(f"warning: {error}. The report is in {', '.join(map(str, reports))}")
-
-
-def _imperfections(report: Report) -> Iterator[str]:
-    cells, health = report.summary.cells, report.health
-    verdicts = {health.node.verdict, *(gpu.verdict for gpu in health.gpus)}
-    if report.burn_in is not None:
-        verdicts.add(report.burn_in.verdict)
-    if smaller := cells.degraded + cells.referred + cells.does_not_fit:
-        yield f"{plural(smaller, 'cell')} not measured at the requested batch size"
-    if Health.WARN in verdicts:
-        yield "a WARN"
-    if any(straggler.verdict.is_finding for straggler in report.stragglers):
-        yield "a slow GPU"
 
 
 def _reports(stored: StoredRun, paths: RunPaths, refused: UnwrittenError | None) -> tuple[Path, ...]:

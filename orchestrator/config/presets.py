@@ -30,7 +30,7 @@ class Preset:
 
     def settings_on(self, devices: str) -> LayeredSettings:
         """Return `settings`, overridden by `on_cpus` if all devices are CPU devices. devices: value of --gpu-ids."""
-        if self.on_cpus is None or not all(word.startswith("cpu:") for word in devices.split(",")):
+        if self.on_cpus is None or not all(word.strip().startswith("cpu:") for word in devices.split(",")):
             return self.settings
         return self.on_cpus.on_top_of(self.settings)
 

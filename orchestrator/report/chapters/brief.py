@@ -9,6 +9,7 @@ from orchestrator.config.naming import plural
 from orchestrator.figures.cells import ProbeMetrics
 from orchestrator.figures.exit_code import CauseKind
 from orchestrator.figures.health import DeviceHealth, NodeHealth
+from orchestrator.figures.imperfections import imperfections
 from orchestrator.figures.quality import Quality
 from orchestrator.figures.report import Report
 from orchestrator.gpu.health.judges import State
@@ -107,7 +108,7 @@ def _counts(report: Report, layout: Layout) -> Iterator[str]:
     if report.verdict.exit_code:
         yield f"exit code {report.verdict.exit_code}{means}"
     elif stragglers.concerns_gpus(report):
-        yield "exit code 0 (--strict: 1)"
+        yield "exit code 0 (--strict: 1)" if any(imperfections(report)) else "exit code 0"
 
 
 def _causes(report: Report, layout: Layout) -> Iterator[str]:

@@ -160,7 +160,7 @@ def _listed(line: Line, device: str) -> tuple[str, ...]:
 
 def _name(line: Line) -> str:
     entry = line.entry
-    words = [entry.model_name, entry.workload, entry.precision]
+    words = [entry.model_name, entry.workload, line.format]
     if entry.workload not in (Workload.LOAD, Workload.PROBE):
         words.append(f"b{entry.batch_size_requested or 'auto'}")
     words += ["solo"] if line.mode == Mode.SOLO else []

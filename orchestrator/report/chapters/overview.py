@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from orchestrator.config.naming import plural
+from orchestrator.figures.imperfections import imperfections
 from orchestrator.figures.report import BestThroughput, CellCounts, ConfigurationReport, GpuInfo, Metadata, Report
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.report.chapters import health, stragglers
@@ -225,15 +226,9 @@ def meaning(report: Report, layout: Layout) -> str:
 
 def _exit_code(report: Report, answer: Answer | None) -> str:
     what = report.verdict.meaning if answer is None else answer.meaning or report.verdict.meaning
-    if report.verdict.exit_code == ExitCode.PASSED and not _lenient(report):
+    if report.verdict.exit_code == ExitCode.PASSED and not any(imperfections(report)):
         what = "passed"  # the whole meaning says what --strict would not let pass
     return f"Exit code {report.verdict.exit_code}: {what}"
-
-
-def _lenient(report: Report) -> bool:
-    """Whether a run that passed has a result that would make it fail with --strict."""
-    cells, warned = report.summary.cells, report.health.verdict is HealthVerdict.WARN
-    return bool(stragglers.concerns_gpus(report) or warned or cells.degraded or cells.does_not_fit)
 
 
 def cards(report: Report, layout: Layout) -> Iterator[Card]:

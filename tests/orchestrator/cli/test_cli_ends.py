@@ -28,11 +28,12 @@ from orchestrator.figures.report import CellCounts, Report
 from orchestrator.gpu import inventory
 from orchestrator.gpu.health.verdict import HealthVerdict as Health
 from orchestrator.report import files
+from orchestrator.report.as_text import to_text
 from orchestrator.run_reports import reporting
 from orchestrator.stats.stragglers import SiblingVerdict as Straggling
 from orchestrator.store import run_files
 from orchestrator.system.stop_signals import StopSignals
-from protocol.exit_codes import ExitCode
+from protocol.exit_codes import MEANING, ExitCode
 from protocol.paths import RunPaths
 from tests.fakes.burn_ins import FakeBurnIn
 from tests.fakes.commands import TINY
@@ -202,12 +203,16 @@ def test_messages_are_folded_only_for_people(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(
-    "what", ["", "degraded", "referred", "does_not_fit", "a GPU", "the machine", "the burn-in", "a straggler"]
+    "what",
+    ["", "a suspect", "degraded", "referred", "does_not_fit", "a GPU", "the machine", "the burn-in", "a straggler"],
 )
 def test_strict_counts_what_is_imperfect(
     invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, what: str
 ) -> None:
-    """A cell, WARN of a GPU, of the machine or of a burn-in, and a straggler pass unless --strict is given."""
+    """A cell, WARN of a GPU, of the machine or of a burn-in, and a straggler pass unless --strict is given.
+
+    The report of what passed mentions --strict exactly then.
+    """
     burn_in_run = FakeBurnIn(tmp_path / "pretended", gpus(1))
     burn_in_run.finish()
     told = burn_in_run.report()
@@ -218,16 +223,22 @@ def test_strict_counts_what_is_imperfect(
     counts = {name: int(name == what) for name in ("degraded", "referred", "does_not_fit")}
     told = replace(
         told,
-        verdict=RunVerdict(exit_code=int(ExitCode.PASSED), word="passed", meaning="", reasons=()),
+        verdict=RunVerdict(exit_code=0, word="passed", meaning=MEANING[ExitCode.PASSED], reasons=()),
         summary=replace(told.summary, cells=replace(told.summary.cells, **counts)),
         health=health,
         burn_in=replace(told.burn_in, verdict=whole),
-        stragglers=(replace(standing(Straggling.STRAGGLER), gpu_uuid=only.gpu_uuid),) if what == "a straggler" else (),
+        stragglers=tuple(
+            replace(standing(verdict), gpu_uuid=only.gpu_uuid)
+            for verdict in (Straggling.STRAGGLER, Straggling.SUSPECT)
+            if what == f"a {verdict.lower()}"
+        ),
     )
+    imperfect = what not in {"", "a suspect"}
+    assert ("--strict" in to_text(told)) is imperfect
     monkeypatch.setattr(run, "execute", lambda *_, **__: told)
     assert invoke(*TINY, "--quiet").exit_code == ExitCode.PASSED
     silent = invoke(*TINY, "-qq", "--strict")
-    assert (silent.exit_code, silent.output) == (ExitCode.MISSED if what else ExitCode.PASSED, "")
+    assert (silent.exit_code, silent.output) == (ExitCode.MISSED if imperfect else ExitCode.PASSED, "")
 
 
 def standing(verdict: Straggling) -> Standing:

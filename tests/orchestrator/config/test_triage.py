@@ -65,6 +65,13 @@ def test_what_decides_comes_first_where_time_is_short() -> None:
         assert {cells[cell].workload for cell, _ in order} == {Workload.PROBE, Workload.TRAINING}
 
 
+@pytest.mark.parametrize(("devices", "cpus"), [("cpu:0,cpu:1", True), ("cpu:0, cpu:1", True), ("cpu:0,0", False)])
+def test_cpu_devices_have_their_own_settings(devices: str, cpus: bool) -> None:
+    """However the list is spaced, as in a configuration file."""
+    preset = presets.load(presets.TRIAGE, OPTIONS)
+    assert (preset.settings_on(devices) is not preset.settings) is cpus
+
+
 def test_a_rehearsal_shows_both_modes_and_what_there_will_be_no_time_for(invoke: Invoke) -> None:
     """By the names of cells, not only the number of launches. A probe has no batch, and is quick."""
     shown = invoke("triage", "--gpu-ids", "cpu:0,cpu:1", "-b", "256", "--dry-run").output
