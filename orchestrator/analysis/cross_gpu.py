@@ -70,7 +70,10 @@ def side_by_side(
 
 
 def spreads(sides: Sequence[SideBySide]) -> tuple[Spread, ...]:
-    """Return each cell's values with their median, and their spread in percent of it. sides: from `side_by_side`."""
+    """Return each cell's values, with median and spread (in percent of it) of the compared ones.
+
+    sides: from `side_by_side`.
+    """
     return tuple(_spread(side) for side in sides)
 
 
