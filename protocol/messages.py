@@ -115,8 +115,9 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Connection of one process of a cell on several devices to the others. Rank 0 leads.
 
     rank: index of the process's device in `cell.devices`. meeting: file in a private folder, through which the
-    processes connect (torch's FileStore). steps: file with a counter for each rank, packed as STEP. It rises before
-    each common operation. In a hang, the other ranks wait for the rank with the lowest counter.
+    processes connect: torch's FileStore, or a Unix socket in a simulated cell. steps: file with a counter for each
+    rank, packed as STEP. It rises before each common operation. In a hang, the other ranks wait for the rank with the
+    lowest counter.
     """
 
     rank: int

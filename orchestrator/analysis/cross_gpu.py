@@ -59,7 +59,10 @@ class SideBySide(NamedTuple):
 def side_by_side(
     devices: Sequence[Device], results: Sequence[ModelResult], probes: Sequence[ProbeMetrics]
 ) -> tuple[SideBySide, ...]:
-    """Return the results of each cell that was planned on two or more identical devices (same name, kind, memory)."""
+    """Return the results of each cell that was planned on two or more identical devices (same name, kind, memory).
+
+    Batch size scans are included only where they found the same size on several of them.
+    """
     by_uuid = {device.uuid: device for device in devices}
     groups: dict[Group, list[tuple[Device, Measured]]] = {}
     for uuid, key, metric in measured(results, probes):
