@@ -38,7 +38,7 @@ class Workload(enum.StrEnum):
 
 
 class Precision(enum.StrEnum):
-    """Number format of weights and arithmetic, explained in docs/method.md."""
+    """Number format of the arithmetic (docs/method.md). In training, weights are always in fp32."""
 
     FP32 = "fp32"
     TF32 = "tf32"
@@ -104,7 +104,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def compiles(self) -> bool:
-        """Whether torch.compile compiles the model."""
+        """Whether gpubench compiles the model by torch.compile. The user's own code may compile it even if not."""
         return self.compile_mode is not CompileMode.EAGER
 
     @property

@@ -36,7 +36,7 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     launch: its number in the run. token: secret text that identifies the process. endpoint: ZeroMQ address of the
     orchestrator. parent_pid: of the orchestrator. folder: for the files of LaunchPaths. environment: variables to set
-    after the fork. cpus: cores to run on, empty for no change. isolation: "fork" (of the zygote) or "exec" (a new
+    in the process. cpus: cores to run on, empty for no change. isolation: "fork" (of the zygote) or "exec" (a new
     interpreter). requested_ns: monotonic time of the request. root: folder from which to import the project's packages.
     preload: modules that a new interpreter imports. Empty for a fork.
     """
@@ -115,8 +115,9 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Connection of one process of a cell on several devices to the others. Rank 0 leads.
 
     rank: index of the process's device in `cell.devices`. meeting: file in a private folder, through which the
-    processes connect (torch's FileStore). steps: file with a counter for each rank, packed as STEP. It rises before
-    each common operation. In a hang, the other ranks wait for the rank with the lowest counter.
+    processes connect: torch's FileStore, or a Unix socket in a simulated cell. steps: file with a counter for each
+    rank, packed as STEP. It rises before each common operation. In a hang, the other ranks wait for the rank with the
+    lowest counter.
     """
 
     rank: int
@@ -150,9 +151,9 @@ class Assign(_Message, frozen=True, kw_only=True):
 
     cell.batch_size: already halved if memory was too small. round: in the plan, from 0. device: of this process.
     cache_folder: for files that launches share, such as the weights of load cells. compiler_caches: folder of caches
-    for a compiled cell, and for the user's own code, which may compile itself. Else empty. shapes: None if input sizes
-    do not change. steps: None for continuous load. injection: fault that a burn-in cell must cause, usually None.
-    gang: None for a cell on one device.
+    for a compiled cell, and for the user's own code, which may compile itself. Else empty. shapes: None if this launch
+    tries no changing input sizes. steps: None for continuous load. injection: fault that a burn-in cell must cause,
+    usually None. gang: None for a cell on one device.
     """
 
     launch: int
@@ -315,7 +316,7 @@ class DeviceFree(_Message, frozen=True, kw_only=True):
 
 
 class Unavailable(_Message, frozen=True, kw_only=True):
-    """NVML cannot be read, or samples cannot be written. reason: text for the report."""
+    """NVML cannot be read, the sampler fails, or one of its files cannot be written. reason: text for the report."""
 
     reason: str
 

@@ -3,7 +3,8 @@
 runs/<time>-<id>/
   run.yaml   plan.json   journal.gpj   lock   zygote.log   sampler.log
   launches/<cell>/<n>/   stdout.log stderr.log fault.log phase shape mismatches error.json result.msgpack
-                         with several processes also steps, and rank1/ rank2/ … with the logs of the others
+                         with several processes also steps, and rank1/ rank2/ … with the files of the others
+  launches/<cell>/compiler_caches/   until the run is over
   telemetry/<uuid>.samples   telemetry/health.records
   report.json .csv .txt .html   compared_with.json
 """
@@ -124,7 +125,7 @@ class RunPaths:
                     yield f"{cell.name}/{attempt.name}"
 
     def compiler_caches(self) -> Iterator[Path]:
-        """Yield the existing caches of the compiler, one folder for each compiled cell."""
+        """Yield the existing caches of the compiler, a folder for each cell that is compiled or may compile itself."""
         yield from self.launches.glob(f"*/{_COMPILER_CACHES}")
 
     def of_processes(self, pattern: str) -> Iterator[Path]:

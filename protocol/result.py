@@ -16,7 +16,7 @@ COUNTED_WITHIN_MS: Final = 2_000.0
 
 
 class SteadyState(enum.StrEnum):
-    """Whether times became steady during warm-up. NONE: they did not. FIXED: not tested. NOT_SOUGHT: no warm-up."""
+    """Whether times became steady during warm-up. NONE: they did not. FIXED, NOT_SOUGHT: not tested."""
 
     REACHED = "reached"
     NONE = "none"
@@ -28,7 +28,7 @@ class StopReason(enum.StrEnum):
     """Reason why the measurement ended, by the rules in messages.Measurement.
 
     TARGET: the mean's confidence interval became narrow enough. TIME_CAP: max_s had passed. OUT_OF_REACH: the interval
-    was not expected to become narrow enough in time (give_up).
+    was not expected to become narrow enough in time (give_up). FIXED: also for operators, whatever was requested.
     """
 
     TARGET = "interval target reached"
@@ -124,9 +124,9 @@ class ShapeCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class ShapeTrial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Calls with changing input sizes, for one ShapeWay.
 
-    error: reason why there are no calls. reasons: of recompilations, "file:line: reason", each once. limited: torch
-    reached its limit of recompilations of a function, so later calls ran eager. elements, padded_elements: number of
-    elements in the inputs of all calls, before and after padding.
+    error: reason why there are no calls. reasons: of recompilations, "file:line: reason", each once, at most 20.
+    limited: torch reached its limit of recompilations of a function, so later calls ran eager. elements,
+    padded_elements: number of elements in the inputs of all calls, before and after padding.
     """
 
     way: ShapeWay
@@ -144,9 +144,10 @@ class Compilation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     cached: an earlier launch had filled the caches. compile_ms: time that TorchDynamo and its backend took for all
     graphs. first_call_ms: the first iteration and its compilation. graphs: number made. graph_breaks, recompilations:
-    "file:line: reason". The next three compare the outputs (in training: the losses) with those of eager, for equal
-    weights and inputs. They are None if unknown. absolute_error: largest difference. relative_error: largest difference
-    divided by the largest eager value. cosine_distance: 1 - cosine. shapes: trials with changing input sizes.
+    "file:line: reason", each once, at most 20. The next three compare the outputs (in training: the losses) with those
+    of eager, for equal weights and inputs. They are None if unknown. absolute_error: largest difference.
+    relative_error: largest difference divided by the largest eager value. cosine_distance: 1 - cosine. shapes: trials
+    with changing input sizes.
     """
 
     own: bool = False
@@ -286,10 +287,10 @@ class MeasuredIterations(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 class Result(MeasuredIterations, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """Everything that one launch measured.
 
-    flops_per_iteration: floating-point operations by torch's counter. None if not counted, or if the counter misses
-    some. bytes_per_iteration: series → bytes moved, for probes, memory tests and links. generated_tokens: number over
-    all sequences and measured iterations. loss: sum over the losses of the last training step. verification: burn-in
-    only. others: UUID of another device of the cell → verification by its process. load: None without a load window.
+    flops_per_iteration: floating-point operations. None if not counted, or if torch's counter misses some.
+    bytes_per_iteration: series → bytes moved, for probes, memory tests and links. generated_tokens: number over all
+    sequences and measured iterations. loss: sum over the losses of the last training step. verification: burn-in only.
+    others: UUID of another device of the cell → verification by its process. load: None without a load window.
     compilation: None for operators, and for an eager model that does not compile itself. shapes: results of an
     operator's shapes, in measured order. parameters: number in the built model. items_per_iteration: number of samples.
     """

@@ -65,7 +65,7 @@ def _trend(of: Sequence[float]) -> Trend:
 
 
 def settled_blocks(medians_ms: Sequence[float], block_s: float, cap_s: float) -> int:
-    """Return the smallest number of last warm-up blocks whose trend rules out a slow fall of the clock.
+    """Return the smallest number (8, 12, 16 …) of last warm-up blocks whose trend rules out a slow fall of the clock.
 
     0 if no number of blocks does, or there are fewer than LEAST_BLOCKS. Ruled out: a change of 3 % within 60 s, or
     within 6 x cap_s if that is shorter. medians_ms: of all blocks so far, at least one. If a median is 0, all blocks

@@ -1,6 +1,7 @@
 """Compilers that torch.compile needs. Without them the worker refuses a compiled cell, and `doctor` reports it.
 
-A CPU device needs torch._inductor's C++ compiler: CXX or g++. A GPU needs Triton and a C compiler: CC, gcc or clang.
+A CPU device needs torch._inductor's C++ compiler: CXX, or g++ if that is not set. A GPU needs Triton and a C compiler:
+CC, or gcc or clang if that is not set.
 """
 
 import importlib.util

@@ -27,7 +27,10 @@ def batch_scans(archive: Archive, evidence: Evidence) -> Iterator[BatchScan]:
 
 
 def is_an_answer(archive: Archive, evidence: Evidence, attempt: Attempt) -> bool:
-    """Whether an attempt failed, but is a valid step of a batch size scan: it shows that its size is too large."""
+    """Whether an attempt failed, but limits a batch size scan.
+
+    It ran out of memory, or failed finally, for any reason, above a size that worked.
+    """
     if attempt.failure is None or archive.replay.state.cells[attempt.start.cell].batch_size != AUTO:
         return False
     tried = archive.replay.without(evidence.damaged).state.slots[attempt.slot].tried

@@ -51,7 +51,7 @@ def beside_eager(results: Sequence[ModelResult]) -> tuple[ModelResult, ...]:
     """Return the results in order, and add to each compiled cell its speed-up over the same cell in eager mode.
 
     No speed-up is added if `results` lacks the time of either cell, if the measured batch sizes differ, or if the
-    compiled outputs are wrong.
+    compiled outputs are wrong. Only inference and training have one.
     """
     eager = {_apart_from_mode(one): one for one in results if one.compile_mode == CompileMode.EAGER}
     return tuple(_compared(one, eager.get(_apart_from_mode(one))) for one in results)

@@ -59,7 +59,10 @@ class SideBySide(NamedTuple):
 def side_by_side(
     devices: Sequence[Device], results: Sequence[ModelResult], probes: Sequence[ProbeMetrics]
 ) -> tuple[SideBySide, ...]:
-    """Return the results of each cell that was planned on two or more identical devices (same name, kind, memory)."""
+    """Return the results of each cell that was planned on two or more identical devices (same name, kind, memory).
+
+    Batch size scans are included only where they found the same size on several of them.
+    """
     by_uuid = {device.uuid: device for device in devices}
     groups: dict[Group, list[tuple[Device, Measured]]] = {}
     for uuid, key, metric in measured(results, probes):
@@ -70,7 +73,10 @@ def side_by_side(
 
 
 def spreads(sides: Sequence[SideBySide]) -> tuple[Spread, ...]:
-    """Return each cell's values with their median, and their spread in percent of it. sides: from `side_by_side`."""
+    """Return each cell's values, with median and spread (in percent of it) of the compared ones.
+
+    sides: from `side_by_side`.
+    """
     return tuple(_spread(side) for side in sides)
 
 

@@ -81,7 +81,7 @@ class Evidence:
 
     outcomes, cells: by cell id. launches, damaged: by launch number. devices, clocks: by UUID. courses: health values
     over time. goes_on: the run is still running. suspect: ids of cells that ran out of memory although an identical GPU
-    had room for them. uncounted: launch number → UUID → wrong bits found by a launch without a valid result.
+    had room for them. uncounted: launch number → UUID → what a burn-in launch without a valid result verified.
     """
 
     outcomes: Mapping[str, CellOutcome]

@@ -30,9 +30,10 @@ def verdict(
 ) -> RunVerdict:
     """Return the exit code of a run, with its reasons and remarks. `report_builder.merge` adds causes to it.
 
-    Slow GPUs are only remarks, and so are models that do not fit in memory. judged: verdicts on health. additions:
-    findings of this kind of run. slow: comparison of each GPU with its siblings. counts: number of cells by status.
-    short: words for cells with fewer launches than planned (ReportTerms.short_of_launches).
+    Slow GPUs are only remarks, and so are models that do not fit in memory. If there are causes, the only remarks are
+    those on slow GPUs and added launches. judged: verdicts on health. additions: findings of this kind of run. slow:
+    comparison of each GPU with its siblings. counts: number of cells by status. short: words for cells with
+    fewer launches than planned (ReportTerms.short_of_launches).
     """
     causes = tuple(_causes(archive, evidence, judged, additions, counts=counts, short=short))
     remarks: list[str] = []

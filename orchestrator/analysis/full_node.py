@@ -33,7 +33,8 @@ def full_node(
     """Return for each cell how much slower it runs with all devices at work (loaded) than with one alone (solo).
 
     A cell on two devices counts as two. The cells of `results` come first, in their order, then those of `probes`. A
-    cell that is not planned in both modes is omitted. If its two results cannot be compared, `not_comparable` says why.
+    cell that is not planned in both modes is omitted, and so is a batch size scan that found another size in each. If
+    its two results cannot be compared, `not_comparable` says why.
     """
     cells = list(_both(devices, results, probes))
     reasons = [_not_comparable(cell) for cell in cells]

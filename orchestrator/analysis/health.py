@@ -181,7 +181,10 @@ def _work(archive: Archive, worked: Mapping[str, Mapping[Segment, Span]], uuid: 
 
 
 def _differences(devices: Sequence[Device]) -> Iterator[str]:
-    """Yield a sentence for each property in which a GPU differs from most GPUs of its model."""
+    """Yield a sentence for each property in which a GPU differs from the most frequent value of its model.
+
+    In a tie, the first of these values counts.
+    """
     kinds: dict[str, list[Device]] = {}
     for device in devices:
         if device.kind is DeviceKind.CUDA:

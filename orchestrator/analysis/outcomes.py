@@ -4,12 +4,12 @@
     a result at a smaller size                               degraded
     known to be too large; a smaller size is planned anyway  referred, to that cell
     out of memory at batch 1, or before the first forward    does not fit
-    torch.compile lacks a compiler                           unsupported
-    another failure, or its model was skipped                failed
+    torch.compile lacks a compiler; operator: no shape runs  unsupported
+    another failure, lost result, or its model was skipped   failed
     no time left for it                                      dropped
     no attempt yet, or the last one may be repeated          missing
 
-An interrupted, stopped, throttled or contaminated attempt may be repeated (Trait.REPEATED).
+An interrupted, stopped, paused, throttled or contaminated attempt may be repeated (Trait.REPEATED).
 A scan for the batch size (`-b auto`) is ok when the largest and the best size are known. The best is its result.
 """
 

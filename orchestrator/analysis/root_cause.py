@@ -17,7 +17,7 @@ def root(failures: Sequence[FailureReport]) -> FailureReport | None:
 
     Launches without a category (interrupted, or the result is damaged) cannot, nor those with Trait.NO_ROOT_CAUSE.
     Of those that can, it is the first in `failures` whose category explains others (Trait.ROOT_CAUSE), else the first
-    of a cell without a result, else the first.
+    of a cell that is FAILED or MISSING, else the first.
     """
     return min(_causes(failures), key=_gravity, default=None)
 

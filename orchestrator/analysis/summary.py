@@ -45,7 +45,7 @@ def overhead(archive: Archive, evidence: Evidence) -> Overhead:
     """Return what a process for each launch costs, and from how many launches on the zygote saves time.
 
     The zygote imports torch once and forks the launches. The cost is a median over the launches with a result, in ms;
-    None without any. The number of launches is then None, too, and also if no zygote ran or it saves no time.
+    None without any. `pays_from_launches` is then None, too, and also if no zygote ran or it saves no time.
     """
     isolation = archive.stored.configuration.isolation
     good = [attempt for attempt in archive.attempts if attempt.start.launch in evidence.launches]
@@ -71,9 +71,9 @@ def overhead(archive: Archive, evidence: Evidence) -> Overhead:
 
 
 def failures(archive: Archive, evidence: Evidence, faults: Mapping[int, Fault]) -> Iterator[FailureReport]:
-    """Yield every launch without a valid result, interrupted ones included, earliest first.
+    """Yield every launch without a valid result, interrupted and running ones included, earliest first.
 
-    faults: launch → cause of its failure. A batch size that a scan found too large is no failure.
+    faults: launch → cause of its failure. Launches that a batch size scan counts as a limit are omitted.
     """
     for attempt in sorted(archive.attempts, key=lambda attempt: attempt.started):
         if outcome_word(attempt, evidence.damaged) == "result" or batch_scans.is_an_answer(archive, evidence, attempt):

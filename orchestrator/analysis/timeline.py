@@ -1,4 +1,4 @@
-"""Launches (measuring processes) of each device over time. Launches close together are merged. Pure."""
+"""Launches (measuring processes) of each device over time. Above MOST_SPANS, those close together are merged. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -15,7 +15,10 @@ MOST_FAILED: Final = 100
 
 
 def timeline(archive: Archive, evidence: Evidence, without_result: Collection[int]) -> Timeline:
-    """Return the timeline of all devices. without_result: numbers of the launches to mark as failed, never merged."""
+    """Return the timeline of all devices. without_result: numbers of the launches to mark as failed.
+
+    Failed launches are never merged: each device has the first MOST_FAILED of them, and the number of the others.
+    """
     spans: dict[str, list[Span]] = {uuid: [] for uuid in archive.devices}
     clocks = _clocks(archive)
     for attempt in archive.attempts:

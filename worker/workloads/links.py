@@ -6,7 +6,7 @@ Each device has a process (worker/gang.py). All numbers come from the seed, so t
 must receive and compares every word. Sums are of whole numbers, exact in any order, even if NVSwitches do the sums.
 After sending, each device also checks the numbers that it sent. If these are wrong, this device is at fault. If they
 are right and a copy is wrong, the fault is in the sender, the link or the receiver. The leader (rank 0) decides the
-number of iterations. After a mismatch all processes repeat the iteration with the same bits.
+number of iterations. After a kept mismatch (verify/kept.py) all processes repeat the iteration with the same bits.
 """
 
 from collections import Counter
@@ -121,7 +121,7 @@ class LinksTest:
 
     @property
     def wrong(self) -> int:
-        """Number (from 1) of the last iteration with a mismatch for which `repeat` was not called yet; 0 if none."""
+        """Number (from 1) of the last iteration with a kept mismatch and no call of `repeat` since then; 0 if none."""
         return max((number for number, _ in self._fresh.values()), default=0)
 
     def repeat(self, number: int) -> None:

@@ -143,7 +143,7 @@ class _Loading:
 
 
 def weights_name(assign: Assign, structure: str) -> str:
-    """Return the file name of the weights: the model's name, and a hash of all that its content depends on.
+    """Return the file name of the weights: the model's name, and a hash of what it depends on, but not of the seed.
 
     structure: result of Own.structure for the user's own model, otherwise "".
     """

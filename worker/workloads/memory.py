@@ -1,6 +1,6 @@
 """Test of the device's memory: write patterns to most of it, and compare every bit that is read back.
 
-    allocate 92 % of the free memory ──▶ one pattern after another (march), until the time is up
+    allocate 92 % of the free memory (CPU: 64 MiB) ──▶ one pattern after another (march), until the time is up
     chunk:  write: make its words, copy them          check: make its words, exclusive or, count nonzero words
     group:  check 32 chunks ──▶ read the counts, and examine wrong chunks ──▶ overwrite them
 

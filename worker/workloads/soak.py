@@ -1,8 +1,8 @@
 """Burn-in under load: products A·B and B·A of two random matrices, each verified by its digest.
 
 Equal operands give equal bits on every GPU with the same key (worker/verify/key.py). Each product is compared with the
-reference of its pair (0: A·B, 1: B·A): the first output that came out twice. The orchestrator compares the references'
-digests (64-bit checksums, verify/digest.py) of different launches.
+reference of its pair (0: A·B, 1: B·A): the first output that came out twice, or the fourth if all four differ. The
+orchestrator compares the references' digests (64-bit checksums, verify/digest.py) of different launches.
 """
 
 from typing import Final

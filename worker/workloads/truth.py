@@ -67,6 +67,7 @@ class WholeProducts:
     def judge(self, number: int, pair: int, output: torch.Tensor, verdicts: torch.Tensor, slot: int) -> None:
         """Add the number of errors in `output`, the product of `pair`, to verdicts[slot], an int64 that must be zero.
 
+        Errors are wrong rows, and elements that are not whole.
         number: index of the product in its launch, from 0. It selects the random vectors of the check.
         """
         vector = exact.vectors(self._seed, number, self.side, self.limits, self._device)
