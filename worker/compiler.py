@@ -2,9 +2,9 @@
 
     eager calls │ set the caches │ first compiled call, whose compile time counts │ WARM_UP │ MEASURE │ random outputs
 
-The first launch of a cell starts with empty caches (cold); later launches use the caches that it filled (cached).
-Compiled outputs are compared with eager ones. Random outputs, such as losses with dropout, are compared at the end,
-because their comparison needs another compilation.
+Every launch of a cell in round 0 starts with empty caches (cold); later rounds use the caches that it filled (cached).
+Compiled outputs are compared with eager ones. Random outputs, such as losses with dropout, are compared at the end, and
+only in round 0, because their comparison needs another compilation.
 """
 
 import importlib
@@ -100,7 +100,7 @@ class Compiler:
         """Return `result`, which `compilation` returned, with the differences of random outputs from eager ones.
 
         call: as in `compile`. Compiles once more, in a mode in which compiled and eager calls draw the same random
-        numbers. Returns `result` unchanged if it is None, in later launches of the cell, if outputs are not random, or
+        numbers. Returns `result` unchanged if it is None, in later rounds of the cell, if outputs are not random, or
         if eager calls with equal seeds differ.
         """
         if result is None or not self._random or self._assign.round:

@@ -71,7 +71,7 @@ def _open_cuda(device: Device) -> torch.device:
 
 
 def gpu_descriptors() -> list[str]:
-    """Return the paths of the GPU files that this process has open, such as "/dev/nvidia0"."""
+    """Return the paths of the GPU files that this process has open, such as "/dev/nvidia0" and "/dev/nvidiactl"."""
     found = set()
     for descriptor in _DESCRIPTORS.iterdir():
         try:

@@ -38,4 +38,4 @@ class ModelCodeError(WorkerError):
 
 
 class NotBuiltError(ModelCodeError):
-    """The user's own code cannot be imported or built. No cell of this model can be measured."""
+    """No cell of a user's own model or operator can be measured: its code is unusable, or its inputs are unknown."""

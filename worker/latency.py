@@ -1,4 +1,4 @@
-"""End-to-end latency of inference: from inputs to outputs in the host's memory. Measured last in a launch.
+"""End-to-end latency of inference: from inputs to outputs in the host's memory. Measured after the forward passes.
 
     pinned inputs ── copy ──▶ device ── forward ──▶ outputs ── copy ──▶ pinned buffer, then the next one
 

@@ -5,7 +5,7 @@
 
 block: iterations between two waits of the host for the device; progress is reported between blocks. span: timed
 interval in a block: one run of a step, or several short iterations (worker/timing.py). If a load window is requested
-(a period in which power is read), further blocks follow, whose times are not kept.
+(a period in which power is read), further blocks follow until it is long enough. Their times are not kept.
 """
 
 import resource
@@ -213,10 +213,10 @@ def measured(
 def load_window(
     work: Work, clock: Clock, measurement: Measurement, stage: Stage, measured: MeasuredIterations, *, since_ns: int
 ) -> LoadWindow | None:
-    """Run further blocks until the load window lasts `measurement.load_s`, and return it; None if that is 0 seconds.
+    """Run further blocks until the load window lasts at least `measurement.load_s`. Return it; None if that is 0.
 
-    measured: the measured blocks, which belong to the window. since_ns: end of the first iteration, on the monotonic
-    clock. The window starts at least SETTLING_NS after that, possibly in warm-up.
+    measured: the measured blocks. They belong to the window, except what ran before its start. since_ns: end of the
+    first iteration, on the monotonic clock. The window starts at least SETTLING_NS after that, possibly in warm-up.
     """
     if not measurement.load_s:
         return None

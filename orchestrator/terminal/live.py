@@ -53,7 +53,7 @@ class LiveDisplay:
         self._live.update(self._frame(snapshot), refresh=True)
 
     def tell(self, event: CellEnded | Notice) -> None:
-        """Print the event above the live lines; if quiet, only a failure or warning."""
+        """Print the event above the live lines; if quiet, only a loud one (is_loud)."""
         if self._outlet.gone or (self._quiet and not is_loud(event)):
             return
         style = ("yellow" if isinstance(event, Notice) else "red") if is_loud(event) else ""

@@ -1,4 +1,4 @@
-"""Base of plain and JSON logs: every event, progress every half minute, and with -v every phase (such as warm-up)."""
+"""Base of plain and JSON logs: every event, progress every half minute, and with -v phases (such as warm-up)."""
 
 import time
 from abc import ABC, abstractmethod
@@ -13,9 +13,9 @@ PROGRESS_EVERY_S: Final = 30.0
 
 
 class LogDisplay(ABC):
-    """Writes log lines of a run. quiet: only failures and warnings. verbose: phases too.
+    """Writes log lines of a run. quiet: only failures and warnings (in JSON also run_ended).
 
-    now: returns monotonic seconds.
+    verbose: phases too, and the evidence of failures. now: returns monotonic seconds.
     """
 
     def __init__(
@@ -41,7 +41,10 @@ class LogDisplay(ABC):
         """Write the progress of the run."""
 
     def show(self, snapshot: Snapshot) -> None:
-        """Write the progress if the last one is half a minute old, and if verbose each new phase; nothing if quiet."""
+        """Write the progress if the last one is half a minute old, and if verbose each new phase; nothing if quiet.
+
+        A phase that begins and ends between two snapshots is not written.
+        """
         if self._quiet:
             return
         if self._verbose:

@@ -78,7 +78,10 @@ def progress_line(snapshot: Snapshot) -> str:
 
 
 def event_lines(event: CellEnded | Notice, *, verbose: bool) -> list[str]:
-    """Return one line about an event. verbose: with the attempt's number, and more lines with a failure's evidence."""
+    """Return one line about an event. verbose: also the number of a first attempt, and a failure's evidence as lines.
+
+    Unless verbose, the message of a repeated failure is "as before".
+    """
     if isinstance(event, Notice):
         level = f"{event.level}: " if event.level in LOUD else ""
         return [f"{level}{plain(event.message)}"]
@@ -97,7 +100,7 @@ def event_lines(event: CellEnded | Notice, *, verbose: bool) -> list[str]:
 
 
 def is_loud(event: CellEnded | Notice) -> bool:
-    """Whether --quiet shows the event: a warning, an error, or a failed launch that was not stopped on purpose."""
+    """Whether the event is a warning, an error, or a failed launch that was not stopped. -q shows these."""
     if isinstance(event, Notice):
         return event.level in LOUD
     return event.failure is not None and event.failure.category is not Category.STOPPED

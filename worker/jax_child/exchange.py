@@ -45,7 +45,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Times and output of an operator in JAX, forward pass only.
 
-    unsupported: why JAX cannot compute it here; then the other fields are empty. Else "". arrays: one element, the
+    unsupported: why JAX cannot run here; then the other fields are empty. Else "". arrays: one element, the
     output. series: name → milliseconds of a call, packed by protocol.floats. "host": until the call returned. "real":
     until the idle device had finished it. "pure": mean in each round of calls back to back. block: timed block of all
     rounds of "pure". profile: of one call in addition to the timed ones.

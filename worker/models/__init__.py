@@ -1,1 +1,1 @@
-"""Models. A family is a module that builds, feeds and trains models of one kind; base.py has its interface."""
+"""Models. A family builds models of one kind, and has their inputs, forward pass and loss; base.py: its interface."""

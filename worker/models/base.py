@@ -2,7 +2,8 @@
 
 A family is a module of this folder with the functions of `Family`. It builds models with random weights and downloads
 nothing. Optional functions: `objectives` (training in several parts, each an Objective), those of `Writer` (text), and
-`build_for_inference` (as `build`, for the part of the model that inference uses).
+`build_for_inference` (as `build`, for the part of the model that load and inference use). The user's own models have a
+class instead (own.py), with the further functions `samples`, `train_step` and `structure`.
 """
 
 from collections.abc import Callable, Iterable

@@ -128,7 +128,7 @@ class Own:
     def loss(self, module: torch.nn.Module, batch: Batch) -> torch.Tensor:
         """Run the forward pass and return the loss, a scalar: by the user's loss function, else made from the outputs.
 
-        Raises ModelCodeError if the user's code fails or the loss does not depend on the parameters.
+        Raises ModelCodeError if the user's code fails, or if the loss is not one number that depends on the parameters.
         """
         outputs = self.forward(module, batch)
         if self._loss is None:
@@ -148,7 +148,7 @@ class Own:
     def train_step(self) -> Callable[[torch.nn.Module, Batch], torch.Tensor] | None:
         """Function that runs the user's train_step and returns its loss; None if the code has no train_step.
 
-        It raises ModelCodeError if the code fails, returns no number, or changes no parameter in three steps.
+        It raises ModelCodeError if the code fails, returns no number, or changes no parameter in its first three steps.
         """
         return None if self._code.hook(self._built(), "train_step") is None else self._step
 

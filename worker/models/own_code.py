@@ -55,8 +55,8 @@ class Code:
     def __init__(self, own: OwnModel) -> None:
         """Import `own.target`, with the folders of `own.pythonpath` first in sys.path.
 
-        Raises NotBuiltError if that fails, if the target is not callable, or, without --allow-code, if it is neither a
-        torch.nn.Module class nor a function annotated to return one.
+        Raises NotBuiltError if that fails, if the target is not callable or is itself a model, or, without
+        --allow-code, if it is neither a torch.nn.Module class nor a function annotated to return one.
         """
         self._own = own
         self._made = False

@@ -21,7 +21,10 @@ MODULES: Final = {
 
 
 def family(spec: ModelSpec) -> Family:
-    """Return the family of a model. Raises UnknownFamilyError if it has none, ImportError if a library is missing."""
+    """Return the family of a model. The code of a user's own model is not imported yet.
+
+    Raises UnknownFamilyError if there is no such family, ImportError if a library is missing.
+    """
     if spec.own is not None:
         from worker.models.own import Own
 

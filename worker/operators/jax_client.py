@@ -23,7 +23,8 @@ def measure(assign: Assign, operator: str, inputs: Sequence[torch.Tensor], copie
     """Measure an operator in JAX. Returns the answer of the JAX process, and the output as a tensor on the CPU.
 
     operator: key of jax_child.functions.FUNCTIONS. copies: number of copies of the inputs, used in turn. Raises
-    UnsupportedError if JAX cannot compute the operator here, WorkerError if the process fails or takes too long.
+    UnsupportedError if JAX cannot be imported or has no backend for the device, WorkerError if the process fails (also
+    because of the operator) or takes too long.
     """
     kind = assign.device.kind
     request = Request(

@@ -15,7 +15,10 @@ _NO_KERNELS: Final = ("Memcpy", "Memset")
 
 
 def peak_bytes(call: Step, device: torch.device) -> int:
-    """Call once. Return the peak memory in bytes of the call and its inputs (on a CPU: of the whole process)."""
+    """Call once. Return the peak bytes of all memory allocated on the GPU (on a CPU: of the whole process).
+
+    Resets the peaks of device and process (memory.py) first.
+    """
     memory.release_cached(device)
     memory.reset_peaks(device)
     memory.reset_resident()
@@ -26,7 +29,10 @@ def peak_bytes(call: Step, device: torch.device) -> int:
 
 
 def of_call(call: Step, device: torch.device) -> CallProfile:
-    """Return the kernels and longest operations of a call, which runs twice. compile_ms and peak_bytes stay None."""
+    """Return the number of kernels and the longest operations of a call, which runs twice.
+
+    compile_ms and peak_bytes stay None.
+    """
     _seen(call, device)
     seen = _seen(call, device)
     if device.type == "cuda":

@@ -11,7 +11,10 @@ _LONGEST_NAME: Final = 120
 
 
 def longest(events: Iterable[tuple[str, float]]) -> tuple[OperationTime, ...]:
-    """Sum the (name, milliseconds) of `events` by name. Return the three operations with most time, longest first."""
+    """Sum the (name, milliseconds) of `events` by name. Return the three operations with most time, longest first.
+
+    Names are cut to 120 characters first, so that longer names with the same beginning count as one operation.
+    """
     found: dict[str, list[float]] = defaultdict(list)
     for name, time_ms in events:
         found[name[:_LONGEST_NAME]].append(time_ms)

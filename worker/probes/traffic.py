@@ -11,7 +11,7 @@ from worker.probes.base import Bench, Probe
 
 _MIB: Final = 1024 * 1024
 BUFFER: Final = {"cuda": 4096 * _MIB, "cpu": 64 * _MIB}
-"""Kind of device → bytes of each of three buffers. GPU caches are far smaller (up to 128 MiB)."""
+"""Kind of device → largest number of bytes of each of three buffers. GPU caches are far smaller (up to 128 MiB)."""
 TRANSFER: Final = 512 * _MIB  # of each buffer, as in nvbandwidth
 _SCALE: Final = 0.5
 

@@ -38,7 +38,7 @@ class Digester:
     """
 
     def __init__(self, like: torch.Tensor, seed: int, *, stock: bool = False) -> None:
-        """Draw the weights from `seed`. Raises ValueError if a row of `like` is not a whole number of 32-bit words."""
+        """Draw the weights from `seed`. Raises ValueError if `words` raises it for `like`."""
         rows, columns = words(like).shape
         self._rows = seeded.odd(seed, _ROWS, rows, like.device).to(torch.int32)
         self._columns = seeded.odd(seed, _COLUMNS, columns, like.device)

@@ -34,7 +34,8 @@ _STAGGER: Final = 37
 class Bounds:
     """Limits of exact products. M, k and X: see the module.
 
-    most: largest magnitude of the operands' elements (M). terms: nonzero elements in each row of a left operand (k).
+    most: largest magnitude of the operands' elements (M). terms: elements in each row of a left operand that may be
+    nonzero (k).
     largest: magnitude that no partial sum exceeds. reach: largest element of the random vectors of the check (X).
     """
 

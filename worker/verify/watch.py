@@ -78,7 +78,10 @@ class Watch:
         self._judge()
 
     def look(self) -> None:
-        """Read the verdicts of the finished block, and examine and keep its mismatches. Waits for the device."""
+        """Read the verdicts of the finished block, and count its mismatches. Waits for the device.
+
+        The first KEPT_MISMATCHES of a launch are also examined and kept.
+        """
         phase = self._stage.phase
         for slot, verdict in enumerate(self._verdicts[: len(self._made)].tolist()):
             made = self._made[slot]
@@ -175,7 +178,7 @@ class WatchedWork(Work):
     grouped: bool = False
 
     def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
-        """Run one timed block, then read its verdicts, untimed. Wrong products are examined and kept, and do not raise.
+        """Run one timed block, then read its verdicts (Watch.look), untimed. Wrong products do not raise.
 
         group: iterations that are timed together. Raises ValueError if `iterations` is more than the number of outputs.
         """
