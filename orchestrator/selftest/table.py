@@ -1,4 +1,4 @@
-"""The outcome of a self-test as a table with a line for each injected fault, and as JSON."""
+"""The outcome of a self-test as a table with a line for each fault and device, and as JSON."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +15,10 @@ def rows(outcome: Outcome) -> list[tuple[str, ...]]:
 
 
 def details(outcome: Outcome) -> Iterator[str]:
-    """Yield a line per wrongly handled fault (none if interrupted) and leftover process or file, then a summary."""
+    """Yield a line per wrongly handled fault (none if interrupted) and leftover process or file, then a summary.
+
+    An empty line separates the two parts.
+    """
     wrong = () if outcome.interrupted else outcome.wrong
     for row in wrong:
         yield f"{row.injection.fault.name} on {row.injection.device.label}: {'; '.join(row.wrong)}"

@@ -1,4 +1,4 @@
-"""Choose launches (measurements) to add while results leave a GPU SUSPECT: perhaps too slow. Pure.
+"""Choose launches (measurements) to add while results leave a GPU SUSPECT (perhaps too slow) or undecided. Pure.
 
     all planned launches are done ──▶ which GPUs are SUSPECT, in which cells? (analysis/standings.py)
              ▲                          │ none: stop                          │ some
@@ -25,7 +25,7 @@ from protocol.cell import AUTO, Cell, Device, DeviceKind, Mode
 
 @dataclass(frozen=True)
 class Doubt:
-    """A cell whose results leave a GPU SUSPECT. gpu: UUID. cells: ids of this cell on all identical GPUs."""
+    """A cell whose results leave a GPU in doubt. gpu: UUID. cells: ids of the cells that get launches together."""
 
     gpu: str
     cells: tuple[str, ...]
@@ -33,7 +33,7 @@ class Doubt:
 
 @dataclass(frozen=True)
 class Look:
-    """Doubts about GPUs after the launches so far. word: verdict of these GPUs, for messages.
+    """Doubts about GPUs after the launches so far. word: the doubt, for messages ("SUSPECT", "undecided").
 
     most: maximum number of launches of a cell, planned ones included. warning: text about doubts that more launches
     will not settle, or "". advice: what to do about those doubts, or "".

@@ -9,9 +9,10 @@ from protocol.failure import Failure
 class Attempt(msgspec.Struct, frozen=True):
     """One attempt at a cell. segment: the session that began it.
 
-    end: None while it runs, or if it was interrupted and the run not yet resumed. left: None if no exit is
-    recorded. lasted_ms: from start to end; None without an end in the same session. beside: another process on its GPU,
-    such as "PID 4711 python", if the result counts nevertheless; else "". withdrawn: SHA-256 of its withdrawn result.
+    end: the newest End, which may withdraw an earlier one's result; None while it runs, or if it was interrupted and
+    the run not yet resumed. left: None if no exit is recorded. lasted_ms: from start to end; None without an end in the
+    same session. beside: another process on its GPU, such as "PID 4711 python", if the result counts nevertheless; else
+    "". withdrawn: SHA-256 of its withdrawn result.
     """
 
     segment: Segment

@@ -45,8 +45,9 @@ class Hardware(enum.Enum):
     """What a failure says about the hardware of its device.
 
     VERDICT: the hardware is faulty. POINTS: it may be; if two models in a row fail like this, a GPU that cannot be
-    compared with another one is quarantined. MAY: it may be, but that alone quarantines no GPU. NO: it is not the
-    cause. If the driver reported a GPU fault before a failure of POINTS or MAY, that fault is the cause.
+    compared with another one is quarantined. MAY: it may be, but without another device to compare with, no GPU is
+    quarantined for it. NO: it is not the cause. If the driver reported a GPU fault before a failure of POINTS or MAY,
+    that fault is the cause.
     """
 
     VERDICT = enum.auto()

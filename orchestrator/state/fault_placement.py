@@ -82,7 +82,7 @@ def try_elsewhere(state: RunState, slot: Slot) -> RunState:
 
     The slot is in `unattributed` until its cause is known. If no other device can run the cell and the failure points
     at the hardware, another model is next on the failed GPU; if another model failed on it before, the GPU is
-    quarantined.
+    quarantined. Nothing changes if the cell is skipped, or if a signal had stopped the process (SlotState.stopped).
     """
     if state.slots[slot].stopped or is_skipped(state, state.cells[slot[0]]):
         return state

@@ -79,8 +79,8 @@ class Replay:
 
     quarantined: devices in quarantine now. quarantines: devices that ever were, with the newest reason. skipped: names
     of models, or of a part of their cells (slots.scopes). added: launches beyond the plan. dropped: launches not made
-    for lack of time. lost: launch numbers that the caller passed because their result file is missing or damaged.
-    finished: the end of the last session, None if it has none.
+    for lack of time; those that a resume of a burn-in queued again are absent. lost: launch numbers that the caller
+    passed because their result file is missing or damaged. finished: the end of the last session, None if it has none.
     """
 
     plan: Plan

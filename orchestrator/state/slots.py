@@ -25,7 +25,7 @@ Family = tuple[Cell, int | None]
 
 
 class SlotStatus(enum.StrEnum):
-    """Status of a planned launch. SKIPPED: its model is faulty. DROPPED: there was no time for it.
+    """Status of a planned launch. SKIPPED: its model or a part of that is faulty. DROPPED: there was no time for it.
 
     REFERRED: its batch size does not fit, and a planned cell with a smaller one stands in for it. DOES_NOT_FIT: no
     batch size fits. UNSUPPORTED: this machine cannot run it, for example without Triton.
@@ -67,7 +67,7 @@ class SlotState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
-    """State of one device. running: number of the launch on it, until its process is gone and the memory free.
+    """State of one device. running: number of the launch on it, until Freed.
 
     queue: slots that wait for the device, the next one first. clean: its process is gone, but its launch still runs on
     other devices. quarantined: the reason, or "". strikes: slots that failed here and work on another device. doubts:
@@ -186,7 +186,7 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class Freed(msgspec.Struct, frozen=True):
-    """Event: a device is free again, because the process on it is gone."""
+    """Event: a device is free again, or is quarantined with a process that cannot be killed."""
 
     device: str
 

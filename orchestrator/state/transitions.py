@@ -162,8 +162,8 @@ def _next_on(
 def settle(state: RunState) -> RunState:
     """Return the state in which every slot that needs no launch any more is settled (has its final status).
 
-    A slot needs none if its model is skipped (SKIPPED), or if its batch size does not fit: REFERRED if a smaller
-    planned cell stands in for it, DOES_NOT_FIT if not even size 1 fits. Slow: looks at every slot.
+    A waiting or dropped slot needs none if its cell is skipped (SKIPPED), or if its batch size does not fit: REFERRED
+    if a smaller planned cell stands in for it, DOES_NOT_FIT if not even size 1 fits. Slow: looks at every slot.
     """
     if not state.too_large and not state.skipped:
         return state

@@ -30,7 +30,10 @@ def of(state: RunState, slot: Slot) -> Turn:
 
 
 def of_device(state: RunState, uuid: str) -> Turn | None:
-    """Return the turn of a device's next launch; None if it is quarantined or has no launch left."""
+    """Return the turn of a device's next launch; None if it is quarantined or no launch waits for it.
+
+    Launches that also need a quarantined device are ignored.
+    """
     slot = None if state.devices[uuid].quarantined else gangs.first(state, uuid)
     return None if slot is None else of(state, slot)
 

@@ -89,10 +89,11 @@ class DriftVerdict(enum.StrEnum):
 class Course:
     """Change of a rate over time, in percent. Negative is slower.
 
-    hours: from the first window to the last. change: of the rate, from the first fifth of the time to the last; None
-    if too short. It has a 95 % interval; for a single kind of work a wider one, so that all kinds together have 95 %.
-    per_hour: the same per hour; None for a single kind. step_h: hours from the start until the rate changed in one
-    step; None without a step. needed_h: total hours that should give a verdict; None if there is one, or if unknown.
+    hours: from the first window to the last. change: of the rate, from the first fifth of the time to the last; None if
+    it cannot be computed (too short, or too few windows at an end). It has a 95 % interval; for a single kind of work a
+    wider one, so that all kinds together have 95 %. per_hour: the same per hour; None for a single kind. step_h: hours
+    from the start until the rate changed in one step; None without a step. needed_h: total hours that should give a
+    verdict; None if there is one, or if unknown.
     """
 
     verdict: DriftVerdict

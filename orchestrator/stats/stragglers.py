@@ -45,8 +45,9 @@ class Bound(enum.StrEnum):
 class SiblingVerdict(enum.StrEnum):
     """Verdict on whether a GPU is slower than its siblings by more than a margin.
 
-    OK: no. STRAGGLER: yes. SUSPECT: inconclusive. IN_CELLS: only in single cells. SPLIT: a minority of the GPUs is
-    faster, and it is unknown which group is normal. BELOW_BASELINE: slower than the baseline. NONE: not comparable.
+    OK: no; a baseline may show this instead of siblings. STRAGGLER: yes. SUSPECT: inconclusive. IN_CELLS: only in
+    single cells. SPLIT: a minority of the GPUs is faster, and it is unknown which group is normal. BELOW_BASELINE:
+    slower than the baseline. NONE: not comparable.
     """
 
     OK = "OK"

@@ -9,7 +9,8 @@
     all cells of a group ──▶ geometric mean of the ratios, with its interval and a verdict
 
 The launch is the unit: a test on pooled iterations sees a difference 71 % of the time where there is none. Three
-launches a side show their spread; fewer also need other cells or a prior. The margin is symmetric on the logarithm.
+launches a side show their spread. With fewer, a pair with a prior also uses other cells or this prior. The margin is
+symmetric on the logarithm.
 """
 
 import enum
@@ -44,7 +45,7 @@ _MOST_DEGREES: Final = 1e6
 class ChangeVerdict(enum.StrEnum):
     """Verdict on a cell in two runs. The module's docstring shows when each is given, except two that compare/ gives.
 
-    NOT_COMPARABLE: more than the speed differs. WRONG: a result is wrong.
+    NOT_COMPARABLE: more than the speed differs, or a cell has no usable result. WRONG: only the second result is wrong.
     """
 
     WRONG = "WRONG"
@@ -62,9 +63,10 @@ class Pair:
     """The same cell in two runs. before, after: rates of its launches, above zero; higher is faster.
 
     margin: tolerated change as a share (0.05). prior: assumed standard deviation of the logarithm of a launch's rate,
-    used if a run has fewer than three launches. Cells with the same prior share their variances (pooled.py). session:
-    standard deviation of the logarithm between sessions. trusted: False if unsteady times hide the spread of the
-    launches. Then a change must be significant with the prior and with the variance of the launches.
+    used if a run has fewer than three launches and no other cell has enough. Cells with the same prior share their
+    variances (pooled.py). session: standard deviation of the logarithm between sessions. trusted: False if unsteady
+    times hide the spread of the launches. Then a change must be significant with the prior and with the variance of the
+    launches.
     """
 
     before: Sequence[float]

@@ -3,7 +3,8 @@
     file    MAGIC, then records
     record  length (u32)  CRC of the body (u32)  sequence number (u64)  CRC of these three (u32)  │  body, MessagePack
 
-Each record is on disk before `append` returns. Opening cuts off an incomplete last record; other damage is an error.
+Each record is on disk before `append` returns. Opening cuts off what follows the last intact record. Damage before an
+intact record is an error.
 Reserved space (reserve.py) lets `last_word` write a record on a full disk.
 """
 
@@ -31,10 +32,10 @@ _PREFIX: Final = _HEADER.size + _HEADER_CRC.size
 
 
 class Journal:
-    """Writes a journal, as its only writer. recovered: the complete records that were in the file on opening."""
+    """Writes a journal, as its only writer. recovered: the intact records that were in the file on opening."""
 
     def __init__(self, path: Path) -> None:
-        """Open the journal at `path`, or make it, in an existing folder. Cut off an incomplete last record.
+        """Open the journal at `path`, or make it, in an existing folder. Cut off an incomplete or damaged last record.
 
         Raises RunFolderError if the file is damaged or no journal, StorageError if it cannot be opened or written.
         """
@@ -140,7 +141,10 @@ def _framed(record: Record, sequence: int) -> bytes:
 
 
 def read(path: Path) -> tuple[Record, ...]:
-    """Read a journal's complete records, even during a run. RunFolderError: file is missing, unreadable or damaged."""
+    """Read a journal's records, even during a run. An incomplete or damaged last record is ignored.
+
+    Raises RunFolderError if the file is missing, unreadable or damaged elsewhere.
+    """
     return _scan(_contents(path), path)[0]
 
 

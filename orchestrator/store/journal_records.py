@@ -12,7 +12,7 @@
     TooHot                          a GPU whose load was ended for its temperature
     Quarantine                      a quarantined device
     Skipped                         a skipped model
-    Added                           launches beyond the plan: a GPU is SUSPECT, or a burn-in has time left
+    Added                           launches beyond the plan: a verdict is in doubt, or a burn-in has time left
     Dropped                         a planned or added launch without time for it
     StopRequest                     a person requested a stop
     Finished                        no more work, or stopped on request
@@ -53,8 +53,8 @@ class Segment(_Record, frozen=True, kw_only=True):
 
     wall (seconds since the epoch) and monotonic_ns: the same moment on both clocks. boot_id: the kernel's id of the
     current boot, empty if unknown. driver_version: None if unknown or without GPUs. tool_version: of gpubench.
-    settings: environment variables that affect results, as (name, value). served_s: seconds for which a burn-in had
-    measured in earlier sessions, on the device that measured least; 0 in other runs.
+    settings: environment variables that affect results, as (name, value). served_s: served time (work and short gaps)
+    of a burn-in in earlier sessions, on the device with the least; 0 in other runs.
     """
 
     boot_id: str
@@ -116,7 +116,7 @@ class End(_Record, frozen=True, kw_only=True):
 
 
 class Left(_Record, frozen=True, kw_only=True):
-    """The process of an attempt is gone, and its device is free or quarantined. Follows End; may be missing.
+    """The process of an attempt is gone, or cannot be killed. Its device may be unusable. Follows End; may be missing.
 
     exit_code, signal: one of them says how the process ended; both are None if it cannot be killed or never existed.
     teardown_ms: time since the End.
@@ -206,7 +206,8 @@ class Skipped(_Record, frozen=True, kw_only=True):
 class Added(_Record, frozen=True, kw_only=True):
     """Launches of planned cells are added at the ends of the queues, each as (cell id, round), in this order.
 
-    suspects: UUIDs of the SUSPECT GPUs that are the reason; empty for another round of a burn-in. at_ns: monotonic.
+    suspects: UUIDs of the devices in doubt (SUSPECT, undecided in a gate, …) that are the reason; empty for another
+    round of a burn-in. at_ns: monotonic.
     """
 
     slots: tuple[tuple[str, int], ...]

@@ -3,7 +3,7 @@
     working process   flock on `lock`, whose contents are its Holder         ends ─▶ emptied, released
     any process       reads the Holder, and checks by PID and start time whether that process still lives
 
-Readers never try to take the lock, because that would lock the owner out for a moment.
+Readers never try to take the lock, because that would lock the owner out for a moment. A resume does (require_free).
 """
 
 import enum
@@ -63,7 +63,10 @@ def held(paths: RunPaths) -> Iterator[None]:
 
 
 def require_free(paths: RunPaths) -> None:
-    """Raise RunFolderError if a process holds the run's lock. Do nothing if the file is missing or unreadable."""
+    """Raise RunFolderError if a process holds the run's lock, which is taken for a moment to find out.
+
+    Do nothing if the file is missing or unreadable.
+    """
     try:
         lock = os.open(paths.lock, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,4 +1,4 @@
-"""Log files of worker processes, kept below a size limit without blocking the process that prints."""
+"""Log files of workers, the zygote and hooks, kept below a size limit without blocking the process that prints."""
 
 import ctypes
 import os

@@ -41,7 +41,7 @@ def opened(path: Path) -> BinaryIO:
 
 
 def is_there(path: Path) -> bool:
-    """Whether a file, folder or other entry exists at `path`. False if it cannot be seen. Never raises."""
+    """Whether a file, folder or other entry exists at `path`. False for a dangling link, and if it cannot be seen."""
     try:
         return path.exists()
     except OSError:

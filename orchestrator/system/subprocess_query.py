@@ -26,7 +26,7 @@ _CHUNK_BYTES: Final = 64 * 1024
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
-    """The process hung, or ended without an answer.
+    """The process hung, ended without an answer, or failed (even after an answer).
 
     seconds: how long it was waited for if it hung; None if it ended. end: how it ended, such as "exit code 1".
     last_line: last line of its output. Both are "" if it hung; last_line also if there was no output.
@@ -46,10 +46,11 @@ def ask(
     waiting: Callable[[], None] | None = None,
     remark_s: float = 0.0,
 ) -> T | Silence:
-    """Run `module` as a process, and return its answer as a `kind`; Silence if it gives none or hangs.
+    """Run `module` as a process, and return its answer as a `kind`; Silence if it gives none, fails or hangs.
 
     Waits `timeout_s` seconds for the process to end, even if it has answered, and at most 4 s more to kill it.
     environment: variables added to ours. waiting: called once if the process has not ended after `remark_s` seconds.
+    Raises OSError if the process cannot be started.
     """
     pid, answer = process_start.start_answering(module, environment=dict(environment or {}))
     pidfd = os.pidfd_open(pid)
