@@ -163,9 +163,10 @@ def _row(spread: Spread, names: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def speed_percent(spread: Spread, value: SpreadValue) -> float | None:
-    """Return a device's speed in percent of the median speed of all compared devices, itself included; None if unknown.
+    """Return a device's speed in percent of the median speed of the compared devices; None if it is not compared.
 
-    Above 100 is faster, also for model loading, whose figure is a time (a long time gives a low speed).
+    A throttled device is not compared, but has a speed. Above 100 is faster, also for model loading, whose figure is a
+    time (a long time gives a low speed).
     """
     percent = value.percent_of_median
     if not percent:
