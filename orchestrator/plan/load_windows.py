@@ -1,7 +1,7 @@
 """Launches with a load window: steady work during which power and utilisation are read. Pure.
 
-These are the launches in round 0 of each model, workload and precision at its largest batch size, on GPUs with
-telemetry (docs/adr/0030-power-is-read-over-a-load-window.md).
+These are the launches in round 0 of each model, workload (not load) and precision at its largest batch size, on GPUs
+with telemetry (docs/adr/0030-power-is-read-over-a-load-window.md). A batch size scan (-b auto) has none.
 """
 
 from orchestrator.config.run_configuration import Configuration

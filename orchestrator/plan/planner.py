@@ -5,7 +5,8 @@
 
 Rounds are randomised complete blocks, because the speed of a machine drifts. The seed decides the order, so identical
 GPUs work on the same cell at about the same time. With a time limit, priority.py decides the order. A round of a run in
-two modes has a part in each mode, because all devices must change the mode together (state/turns.py).
+two modes has a part in each mode, because all devices must change the mode together (state/turns.py). A batch size scan
+(-b auto) is only in round 0.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """Probes: measurements of a device itself, without a model. Pure.
 
-A GPU that measures models also gets two probes as references: gemm in each precision, and hbm.
+A GPU that measures models (not only loads them) also gets two probes as references: gemm in each precision, and hbm.
 """
 
 from collections.abc import Iterator

@@ -71,8 +71,8 @@ def _of_series(shared: str, series: Series) -> Iterator[bytes]:
 def _cell(line: Line, launch: LaunchSamples | None = None) -> tuple[Value, ...]:
     """Return the columns that describe a cell in a row of `launch`, or in a row without a launch (None).
 
-    With a launch, its batch size and devices are used. Otherwise the batch size is that of the cell's figures, unknown
-    without figures, and no other devices are named.
+    With a launch, its batch size and devices are used. Otherwise the batch size is that of the cell's figures (of a
+    referred cell: that of the cell it refers to), unknown without figures, and no other devices are named.
     """
     entry, gpu = line.entry, line.gpu
     batch = entry.batch_size if launch is None else launch.batch_size

@@ -26,7 +26,7 @@ class Layout:
 
     text, brief, markdown, html: chapters of each format, in order. title: name of the kind of run; "" for a benchmark.
     answer: returns the verdict that replaces that of the run; None keeps it. one_page: shorten the text report to a
-    page. checks: the run tests devices for faults, so the table of cells has no figures. judges_gpus: the verdict of
+    page. checks: the run checks devices or operators, so the table of cells has no figures. judges_gpus: the verdict of
     the run includes the health of its GPUs, so that brief and HTML do not repeat it. next_steps: what to do next, for
     brief and HTML. profile: returns the text shown as profile of the run: "quick", "burn-in, level full".
     """

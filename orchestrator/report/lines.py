@@ -23,7 +23,10 @@ def precision_and_mode(precision: str, compile_mode: str) -> str:
 
 
 class Line(NamedTuple):
-    """A planned cell. metric: its figures, or None. result: entry of its model, None for a probe or without figures."""
+    """A planned cell. metric: its entry with figures, also if it failed. result: entry of its model, None for a probe.
+
+    Both are None for a check, an operator, or a batch size scan that found nothing.
+    """
 
     entry: CellEntry
     gpu: GpuInfo
@@ -32,7 +35,7 @@ class Line(NamedTuple):
 
     @property
     def mode(self) -> str | None:
-        """Mode of the cell: "solo" if other GPUs were idle, "loaded" if all worked; None for a cell without figures."""
+        """Mode of the cell: "solo" if other GPUs were idle, "loaded" if all worked; None without `metric`."""
         if self.result is not None:
             return self.result.mode
         return self.metric.mode if isinstance(self.metric, ProbeMetrics) else None
@@ -60,7 +63,7 @@ class Line(NamedTuple):
 
     @property
     def figure(self) -> Figure | None:
-        """The main figure of the cell, such as throughput; None if the cell has no figures."""
+        """The main figure of the cell, such as throughput, also if it failed; None without `metric`."""
         return None if self.metric is None else main_figure(Workload(self.entry.workload), self.entry.model_name)
 
     @property

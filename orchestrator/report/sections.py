@@ -2,7 +2,7 @@
 
 Section ── summary, Chart (names the Table with the same data), Table, Finding, parts (nested sections)
 
-Text and Markdown show no charts, and details of a finding only if it is `opened`. Where they lack room, they omit
+Text and Markdown show no charts, and details of a finding only if it is `opened`. Where text lacks room, it omits
 columns by Column.priority and paragraphs by Rank.
 """
 
@@ -140,9 +140,10 @@ class Log:
 class Finding:
     """A statement: title, then lines, details and logs that support it.
 
-    opened: the text report shows details and logs, too. listed: lines are items of a list. label: if set, text and
-    Markdown put it before each line and show no title. most: largest number of lines in the text report. A one-page
-    report ignores it if everything fits on the page. ranks: of the first line, and of the other lines.
+    opened: the text report shows details and logs, too. listed: lines are items of a list. label: unless None, text
+    and Markdown show no title, and put it (if not "") before each line. most: largest number of lines in the text
+    report. A one-page report ignores it if everything fits on the page. ranks: of the first line, and of the other
+    lines.
     """
 
     badge: Badge | None

@@ -1,6 +1,7 @@
 """Migrate reports of earlier schema versions, one step for each version. Pure: on decoded JSON that is not checked yet.
 
-Values that a version did not record become null, empty or a default. Version 6 also renames keys and changes texts.
+Values that a version did not record become null, empty or a default, or follow from others. Versions 2, 3 and 6 also
+rename or move keys, and version 6 changes texts.
 """
 
 from collections.abc import Callable, Iterator, Mapping

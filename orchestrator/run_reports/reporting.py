@@ -55,7 +55,8 @@ class UnwrittenError(StorageError):
 class Made(NamedTuple):
     """A report, and everything else that its formats need.
 
-    timeline: telemetry for charts. samples: raw times of the launches. layout: chapters for this kind of run.
+    timeline: telemetry and launches, for charts. samples: raw times of the launches. layout: chapters for this kind of
+    run.
     """
 
     report: Report

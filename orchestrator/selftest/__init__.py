@@ -2,7 +2,7 @@
 
     faults (data) ─▶ campaign ─▶ a real run in a temporary folder ─▶ accounts ─▶ judge ─▶ Outcome ─▶ table, JSON
 
-The report of the run is tainted and is removed with the folder.
+The report of the run is tainted. It is removed with the folder, unless the self-test found an error.
 """
 
 import shutil

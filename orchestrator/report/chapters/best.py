@@ -82,7 +82,8 @@ _Scanned = tuple[str, str, str, int | None]
 def best(report: Report) -> Section | None:
     """Return a table for each kind of device, with the highest rate of each model and workload.
 
-    The fastest kind comes first. The summary names options for higher rates, such as "-b 64,128". None without a rate.
+    Rates of mode solo do not count if there are loaded ones. The fastest kind comes first. The summary names options
+    for higher rates, such as "-b 64,128". None without a rate.
     """
     tables: dict[str, Table] = {}
     found: list[_Models] = []
@@ -140,7 +141,7 @@ def _grows(report: Report, phases: Sequence[tuple[Workload, dict[_Shape, list[Me
 
 
 def untested(report: Report) -> Iterator[str]:
-    """Yield options with which a run may show higher rates; nothing if a GPU is faulty or slow.
+    """Yield options with which a run may show higher rates; nothing if concerns_gpus is true.
 
     "-b 64,128" if batches larger than the measured ones may be faster, "-p fp32,bf16" if GPUs only ran fp32.
     """

@@ -61,7 +61,7 @@ def conditions(report: Report, layout: Layout) -> str:
     """Return a line such as "42 minutes, profile quick, 1 launch per cell, driver 580.95.05, torch 2.8.0".
 
     It has the duration of the run, its preset or profile, launches (if not layout.judges_gpus), and software versions.
-    With a faulty or slow GPU, counts of cells and the exit code come first.
+    If stragglers.concerns_gpus is true, the texts of _counts come first.
     """
     data = report.metadata
     stack = {"driver": data.driver_version, "torch": data.pytorch_version}
@@ -76,7 +76,7 @@ def conditions(report: Report, layout: Layout) -> str:
 def result(report: Report, layout: Layout) -> Section:
     """Return the verdict, number of measured cells, speed relative to the baseline, and causes of the exit code.
 
-    If a GPU is faulty or slow, the section has only the verdict and the speed.
+    If stragglers.concerns_gpus is true, the section has only the verdict and the speed.
     """
     badge = overview.verdict(report, layout)
     if stragglers.concerns_gpus(report):
@@ -89,8 +89,8 @@ def _counts(report: Report, layout: Layout) -> Iterator[str]:
     """Yield up to three texts: the number of measured cells, the health verdict, and the exit code.
 
     No text on the cells if a burn-in (layout.judges_gpus) measured all of them. No text on health if none was judged,
-    if the verdict of the run shows it, if the kind of run is a burn-in, or if it is PASS although a GPU is slow. No
-    text on exit code 0, unless a GPU is faulty or slow.
+    if the verdict of the run shows it, if the kind of run is a burn-in, or if it is PASS although a GPU is slow or
+    perhaps slow. No text on exit code 0, unless stragglers.concerns_gpus is true.
     """
     cells, judged = report.summary.cells, report.health.verdict
     measured = cells.ok + cells.degraded
@@ -125,7 +125,7 @@ def _causes(report: Report, layout: Layout) -> Iterator[str]:
 
 
 def limits(report: Report) -> Section | None:
-    """Return causes of the exit code not in _OWN_SECTION; None without any, or if no GPU is faulty or slow."""
+    """Return causes of the exit code not in _OWN_SECTION; None without any, or if concerns_gpus is false."""
     causes = [_DETAILS.split(cause.text)[0] for cause in report.verdict.causes if cause.kind not in _OWN_SECTION]
     return Section("limits", "Also", tuple(causes)) if causes and stragglers.concerns_gpus(report) else None
 
@@ -150,7 +150,7 @@ def speed_of_baseline(report: Report) -> Iterator[str]:
 
 
 def gpus(report: Report) -> Section | None:
-    """Return findings on single GPUs, and how much identical GPUs differ if none is slow; None if there is neither."""
+    """Return findings on GPUs and the machine, and how identical GPUs differ if none is slow; None without either."""
     found = tuple(_found(report))
     slow = {standing.gpu_uuid for standing in report.stragglers if stragglers.is_found(standing)}
     more = (f"and {len(found) - SHOWN_GPUS} more",) if len(found) > SHOWN_GPUS else ()
@@ -177,7 +177,7 @@ def _healthy(report: Report, slow: Collection[str]) -> Iterator[Finding]:
 
 
 def each_gpu(report: Report) -> Section | None:
-    """Return findings on each faulty or slow GPU, then on groups of the others; None if no GPU was judged."""
+    """Return findings on faulty or slow GPUs and the machine, then on groups of the other GPUs; None without any."""
     faulty = {one.gpu_uuid for one in report.health.gpus if one.verdict is HealthVerdict.FAIL}
     found = (*_found(report), *stragglers.without_finding(report, faulty))
     return Section("gpus", "GPUs", findings=found) if found else None
@@ -279,7 +279,7 @@ def _where(found: Sequence[Line], report: Report) -> str:
 
 
 def probes(report: Report) -> Section | None:
-    """Return the rates that probes measured, as medians over the devices; None if no probe has a result."""
+    """Return a rate of each probe (of memory: copy), as median over devices and modes; None if no probe has one."""
     found: dict[str, dict[str, list[ProbeMetrics]]] = {}
     for probe in report.probes:
         if probe.launches:

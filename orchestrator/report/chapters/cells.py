@@ -55,7 +55,7 @@ _FILTERED_CHECKS: Final = (0, 2, 4)
 
 
 def cells(report: Report, layout: Layout) -> Cells:
-    """Return a table of every planned cell to sort and filter, with figures, or with checks if `layout.checks`."""
+    """Return a table of planned cells, at most MOST_CELLS, to sort and filter; with figures unless layout.checks."""
     columns, narrowed = (_CHECKS, _FILTERED_CHECKS) if layout.checks else (COLUMNS, _FILTERED)
     names = by_uuid(report)
     wrong = _wrong(report)

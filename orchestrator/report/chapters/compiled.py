@@ -46,7 +46,7 @@ class _Row:
 
 
 def compiled(report: Report) -> Section | None:
-    """Return a table for each compiled model, and which compile mode to choose; None if nothing is compiled."""
+    """Return a table for each compiled model, and which mode to choose; None if no compiled cell has a result."""
     found = [*_rows(report)]
     if not found:
         return None

@@ -16,9 +16,9 @@ SHOWN: Final = 3
 def findings(report: Report, layout: Layout) -> Sequence[Finding]:
     """Return the most important findings: at most three problems, then healthy GPUs, then the baseline comparison.
 
-    Problems are faulty GPUs, slow GPUs, the first reason for the exit code, and doubtful GPUs, in this order. The
-    reason appears only if the run did not pass, no GPU is faulty or slow, and layout.judges_gpus is False. Healthy GPUs
-    appear only next to a problem, and the comparison only if the run was compared with a baseline.
+    Problems are faulty GPUs (or a faulty machine), slow GPUs, the first reason for the exit code, and doubtful GPUs, in
+    this order. The reason appears only if the run did not pass, nothing is faulty or slow, and layout.judges_gpus is
+    False. Healthy GPUs appear only next to a problem, and the comparison only if the run was compared with a baseline.
     """
     of_gpus = [finding for chapter in layout.brief if (section := chapter(report)) for finding in section.findings]
     faulty = [one for one in of_gpus if one.badge and one.badge.tone is Tone.BAD]

@@ -25,7 +25,10 @@ TONES: Final = {
 
 
 def health(report: Report) -> Section | None:
-    """Return a finding on each device and on the machine; None if the machine is healthy and no device was judged."""
+    """Return a finding on each device that was judged or is a slice, and on the machine.
+
+    None if there is no such device and the machine is PASS or NOT APPLICABLE.
+    """
     slices = {device.gpu_uuid for device in report.gpu_info if device.slice_of}
     signalled = [
         device

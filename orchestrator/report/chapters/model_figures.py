@@ -1,7 +1,8 @@
 """Figures of models for charts: by choice, model and batch size, as medians over identical devices.
 
 choice   what a chart shows at once: "inference, fp32"; with mode and kind of device where the run has several
-model    name of the model, with input size and memory format where the run has several
+model    name of the model, with input size, memory format and new tokens where the run has several, and with the
+         compile mode unless that is eager
 batch    the batch size that ran, which may be smaller than the requested one
 """
 

@@ -34,7 +34,7 @@ def head(report: Report, layout: Layout) -> Section:
 
 
 def ticket(report: Report, layout: Layout) -> Section:
-    """Return the head of the Markdown report: the verdict with its reasons, then facts of the run."""
+    """Return the head of the Markdown report: the verdict, facts of the run, then reasons and notices."""
     answer = layout.answer(report)
     code = f"(exit code {report.verdict.exit_code})"
     title = f"gpubench: {verdict(report, layout)} {code}"

@@ -55,7 +55,7 @@ _BY_RATE: Final = (SiblingVerdict.STRAGGLER, SiblingVerdict.SUSPECT)
 
 
 def stragglers(report: Report) -> Section | None:
-    """Return how each device compares with its siblings; None if a single device was measured and is not slow."""
+    """Return what `answer` returns; None also if a single device was measured and is not slow."""
     judged = len(report.gpu_info) > 1 or any(standing.verdict.is_finding for standing in report.stragglers)
     return answer(report) if judged else None
 
@@ -116,7 +116,7 @@ def is_found(standing: Standing) -> bool:
 
 
 def concerns_gpus(report: Report) -> bool:
-    """Whether a GPU is faulty, slow or perhaps slow, so that it matters more than any figure of the run."""
+    """Whether a GPU or the machine is faulty, or is_found is true of a GPU. This matters more than any figure."""
     faulty = any(cause.kind is CauseKind.FAULT for cause in report.verdict.causes)
     return faulty or any(map(is_found, report.stragglers))
 
@@ -246,7 +246,7 @@ def _alike(standings: Sequence[Standing], devices: Mapping[str, GpuInfo]) -> Ite
 def full_node(report: Report) -> Section | None:
     """Return how much slower each cell is when all devices work than when one does; None unless both were measured.
 
-    Names of the tables: "means" (over the devices) and "devices".
+    Names of the tables: "means" (over the devices, only of the SHOWN_LOSSES cells that lose most) and "devices".
     """
     if not report.full_node:
         return None

@@ -17,7 +17,7 @@ from orchestrator.report.sections import Chart, Table, numbers, table, texts
 
 
 def roofline(report: Report) -> tuple[Chart, Table]:
-    """Return a chart with a plot for each workload and kind of device, and its table. No plots without probes.
+    """Return a chart with a plot for each workload, mode and kind of device, and its table. No plots without probes.
 
     The points of a plot are the models on one of the identical devices: that with the most results.
     """

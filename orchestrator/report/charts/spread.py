@@ -48,7 +48,7 @@ def spread(report: Report) -> Section | None:
 
     A heat map for each group of identical devices shows the speeds in percent of the cell's median. The table "percent"
     has the same data. Each group also has a table "spread" (median, slowest and fastest device of each cell) and a
-    table "differing" (cells in which a device is not within SIMILAR_PERCENT of the median).
+    table "differing" (cells in which a device is not within SIMILAR_PERCENT of the median, or has no speed).
     """
     if not report.cross_gpu:
         return None
@@ -89,9 +89,9 @@ def spread(report: Report) -> Section | None:
 
 
 def slow_devices(report: Report) -> dict[str, str]:
-    """Return UUID → verdict of each slow or faulty device, such as "STRAGGLER" or "FAIL".
+    """Return UUID → verdict of each slow, SPLIT or faulty device, such as "STRAGGLER" or "FAIL".
 
-    The verdict is the one on its speed if that is a finding (the device is slow). Otherwise it is "FAIL", on its
+    The verdict is the one on its speed if that is a finding (SiblingVerdict.is_finding). Otherwise it is "FAIL", on its
     health.
     """
     found = {standing.gpu_uuid: standing.verdict.value for standing in report.stragglers if standing.verdict.is_finding}
@@ -163,9 +163,10 @@ def _row(spread: Spread, names: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def speed_percent(spread: Spread, value: SpreadValue) -> float | None:
-    """Return a device's speed in percent of the median speed of all compared devices, itself included; None if unknown.
+    """Return a device's speed in percent of the median speed of the compared devices; None if it is not compared.
 
-    Above 100 is faster, also for model loading, whose figure is a time (a long time gives a low speed).
+    A throttled device is not compared, but has a speed. Above 100 is faster, also for model loading, whose figure is a
+    time (a long time gives a low speed).
     """
     percent = value.percent_of_median
     if not percent:

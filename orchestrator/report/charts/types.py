@@ -102,8 +102,8 @@ class Reading:
 class Bar:
     """A bar in a timeline: one or several launches (measuring processes). start_s, end_s: since the start of the run.
 
-    row: index of the device. kind: workload of the launches or "several", decides the colour. failed: without a result.
-    says: tooltip.
+    row: index of the device. kind: workload of the launches or "several", decides the colour. failed: without a result,
+    unless the time limit ended it. says: tooltip.
     """
 
     row: int
