@@ -54,7 +54,8 @@ def writing(place: Place, notes: list[str] | None = None) -> Iterator[sqlite3.Co
     """Open the history for writing in a `with` block, and create it if it is missing.
 
     Each statement commits by itself unless it is in a `transaction`. notes: a message is appended if a damaged file was
-    moved aside. Raises HistoryError if the file cannot be used, or is found damaged in the block.
+    moved aside. Raises HistoryError if the file cannot be used, or is found damaged in the block. Any OSError of
+    the block becomes a HistoryError, too.
     """
     path = _real(place.path)
     messages = [] if notes is None else notes
@@ -73,6 +74,7 @@ def reading(place: Place) -> Iterator[sqlite3.Connection | None]:
     """Open the history for reading in a `with` block. The connection is None if there is no history.
 
     A history of an older version is migrated first. Raises HistoryError if the file cannot be used or is damaged.
+    Any OSError of the block becomes a HistoryError, too.
     """
     path = _real(place.path)
     with _as_user_errors(path):
