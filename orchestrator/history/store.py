@@ -3,7 +3,9 @@
     missing ──────────────────────────▶ writers create it; readers find none
     of an older version ──────────────▶ migrated in one transaction
     newer, or of another program ─────▶ refused, untouched
-    damaged ──────────────────────────▶ writers move it aside and create another (damaged_file.py); readers refuse
+    damaged, at the default path or
+    with the header of a history ─────▶ writers move it aside and create another (damaged_file.py); readers refuse
+    damaged otherwise ────────────────▶ refused, untouched
 
 Processes wait for each other up to BUSY_S. Commits are durable. On a local disk SQLite uses a write-ahead log, on a
 remote one a rollback journal: a write-ahead log needs memory shared by all processes, which a network file system
@@ -54,7 +56,8 @@ def writing(place: Place, notes: list[str] | None = None) -> Iterator[sqlite3.Co
     """Open the history for writing in a `with` block, and create it if it is missing.
 
     Each statement commits by itself unless it is in a `transaction`. notes: a message is appended if a damaged file was
-    moved aside. Raises HistoryError if the file cannot be used, or is found damaged in the block.
+    moved aside. Raises HistoryError if the file cannot be used, or is found damaged in the block. Any OSError of
+    the block becomes a HistoryError, too.
     """
     path = _real(place.path)
     messages = [] if notes is None else notes
@@ -72,7 +75,8 @@ def writing(place: Place, notes: list[str] | None = None) -> Iterator[sqlite3.Co
 def reading(place: Place) -> Iterator[sqlite3.Connection | None]:
     """Open the history for reading in a `with` block. The connection is None if there is no history.
 
-    A history of an older version is migrated first. Raises HistoryError if the file cannot be used or is damaged.
+    A history of an older version is migrated first, and an empty file becomes a history. Raises HistoryError if the
+    file cannot be used or is damaged. Any OSError of the block becomes a HistoryError, too.
     """
     path = _real(place.path)
     with _as_user_errors(path):

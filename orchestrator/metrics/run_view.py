@@ -43,8 +43,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     tool_version: of gpubench. profile: kind of run, such as "standard" or "burn-in quick". began, at: seconds since the
     epoch. boot: number that, added to monotonic seconds, gives seconds since the epoch. exit_code: None until the run
     ends. snapshot: progress; None until the run first reports it. figures: by id of the planned cell. failures,
-    retries: numbers in this process, not in earlier sessions. health, burn_in: verdicts by device UUID. node: verdict
-    on the machine. These three are unset until the report is made.
+    retries: numbers in this process, not in earlier sessions; withdrawn results are among the failures. health,
+    burn_in: verdicts by device UUID. node: verdict on the machine. These three are unset until the report is made.
     """
 
     run_id: str

@@ -262,10 +262,10 @@ def not_tested(result: BurnInReport, report: Report) -> list[str]:
 
 
 def not_decided(result: BurnInReport, report: Report) -> list[str]:
-    """Return a line for each comparison of speed with siblings that left a doubt, with what is not ruled out.
+    """Return lines about comparisons of speed with siblings that left a doubt: what is not ruled out.
 
-    A change over time that is inconclusive is in `not_tested`. Example: 'speed in the check "truth" on GPU 1: a
-    slow-down of more than 5% is not ruled out'.
+    Checks with the same doubt on the same devices share a line. A change over time that is inconclusive is in
+    `not_tested`. Example: 'speed in the check "truth" on GPU 1: a slow-down of more than 5% is not ruled out'.
     """
     return [f"{words}: {why}" for _, words, why in _untested(result, report, decided=False)]
 

@@ -78,7 +78,7 @@ class Planned:
     """A planned cell of a GPU. name: by `cell_name`. checks: number of comparisons that its launches made.
 
     why: reason if there are none; "" if unknown. impossible: the software cannot verify it on this GPU. untried: it has
-    no result only because time ran out.
+    no result, although it did not fail.
     """
 
     workload: Workload
@@ -119,12 +119,13 @@ class Work:
     known reason. beside: other processes on the GPU, one text for each launch that they contaminated. wrong: mismatches
     with details. unclear: number of mismatches without details that may be its own. unread: launches whose mismatches
     cannot be read. deviations: its launches with unexpected bits. undecided: cells whose right bits are unknown,
-    because rounds or GPUs differ without a majority. failures: failed launches that were not repeated with a result;
-    repeated: those that were. lost_results: launches whose lost result was not measured again. health: verdict of its
-    health signals. health_reason, health_action: why, and what to do about it if the verdict is FAIL. quarantined: why
-    the GPU was quarantined. paces: kind of rate → verdict. not_tested: check → reason. lost_time: longest time without
-    work, and why. goes_on: the run still runs. interrupted: why it ended early. too_hot: why the GPU was too hot to
-    continue, and when. reboots: number of reboots between the run's sessions. tainted: faults were injected on purpose.
+    because rounds or GPUs differ without a majority. failures: failed launches that were not repeated with a result,
+    and skipped cells; repeated: failed launches that were. lost_results: launches whose lost result was not measured
+    again. health: verdict of its health signals. health_reason, health_action: why, and what to do about it if the
+    verdict is FAIL. quarantined: why the GPU was quarantined. paces: kind of rate → verdict. not_tested: check →
+    reason. lost_time: longest time that did not count, and why. goes_on: the run still runs. interrupted: why it ended
+    early. too_hot: why the GPU was too hot to continue, and when. reboots: number of reboots between the run's
+    sessions. tainted: faults were injected on purpose.
     """
 
     requested_s: float

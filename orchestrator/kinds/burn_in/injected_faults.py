@@ -60,7 +60,7 @@ def _flipped(mine: Sequence[Launched], more: int, device: str) -> tuple[Fate, st
 
 
 def _shows(seen: Mapping[str, Verification], device: str) -> bool:
-    """Whether a launch shows wrong results of `device`, or wrong copies that `device` sent.
+    """Whether a launch shows wrong results of `device` other than sums, or wrong copies that `device` sent.
 
     seen: UUID of each device of the launch → what it verified. Mismatches of `device` without details count, too.
     """

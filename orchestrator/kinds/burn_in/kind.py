@@ -67,7 +67,10 @@ def as_reported(stored: StoredRun) -> Configuration:
 
 
 def analysed(archive: Archive, evidence: Evidence, health: HealthReport) -> KindAnalysis:
-    """Return the burn-in's part of the report, and reasons for the exit code from the verdicts on its GPUs."""
+    """Return the burn-in's part of the report, and reasons for the exit code.
+
+    The reasons are verdicts on its GPUs, and injected faults that never took effect.
+    """
     report = analyse(archive, evidence, health)
     labels = {device.uuid: device.label for device in archive.stored.devices}
     return KindAnalysis(

@@ -126,7 +126,7 @@ def not_tested(device: Device, run: StoredRun, quarantined: Collection[str]) -> 
 
 
 def rates(good: Sequence[tuple[Cell, LaunchEvidence]]) -> Iterator[LinksReport]:
-    """Yield the rates of each check of links: medians over its launches in `good` (valid ones), None if unmeasured."""
+    """Yield the rates of each check of links in `good` (valid launches): medians over launches, None if unmeasured."""
     cells = {cell.id: cell for cell, _ in good if cell.workload is Workload.LINKS}
     for cell_id, cell in cells.items():
         launches = [evidence for of, evidence in good if of.id == cell_id]

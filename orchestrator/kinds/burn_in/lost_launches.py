@@ -34,7 +34,7 @@ _AS_OTHERS: Final = 2  # It does not hang within this many times the longest lau
 
 
 class Lost(NamedTuple):
-    """A launch without a valid result that is a finding: the verdict considers it. failure: why it has none."""
+    """A launch without a valid result that is a finding unless a repetition excuses it. failure: why it has none."""
 
     attempt: Attempt
     cell: Cell
@@ -50,10 +50,10 @@ def pauses(archive: Archive) -> Mapping[Segment, tuple[Span, ...]]:
 
 
 def lost(archive: Archive, burn_in: BurnIn, damaged: Mapping[int, str] = MappingProxyType({})) -> tuple[Lost, ...]:
-    """Return the launches without a valid result that are findings: failed, hung, or with a damaged result file.
+    """Return the launches without a valid result that are findings if no repetition excuses them.
 
-    A launch that ended because the run was stopped, killed, or at its time limit is a finding only if it hung. damaged:
-    number of a launch → what is wrong with its result file.
+    They failed, hung, or have a damaged result file. A launch that ended because the run was stopped, killed, or at its
+    time limit is a finding only if it hung. damaged: number of a launch → what is wrong with its result file.
     """
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     kinds = {device.uuid: device.kind for device in archive.stored.devices}

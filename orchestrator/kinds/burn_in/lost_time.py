@@ -1,7 +1,8 @@
-"""Find the longest time of a burn-in in which a device did no work, and explain it. Pure.
+"""Find the longest time of a burn-in that does not count towards the requested time, and explain it. Pure.
 
-Such lost time does not count towards the requested time. Examples: a launch began late, a worker was suspended, no
-launch followed. Short gaps between launches are not lost: they count as served time (served_time.py).
+Examples of such lost time: a launch began late, a worker was suspended, no launch followed. Of a launch that the end of
+the run cut off, only the length of a cell counts. Short gaps between launches are not lost: they count as served time
+(served_time.py).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -16,9 +16,9 @@ from protocol.cell import Cell
 def more(state: RunState, seed: int, fits: Callable[[Cell], bool]) -> tuple[Slot, ...]:
     """Return the launches (cell id, round) to add for devices with nothing left to do; () if there are none.
 
-    Each of these devices gets one more round, unless its latest round that contained all of its cells had no result at
-    all. seed: for the random order of the cells. fits: whether a cell fits into the remaining time; cells that do not
-    fit are omitted.
+    Each of these devices, and each that shares cells with it, gets one more round, unless the latest round that
+    contained all of their cells had no result at all. Quarantined devices get none. seed: for the random order of the
+    cells. fits: whether a cell fits into the remaining time; cells that do not fit are omitted.
     """
     found: list[Slot] = []
     looked_at: set[str] = set()

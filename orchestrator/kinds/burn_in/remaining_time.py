@@ -48,10 +48,10 @@ def _least(archive: Archive, burn_in: BurnIn) -> str:
 
 
 def untried(archive: Archive, lost: Iterable[Lost], done: Collection[tuple[str, int]]) -> frozenset[str]:
-    """Return the ids of cells that have no result, for no other reason than that time ran out.
+    """Return the ids of cells that have no result although they neither failed nor have a quarantined device.
 
-    These cells have no launch in `done` or `lost`, and no quarantined device. lost: launches without a valid result
-    that the verdict considers. done: (cell id, round) of launches with a result.
+    The run has not reached or completed them, or skipped them. They have no launch in `done` or `lost`. lost: launches
+    without a valid result that the verdict considers. done: (cell id, round) of launches with a result.
     """
     tried = {cell_id for cell_id, _ in done} | {launch.cell.id for launch in lost}
     return frozenset(

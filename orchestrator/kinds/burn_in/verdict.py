@@ -2,7 +2,8 @@
 
 FAIL      wrong bits in computing, memory or transfers, a hardware fault seen by the health checks, or too hot
 UNKNOWN   too little time at work, contaminated by another process, a planned cell without a check, a launch without
-          a result, wrong bits that cannot be attributed to one GPU, faults injected on purpose, or another of _gaps
+          a result, wrong bits that cannot be attributed to one GPU or may come from another algorithm, faults injected
+          on purpose, or another of _gaps
 WARN      slower with time or slower than its siblings, a health warning, or a failed launch that was repeated
 PASS      at work for nearly the requested time (served_time.is_short), every planned cell was checked, except those
           that the software cannot verify, and nothing was found
@@ -132,7 +133,7 @@ def _seen(workload: Workload, mismatch: Mismatch) -> str:
 
 
 def another_algorithm(mismatch: Mismatch) -> bool:
-    """Whether a mismatch suggests another algorithm: many elements, all within rounding, wrong in every repetition."""
+    """Whether a mismatch suggests another algorithm: many elements, all within rounding, right in no repetition."""
     every_time = mismatch.wrong_again == mismatch.repeated
     return mismatch.beyond_rounding is False and every_time and mismatch.elements >= ALGORITHM_ELEMENTS
 

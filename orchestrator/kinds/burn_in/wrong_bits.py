@@ -18,7 +18,10 @@ from protocol.verification import Verification
 
 @dataclass(frozen=True)
 class Uncounted:
-    """A launch without a valid result that nevertheless verified something. seen: device UUID → what it verified."""
+    """A launch without a valid result that left mismatches or a withdrawn result, or whose folder cannot be read.
+
+    seen: device UUID → what it verified.
+    """
 
     attempt: Attempt
     cell: Cell
@@ -26,7 +29,7 @@ class Uncounted:
 
     @property
     def cut_off(self) -> bool:
-        """Whether the launch ended before its result, so that only its mismatches are known."""
+        """Whether at most its mismatches are known: the launch ended before its result, or the result is damaged."""
         return not any(one.checks for one in self.seen.values())
 
 
@@ -44,7 +47,7 @@ class Share:
 
 
 def uncounted(archive: Archive, evidence: Evidence) -> tuple[Uncounted, ...]:
-    """Return the launches without a valid result that verified something, in order of the journal."""
+    """Return the launches without a valid result that `Uncounted` describes, in order of the journal."""
     cells = {cell.id: cell for cell in archive.stored.plan.cells}
     return tuple(
         Uncounted(attempt, cells[attempt.start.cell], evidence.uncounted[attempt.start.launch])

@@ -1,4 +1,4 @@
-"""The gate: rounds of launches until a comparison is decided, or its time is up."""
+"""The gate: rounds of launches until more do not help the comparison, or its time is up."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -28,7 +28,10 @@ def worker_environment(configuration: Configuration) -> Mapping[str, str]:
 
 
 def judge(archive: Archive, evidence: Evidence, report: Report) -> Iterable[Cause]:
-    """Return the causes of the exit code from the comparison of a finished run. Empty while it still runs."""
+    """Return the causes of the exit code from the comparison of a finished run. Empty while it still runs.
+
+    Raises UserError if the stored baseline is damaged.
+    """
     return () if evidence.goes_on else verdict.causes(sides.compared(archive, evidence, report)[2])
 
 

@@ -2,7 +2,7 @@
 
 Example: cells 1, 2 and 3, each with the sides a and b. First come the launches a2 b2, b2 a2, a2 b2. Round 0 is then a1
 b1, a3 b3, and round 1 is b3 a3, b1 a1. The order of the cells is random in each round; the order of the sides
-alternates, so a drift of the machine affects both alike. All rounds of cell 2 come first, because only repeated
+alternates, so a drift of the machine affects both alike. Three rounds of cell 2 come first, because only repeated
 launches show the noise of a machine (noise.py).
 """
 

@@ -51,9 +51,9 @@ class RequestedSide(NamedTuple):
 def of_baseline(side: Side, origin: str, limit_s: float, options: tuple[Option, ...]) -> Preset:
     """Return the preset of a gate. Each setting has all the values that cells of the baseline with a result have.
 
-    These settings are models, precisions, modes, phases and batch sizes. Profile, iterations, isolation and seed are
-    those of the baseline's run. side: the baseline. limit_s: time limit in seconds. options: the table that validates
-    the preset. origin: name of the baseline in messages. Raises ConfigError if the baseline has no result.
+    These settings are models, precisions, modes, phases and batch sizes. Profile, iterations, warm-up, isolation and
+    seed are those of the baseline's run. side: the baseline. limit_s: time limit in seconds. options: the table that
+    validates the preset. origin: name of the baseline in messages. Raises ConfigError if the baseline has no result.
     """
     keys = [cell.key for cell in side.cells if cell.values]
     if not keys:
@@ -99,9 +99,10 @@ def gated(configuration: Configuration, gate: Gate | None, launches: int | None)
 def with_cells(
     configuration: Configuration, baseline: Side, launches: int | None, percent: float | None
 ) -> Configuration:
-    """Return the configuration of a gate that measures all cells of a baseline that have values.
+    """Return the configuration of a gate that measures the cells of a baseline that have values.
 
-    launches: number of planned rounds; None for FIRST_ROUNDS. percent: tolerated slow-down; None for margins.yaml.
+    Cells that `configuration` does not request are neither measured nor compared. launches: number of
+    planned rounds; None for FIRST_ROUNDS. percent: tolerated slow-down; None for margins.yaml.
     """
     keys = tuple(dict.fromkeys(planning.stored(cell.key) for cell in baseline.cells if cell.values))
     return gated(configuration, Gate(keys=keys, percent=percent), launches)

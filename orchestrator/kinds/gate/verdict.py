@@ -14,7 +14,7 @@ _NAMED: Final = 3
 
 
 def causes(comparison: Comparison) -> Iterator[Cause]:
-    """Yield causes of the exit code: wrong, slower and unjudged cells, slower means, then what was not measured.
+    """Yield causes of the exit code: wrong, slower and unjudged cells, slower means, then what has no partner.
 
     The kind of a cause is SLOWER, also for wrong cells, or UNDECIDED.
     """

@@ -1,4 +1,4 @@
-"""The chapter on operators: wrong results, grades, best and worst rows, all rows, roofline."""
+"""The chapter on operators: wrong results, grades, best and worst rows, all rows but MISSING ones, roofline."""
 
 import itertools
 import math
@@ -284,7 +284,10 @@ def _share(value: float | None) -> str:
 
 
 def _roofline(report: Report, rows: Sequence[OperatorRow]) -> tuple[Chart, Table]:
-    """Return the roofline of the large shapes in eager, as chart and table. One plot for each device."""
+    """Return the roofline of the large shapes in eager, as chart and table.
+
+    One plot for each device whose bandwidth is known and that has such shapes with a rate.
+    """
     plots, entries = [], []
     for device in report.gpu_info:
         limits = roofs(report.probes, device.gpu_uuid)

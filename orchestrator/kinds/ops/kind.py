@@ -1,4 +1,4 @@
-"""The run of operators: operators in all implementations, verified and compared with eager."""
+"""The run of operators: operators in the requested implementations, verified and compared with eager."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Plan a run of operators: every implementation and precision, and probes of GPU limits. Pure."""
+"""Plan a run of operators: in the requested implementations and precisions, and probes of GPU limits. Pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,7 @@ from protocol.cell import Cell, Device, Precision, Workload
 
 
 def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
-    """Return the plan of a run of operators. Raises ConfigError if no operator supports a requested precision."""
+    """Return the plan of a run of operators. Raises ConfigError if no operator supports any requested precision."""
     return planned(configuration, devices, _cells)
 
 

@@ -1,4 +1,4 @@
-"""The chapter on a study: wrong, unsupported and fastest cells, figures, longest operations."""
+"""The chapter on a study: wrong, failed, unsupported and fastest cells, figures, longest operations."""
 
 import itertools
 from collections import Counter

@@ -1,4 +1,7 @@
-"""The plan of a study: on each device, a cell for each precision of each operation, implementation and size. Pure."""
+"""The plan of a study: on each device, a cell for each operation, implementation, size and precision. Pure.
+
+Of the requested precisions, an operation gets only those that it supports.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,7 +12,7 @@ from protocol.cell import Cell, Device, Workload
 
 
 def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
-    """Return the plan of a study. Raises ConfigError if no operation supports a requested precision."""
+    """Return the plan of a study. Raises ConfigError if no operation supports any requested precision."""
     return planned(configuration, devices, _cells)
 
 
