@@ -42,7 +42,7 @@ class Status(enum.StrEnum):
 class CellReport(Part, frozen=True, kw_only=True):
     """Final state of a planned cell.
 
-    degraded: measured at a smaller batch than requested. refers_to: id of the planned cell that has the figures, if
+    degraded: the status is degraded or referred. refers_to: id of the planned cell that has the figures, if
     status is referred. reason: empty if ok. batch_size_requested: for `-b auto`, the size that the scan found.
     batch_size: that of the figures or, if referred, of the cell refers_to; else null. launches: number of launches with
     a valid result; the figures are over them. attempts: all launches made. ledger: time of a launch by phase; null
@@ -89,8 +89,8 @@ class Measured(CellReport, frozen=True, kw_only=True):
     host_memory_mb: peak resident set. sm_clock_drift_percent: change of the SM clock from the first half of the
     measured time to the second. clock_event_reasons: why NVML reports a lower clock. power_capped_percent,
     slowdown_percent: share of the measured time with clocks limited by power, or by heat or a hardware brake.
-    throttled: whether slowdown_percent exceeds 1; null if nothing read it. contaminated: whether another process
-    computed on the GPU when the run began or during a launch (--allow-busy).
+    throttled: whether slowdown_percent exceeds 1; if not, null if a launch lacks it. contaminated: whether another
+    process computed on the GPU when the run began or during a launch (--allow-busy).
     """
 
     steady_state: str | None
