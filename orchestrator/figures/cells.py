@@ -42,11 +42,11 @@ class Status(enum.StrEnum):
 class CellReport(Part, frozen=True, kw_only=True):
     """Final state of a planned cell.
 
-    degraded: the status is degraded or referred. refers_to: id of the planned cell that has the figures, if
-    status is referred. reason: empty if ok. batch_size_requested: for `-b auto`, the size that the scan found.
-    batch_size: that of the figures or, if referred, of the cell refers_to; else null. launches: number of launches with
-    a valid result; the figures are over them. attempts: all launches made. ledger: time of a launch by phase; null
-    without a valid result.
+    degraded: the status is degraded or referred. refers_to: id of the planned cell that has the figures, if status is
+    referred. reason: empty if ok. batch_size_requested: for `-b auto`, the size that the scan found. batch_size: that
+    of the figures or, if referred, of the cell refers_to; else null. launches: number of launches with a valid result;
+    the figures are over them. attempts: all launches made. ledger: time of a launch by phase; null without a valid
+    result.
     """
 
     cell: str
@@ -343,7 +343,7 @@ class BatchScan(Part, frozen=True, kw_only=True):
     <category>" (a size larger by at most 1/32, or by 1, has failed), else a limit in words; "" if unknown.
     best_batch_size: size with the highest throughput. Its figures are in the metrics of the model. sample_unit: what
     throughput counts, such as "images". points: their peak_memory_mb is memory allocated in the warm-up on a GPU, and
-    the resident set on a CPU device. finished: false if the run ended before the scan did.
+    the resident set on a CPU device. finished: false if the scan has not ended, as in an interrupted run.
     """
 
     cell: str
