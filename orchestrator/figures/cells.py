@@ -209,10 +209,11 @@ class CompilationFigures(Part, frozen=True, kw_only=True):
     first_call_ms: time of the first iteration, including its compilation. graph_breaks, recompilations: "file:line:
     reason", each once. absolute_error, relative_error, cosine_distance: deviation of the outputs from those of eager
     (protocol.result.Compilation), largest of all launches; within_tolerance: whether relative_error is within the
-    tolerance of the precision. speed_up: eager time over compiled time of an iteration, with its 95 % interval; null
-    beyond the tolerance. memory_of_eager: peak memory divided by that of eager. pays_after_iterations: iterations until
-    a cold compilation has paid off; null where it never does. shapes: figures of the first launch with changing input
-    sizes (--compile-shapes), one for each way to compile (ShapeWay).
+    tolerance of the precision. speed_up: eager time over compiled time of an iteration, with its 95 % interval.
+    memory_of_eager: peak memory divided by that of eager. pays_after_iterations: iterations until a cold compilation
+    has paid off; null where it never does. These are null beyond the tolerance, and without an eager time at the same
+    batch size. shapes: figures of the first launch with changing input sizes (--compile-shapes), one for each way to
+    compile (ShapeWay).
     """
 
     own: bool
