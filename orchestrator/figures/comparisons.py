@@ -188,9 +188,9 @@ class Met(enum.StrEnum):
 class ThresholdResult(Part, frozen=True, kw_only=True):
     """One threshold compared with one cell; without a matching cell, fields of the cell are null. target: "< 100 ms".
 
-    actual: the figure in `unit`; null if it is unknown. note: why it is unknown, or doubts about it, or "". cell: its
-    id. phase: its workload, such as "inference". implementation, shape, time: identify a time of an operator; null
-    otherwise.
+    actual: the figure in `unit`; null if it is unknown or not judged. note: why it is null, or doubts about it, or "".
+    cell: its id. phase: its workload, such as "inference". implementation, shape, time: identify a time of an operator;
+    null otherwise.
     """
 
     threshold: str
