@@ -41,7 +41,8 @@ def begin_rest(hottest_c: int | None, now: float, now_ns: int) -> Rest:
 def is_rested(resting: Rest, newest: Sample | None, now: float) -> bool:
     """Whether the GPU may be used again: it is cool enough and not slowed down, or the pause has lasted long enough.
 
-    newest: newest sample of the GPU; without one, only the time decides. now: seconds of the loop's clock.
+    newest: newest sample of the GPU. Without one, without its temperature or without limit_c, only the time decides.
+    now: seconds of the loop's clock.
     """
     if now >= resting.until:
         return True

@@ -32,8 +32,9 @@ class CheckReport(Part, frozen=True, kw_only=True):
     verified_operations: floating-point operations whose results were compared. verified_bytes: compared bytes of memory
     or transfers. mismatches: number of comparisons that found an error. error_bound: upper limit of the share of wrong
     checks with 95 % confidence, 3/n after n right ones. error_bound_per_hour: upper limit of wrong checks per measured
-    hour. Both are null if errors were found. method: how outputs were compared. covered_share: checked share of the
-    free memory (CPU: of the planned memory), 0 to 1; null for other checks. covered: the same in words.
+    hour. Both are null if errors were found, or without checks. method: how outputs were compared. covered_share:
+    checked share of the free memory (CPU: of the planned memory), 0 to 1; null for other checks. covered: the same in
+    words.
     """
 
     check: str

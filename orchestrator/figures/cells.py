@@ -42,11 +42,11 @@ class Status(enum.StrEnum):
 class CellReport(Part, frozen=True, kw_only=True):
     """Final state of a planned cell.
 
-    degraded: measured at a smaller batch than requested. refers_to: id of the planned cell that has the figures, if
-    status is referred. reason: empty if ok. batch_size_requested: for `-b auto`, the size that the scan found.
-    batch_size: that of the figures or, if referred, of the cell refers_to; else null. launches: number of launches with
-    a valid result; the figures are over them. attempts: all launches made. ledger: time of a launch by phase; null
-    without a valid result.
+    degraded: the status is degraded or referred. refers_to: id of the planned cell that has the figures, if status is
+    referred. reason: empty if ok. batch_size_requested: for `-b auto`, the size that the scan found. batch_size: that
+    of the figures or, if referred, of the cell refers_to; else null. launches: number of launches with a valid result;
+    the figures are over them. attempts: all launches made. ledger: time of a launch by phase; null without a valid
+    result.
     """
 
     cell: str
@@ -89,8 +89,8 @@ class Measured(CellReport, frozen=True, kw_only=True):
     host_memory_mb: peak resident set. sm_clock_drift_percent: change of the SM clock from the first half of the
     measured time to the second. clock_event_reasons: why NVML reports a lower clock. power_capped_percent,
     slowdown_percent: share of the measured time with clocks limited by power, or by heat or a hardware brake.
-    throttled: whether slowdown_percent exceeds 1; null if nothing read it. contaminated: whether another process
-    computed on the GPU when the run began or during a launch (--allow-busy).
+    throttled: whether slowdown_percent exceeds 1; if not, null if a launch lacks it. contaminated: whether another
+    process computed on the GPU when the run began or during a launch (--allow-busy).
     """
 
     steady_state: str | None
@@ -209,10 +209,11 @@ class CompilationFigures(Part, frozen=True, kw_only=True):
     first_call_ms: time of the first iteration, including its compilation. graph_breaks, recompilations: "file:line:
     reason", each once. absolute_error, relative_error, cosine_distance: deviation of the outputs from those of eager
     (protocol.result.Compilation), largest of all launches; within_tolerance: whether relative_error is within the
-    tolerance of the precision. speed_up: eager time over compiled time of an iteration, with its 95 % interval; null
-    beyond the tolerance. memory_of_eager: peak memory divided by that of eager. pays_after_iterations: iterations until
-    a cold compilation has paid off; null where it never does. shapes: figures of the first launch with changing input
-    sizes (--compile-shapes), one for each way to compile (ShapeWay).
+    tolerance of the precision. speed_up: eager time over compiled time of an iteration, with its 95 % interval.
+    memory_of_eager: peak memory divided by that of eager. pays_after_iterations: iterations until a cold compilation
+    has paid off; null where it never does. These are null beyond the tolerance, and without an eager time at the same
+    batch size. shapes: figures of the first launch with changing input sizes (--compile-shapes), one for each way to
+    compile (ShapeWay).
     """
 
     own: bool
@@ -343,7 +344,7 @@ class BatchScan(Part, frozen=True, kw_only=True):
     <category>" (a size larger by at most 1/32, or by 1, has failed), else a limit in words; "" if unknown.
     best_batch_size: size with the highest throughput. Its figures are in the metrics of the model. sample_unit: what
     throughput counts, such as "images". points: their peak_memory_mb is memory allocated in the warm-up on a GPU, and
-    the resident set on a CPU device. finished: false if the run ended before the scan did.
+    the resident set on a CPU device. finished: false if the scan has not ended, as in an interrupted run.
     """
 
     cell: str

@@ -13,7 +13,7 @@ class SpreadValue(Part, frozen=True, kw_only=True):
     """One device in a comparison of identical devices. not_comparable: why its value is excluded.
 
     percent_of_median: value in percent of the median of the included values. It is null for an excluded device, except
-    if throttling is the reason.
+    if throttling is the reason, and for all devices below two included values.
     """
 
     gpu_uuid: str
@@ -125,7 +125,8 @@ class Standing(Part, frozen=True, kw_only=True):
 class FullNode(Part, frozen=True, kw_only=True):
     """A cell of one device alone on the node (solo) compared with all devices at work (loaded).
 
-    phase: workload, such as "inference". solo, loaded: geometric means over the launches, in the unit of `metric`.
+    cell: its name, not its id. phase: workload, such as "inference". solo, loaded: geometric means over the launches,
+    in the unit of `metric`.
     ratio: solo speed divided by loaded speed; above 1, the full node is slower. low, high: its 95 % interval (null if a
     side has one launch). lost_percent: speed lost on the full node, in percent of the solo speed. not_comparable: why
     the sides are not compared, or null.
@@ -177,7 +178,7 @@ class BaselineComparison(Part, frozen=True, kw_only=True):
 
 
 class Met(enum.StrEnum):
-    """Whether a threshold was met. NOT_MEASURED: no matching cell has a figure that can be judged."""
+    """Whether a cell met a threshold. NOT_MEASURED: it has no figure that can be judged, or no cell matches."""
 
     MET = "met"
     MISSED = "missed"
@@ -187,9 +188,9 @@ class Met(enum.StrEnum):
 class ThresholdResult(Part, frozen=True, kw_only=True):
     """One threshold compared with one cell; without a matching cell, fields of the cell are null. target: "< 100 ms".
 
-    actual: the figure in `unit`; null if it is unknown. note: why it is unknown, or doubts about it, or "". cell: its
-    id. phase: its workload, such as "inference". implementation, shape, time: identify a time of an operator; null
-    otherwise.
+    actual: the figure in `unit`; null if it is unknown or not judged. note: why it is null, or doubts about it, or "".
+    cell: its id. phase: its workload, such as "inference". implementation, shape, time: identify a time of an operator;
+    null otherwise.
     """
 
     threshold: str

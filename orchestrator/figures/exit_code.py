@@ -13,9 +13,9 @@ class CauseKind(enum.StrEnum):
     """Kinds of causes that count against a run. Of several causes, the kind listed first decides the exit code.
 
     SLOWER, UNDECIDED: a gate's comparison found a regression, or gave no verdict on a cell. MISSED, NOT_HELD: by
-    thresholds. WRONG: wrong output of an operator or a compiled model. UNPROVEN: also operators that failed at some
-    shapes. MEMORY: a cell ran out of memory on one GPU, and fits on another of the same kind. CELLS: failed or not
-    measured. TIME: the time limit left no time.
+    thresholds. WRONG: wrong output of an operator or a compiled model. STOPPED: also a run that is still running.
+    CELLS: failed or not measured, also operators that failed at some shapes. MEMORY: a cell ran out of memory on one
+    GPU, and fits on another of the same kind. TIME: the time limit left no time.
     """
 
     BROKEN = "gpubench failed"
@@ -97,7 +97,7 @@ class RunVerdict(Part, frozen=True, kw_only=True):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Reasons that do not change the exit code."""
+        """Reasons that do not change the exit code; in reports of earlier versions, all reasons."""
         return self.reasons[len(self.causes) :]
 
 

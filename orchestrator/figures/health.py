@@ -38,11 +38,11 @@ class XidReport(Part, frozen=True, kw_only=True):
 
 
 class DeviceHealth(Part, frozen=True, kw_only=True):
-    """Health of one GPU.
+    """Health of one GPU. A CPU device is NOT APPLICABLE.
 
     applicable: number of signals that the GPU has. readable: number of those that could be read. lacking: required
-    signals that were not read all the time. looks: number of readings over watched_seconds. note: why readings are
-    missing. earlier: faults that earlier runs found, as text.
+    signals that were not read all the time. looks: number of readings over watched_seconds. note: why there is no
+    verdict or readings are missing. earlier: the newest FAIL (else WARN) that earlier runs found, as text.
     """
 
     gpu_uuid: str
@@ -73,7 +73,7 @@ class NodeHealth(Part, frozen=True, kw_only=True):
 class HealthReport(Part, frozen=True, kw_only=True):
     """Health of all GPUs and of the machine. verdict: the gravest of their verdicts.
 
-    level: name of a level in configs/health.yaml, which lists the requirements of PASS.
+    level: name of a level in configs/health.yaml, which lists the requirements of PASS. --require adds to them.
     """
 
     level: str

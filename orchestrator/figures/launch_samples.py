@@ -31,7 +31,7 @@ class LaunchSamples(NamedTuple):
     round: in the plan, from 0. devices: UUIDs, that of rank 0 first. excluded: why the launch does not count for its
     cell's figures; empty if it counts. series: empty if the result file is lost. value: figure by which cells are
     compared, such as samples/s. iterations: number of measured iterations behind `value`. Both are None without a valid
-    result.
+    result, and `value` also for operators and checks.
     """
 
     launch: int

@@ -70,7 +70,7 @@ class LaunchLedger(Part, frozen=True, kw_only=True):
 class AttemptReport(Part, frozen=True, kw_only=True):
     """One attempt at a cell: a started launch, in its own process. duration_ms: null if its end is unknown.
 
-    outcome: result | failure | damaged (the result file differs from the journal) | interrupted (no end was recorded).
+    outcome: result | failure | damaged (the result file is missing or not valid) | interrupted (no end was recorded).
     started: ISO 8601. round: in the plan, from 0. category, phase, exception, evidence: of a failure. message: of a
     failure or damage. code: CUDA's error code, or the exit code of a process that reported no outcome. exit_code,
     signal: how the process ended: by itself with an exit code, or by a signal (its number). The other one is null, and

@@ -264,9 +264,10 @@ class Overhead(Part, frozen=True, kw_only=True):
 
 
 class FailureReport(Part, frozen=True, kw_only=True):
-    """A launch without a valid result; fields as in AttemptReport. at: its start. status: final state of its cell.
+    """A launch without a valid result, except for sizes too large in a scan; fields as in AttemptReport. at: its start.
 
-    signal: AttemptReport.failure_signal. evidence["fault"]: what the failure is attributed to, if known.
+    status: final state of its cell. signal: AttemptReport.failure_signal. evidence["fault"]: what the failure is
+    attributed to, if known.
     """
 
     at: str

@@ -11,7 +11,8 @@ from orchestrator.gpu.telemetry.traces import Curve
 class Span:
     """One launch, or several successful ones that are too close together to be drawn separately.
 
-    start_s, end_s: seconds since the run began. workload: "" if there are several. words: cell, or number of launches.
+    start_s, end_s: seconds since the run began; equal for one launch whose end is unknown. workload: "" if the launches
+    have several. words: cell, or number of launches with their workloads.
     """
 
     start_s: float

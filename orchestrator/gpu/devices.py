@@ -115,7 +115,7 @@ class _Gpus:
         self._all_slices = tuple(part for slices in self._slices.values() for part in slices)
 
     def of_word(self, word: str) -> tuple[Device, ...]:
-        """Return the devices that one word names; for "all" every visible one, with slices for a GPU in MIG mode.
+        """Return the devices that one word names; for "all" every visible one, for a GPU in MIG mode its slices.
 
         Raises DeviceError if any is unusable, as a GPU in MIG mode that is named itself.
         """

@@ -43,7 +43,7 @@ def is_slice(uuid: str) -> bool:
 
 
 class UnreadableGpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU that NVML counts but cannot open. index: its place in NVML's order. reason: NVML's error as text."""
+    """A GPU that NVML counts but cannot read. index: its place in NVML's order. reason: NVML's error as text."""
 
     index: int
     reason: str
@@ -60,7 +60,8 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
 class Nvml:
     """NVML, open until `close`. Raises NvmlAbsentError without a driver, NvmlBrokenError if the driver is broken.
 
-    Methods with a UUID raise GpuLostError if the GPU does not answer, and other NvmlErrors if NVML itself fails.
+    Methods with a UUID raise GpuLostError if the GPU does not answer or NVML does not show it, and other NvmlErrors if
+    NVML itself fails.
     """
 
     def __init__(self) -> None:
@@ -102,7 +103,7 @@ class Nvml:
         return tuple(self._gpu(index) for index in range(self._required(self._lib.nvmlDeviceGetCount)))
 
     def read(self, uuid: str) -> Sample:
-        """Return the present values of a GPU, None where unsupported. For a slice: those of its GPU, but own memory."""
+        """Return the values of a GPU now, None where NVML refuses. For a slice: those of its GPU, but own memory."""
         lib, handle = self._lib, self._whole(uuid)
         at_ns = time.monotonic_ns()
         utilization = self._read_or_none(lib.nvmlDeviceGetUtilizationRates, handle)
@@ -143,12 +144,12 @@ class Nvml:
         return self._required(question, self._lib)
 
     def memory_used(self, uuid: str) -> int | None:
-        """Return the bytes in use on a GPU or slice, without those that the driver reserves; None if unsupported."""
+        """Return the bytes in use on a GPU or slice, without those that the driver reserves; None if NVML refuses."""
         memory = self._memory(self._handle(uuid))
         return None if memory is None else int(memory.used)
 
     def memory_total(self, uuid: str) -> int | None:
-        """Return the total memory of a GPU or slice in bytes; None if unsupported."""
+        """Return the total memory of a GPU or slice in bytes; None if NVML refuses."""
         memory = self._memory(self._handle(uuid))
         return None if memory is None else int(memory.total)
 

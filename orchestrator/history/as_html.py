@@ -1,4 +1,4 @@
-"""Trends as one HTML file, with changes first and a chart for each result (a figure on one device over many runs)."""
+"""Trends as one HTML file, cells with changes first, a chart for each cell (a figure of its devices over many runs)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -51,7 +51,7 @@ def to_html(trends: Sequence[Trend], filters: Mapping[str, str]) -> bytes:
 
 
 def page(trends: Sequence[Trend], filters: Mapping[str, str]) -> Page:
-    """Return the page of `to_html` as data, before it is rendered or shortened.
+    """Return the page of `to_html` as data, before it is rendered or shortened. Its charts are limited already.
 
     trends: must not be empty. filters: as in `to_html`, "Model" is required.
     """

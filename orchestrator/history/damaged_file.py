@@ -17,7 +17,7 @@ def move(path: Path, inode: int | None) -> Path | None:
     """Rename the damaged history at `path` and its -wal, -shm and -journal files. Returns the new path.
 
     inode: of the damaged file, read before it was opened; None if there was no file. Returns None, and renames nothing,
-    if `path` no longer has this inode: another process moved the file. Raises OSError if renaming fails.
+    if `path` no longer has this inode: another process moved the file. Raises OSError if opening or renaming fails.
     """
     try:
         with path.open("rb") as file:

@@ -155,10 +155,10 @@ def points(
     batch_size: int | None = None,
     since: str | None = None,
 ) -> list[Point]:
-    """Return the results of a model (or probe), one for each cell, device and run, oldest run first.
+    """Return a Point for each cell, device and run of a model, probe or operator, oldest run first.
 
-    model: its whole name. gpu: beginning of a UUID or part of a name, in any case. since: date of the oldest run, ISO
-    8601 in UTC. A filter that is None matches all.
+    Cells without a result are included. model: its whole name. gpu: beginning of a UUID or part of a name, in any case.
+    since: date of the oldest run, ISO 8601 in UTC. A filter that is None matches all.
     """
     wanted = {"model": model, "gpu": gpu, "precision": precision, "batch_size": batch_size, "since": since}
     return [
@@ -177,12 +177,12 @@ def points(
 
 
 def models(connection: sqlite3.Connection) -> list[str]:
-    """Return the names of all recorded models and probes, sorted."""
+    """Return the names of all recorded models, probes and operators, sorted."""
     return msgspec.convert([row[0] for row in connection.execute(_MODELS)], list[str])
 
 
 def devices(connection: sqlite3.Connection) -> list[tuple[str, str]]:
-    """Return (UUID, name) of each recorded device, sorted by name."""
+    """Return each recorded (UUID, name) once, sorted by name. A UUID such as cpu:0 may have several names."""
     return msgspec.convert(connection.execute(_DEVICES_EVER).fetchall(), list[tuple[str, str]])
 
 

@@ -58,8 +58,8 @@ class CellRecord(Part, frozen=True, kw_only=True):
     """A cell (model and configuration) on one device.
 
     metric: name of its main figure. launches: the value of `metric` in each launch (process). doubt: why the cell is
-    not judged, or "". figures: name, with unit → value in the report, mostly a median over the launches. status: value
-    of figures.cells.Status.
+    not judged, or "". figures: name, with unit → value in the report, mostly a median over the launches; only
+    floating-point values. status: value of figures.cells.Status.
     """
 
     gpu_uuid: str
@@ -98,7 +98,7 @@ class Offence(Part, frozen=True, kw_only=True):
     """A run in which a GPU had the verdict FAIL or WARN for its health or its burn-in.
 
     test_date: start of the run, ISO 8601, UTC. health, burn_in: verdict, or "" if there is none. health_words,
-    burn_in_words: the reasons for it.
+    burn_in_words: as in DeviceRecord.
     """
 
     run_id: str

@@ -20,10 +20,10 @@ _Place = tuple[str, CellKey]
 def spread(records: Iterable[RunRecord], side: Side, others: frozenset[str], margins: Margins) -> SessionSpread | None:
     """Return the spread of a machine's results between runs, learned from earlier runs like `side`.
 
-    Runs like `side` have exactly its cells, its versions and settings, and no injected faults. Of each day, only the
-    newest such run is used, because a machine's state often stays the same for a day. None if fewer than three of these
-    runs have cells in common. records: newest first. others: ids of runs to ignore. margins: has the spread assumed
-    without any run; the learned spread is drawn towards it, the more so the fewer runs there are.
+    Runs like `side` have results of exactly its cells, its versions and settings (any seed), and no injected faults. Of
+    each day, only the newest such run is used, because a machine's state often stays the same for a day. None if fewer
+    than three of these runs have cells in common. records: newest first. others: ids of runs to ignore. margins: has
+    the spread assumed without any run; the learned spread is drawn towards it, the more so the fewer runs there are.
     """
     host = {place: cell_facts.measures_host(one, one) for place, one in pairing.places(side).items() if one.cell.values}
     of_days: dict[str, Mapping[_Place, tuple[float, ...]]] = {}

@@ -21,12 +21,12 @@ class Course:
 
     looks: number of readings. first, last, lowest, highest: name of a value → that reading of it. rise: name → total
     increase of a counter, also across its resets. busy_lowest: name → lowest reading at BUSY_PERCENT or more
-    utilisation. spent_s: name of a temperature margin → longest time with all readings at 0 or less. _spent_now_s: such
-    time up to the newest reading, else 0. refusals: name → why the value is missing in the newest reading.
-    broken: NVML's first report that the GPU is unusable. damaged: its first report that the InfoROM is damaged.
-    unheard: source of Xids (the driver's error numbers) → why it could not be read at some time. deaf: why no source
-    could be read at some time. Texts are "" if all was well. watched_s: seconds between the readings, without pauses
-    between telemetry processes.
+    utilisation. spent_s: name (meant for temperature margins) → longest time with all readings at 0 or less.
+    _spent_now_s: such time up to the newest reading, else 0. refusals: name → why the value is missing in the newest
+    reading. broken: NVML's first report that the GPU is unusable. damaged: its first report that the InfoROM is
+    damaged. unheard: source of Xids (the driver's error numbers) → why it could not be read at some time. deaf: why no
+    source could be read at some time. Texts are "" if all was well. watched_s: seconds between the readings, without
+    pauses between telemetry processes.
     """
 
     looks: int = 0

@@ -20,7 +20,8 @@ from protocol.failure import Category, Failure
 class State(enum.StrEnum):
     """The state of one health signal.
 
-    UNREADABLE: the signal applies to this GPU, but a value is missing. NOT_APPLICABLE: such GPUs do not have it.
+    UNREADABLE: the signal applies to this GPU, but a value is missing. NOT_APPLICABLE: such GPUs do not have it, or it
+    has nothing to judge (no launch failed).
     """
 
     PASS = "pass"  # noqa: S105 - a verdict, no password
@@ -268,7 +269,7 @@ def _pcie_width(case: Case) -> Judgement:
 
 
 def _nvlinks(case: Case) -> Judgement:
-    """FAIL if fewer NVLinks than expected were up at any time, WARN if the GPU and its siblings never had one.
+    """FAIL if fewer NVLinks than expected were up at any time, but WARN if the GPU and its siblings never had one.
 
     Expected is the largest of: the number in health.yaml, the GPU's highest, the most common highest of its siblings.
     """

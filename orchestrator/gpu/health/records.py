@@ -71,7 +71,7 @@ class Vitals(_Record, frozen=True, kw_only=True):
 class NodeVitals(_Record, frozen=True, kw_only=True):
     """Error counters of the machine at one time: name in node.py → count.
 
-    refusals: name → why its count is missing, or lacks some of the GPUs.
+    refusals: name → why its count is missing, or lacks some of the GPUs. A name may be in both.
     """
 
     values: dict[str, int]

@@ -67,7 +67,7 @@ class Finding:
 class Opinion:
     """A verdict on a GPU or the machine. findings: the judged signals. lacking: required signals not read all the time.
 
-    action: what to do about the gravest finding. note: why there is no verdict or readings are incomplete, or "".
+    action: the gravest action of any finding. note: why there is no verdict or readings are incomplete, or "".
     """
 
     verdict: HealthVerdict
@@ -83,7 +83,7 @@ class Opinion:
 
     @property
     def readable(self) -> tuple[Finding, ...]:
-        """Findings whose signal applies and could be read."""
+        """Findings whose signal applies and could be read completely."""
         return tuple(
             finding
             for finding in self.applicable
@@ -115,7 +115,7 @@ def reaction(numbers: Collection[int], *, broken: str = "") -> Reaction:
 def of_gpu(case: Case, required: Collection[str], *, gap: str = "") -> Opinion:
     """Return the verdict on one GPU. required: names of signals that PASS needs. gap: why readings are missing, or "".
 
-    A MIG slice is NOT APPLICABLE unless it had failed launches or a grave Xid.
+    A MIG slice is NOT APPLICABLE unless it had launches that failed by a hardware fault, or a grave Xid.
     """
     if case.board.kind is not BoardClass.SLICE:
         return _opinion(tuple(_finding(signal, case, required) for signal in SIGNALS), gap)

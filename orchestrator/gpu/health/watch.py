@@ -90,7 +90,7 @@ class HealthWatch:
             self._file.close()
 
     def _listen(self) -> tuple[XidSeen, ...]:
-        """Write and return new Xids. An Xid that NVML and the kernel's log report within 5 s counts once."""
+        """Write and return new Xids, within MOST_KEPT. An Xid from NVML and the kernel's log within 5 s counts once."""
         now_ns = time.monotonic_ns()
         fresh: list[tuple[str, int]] = []
         for heard, own, others in (

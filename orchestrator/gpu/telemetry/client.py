@@ -149,7 +149,7 @@ class LaunchTelemetry:
         self._kept: dict[str, list[Sample]] = {uuid: [] for uuid in self._readers}
 
     def readings(self, device: Device, result: Result) -> Readings:
-        """Return the readings of a device over the measured time of a launch; without telemetry, only a note.
+        """Return the readings of a device over the work of a launch (Result.worked); without telemetry, only a note.
 
         result: of the launch. Call this for each launch of the device, in order, after it has ended. Each call drops
         the samples taken more than 1 s before the launch's first measured block.

@@ -2,8 +2,8 @@
 
     length (4 bytes) · CRC-32 (4 bytes) · body        … and again
 
-Little-endian. A frame that was not written to its end is cut off when the file is opened again. A damaged frame is
-skipped.
+Little-endian. A frame that was not written to its end is cut off when the file is opened again. A frame with a wrong
+checksum is skipped.
 """
 
 import os
@@ -20,7 +20,7 @@ _FRAME: Final = struct.Struct("<II")
 
 
 class FrameFile:
-    """A file of frames, opened for appending: an unfinished last frame is cut off. Raises OSError if that fails."""
+    """A file of frames, opened for appending, cut off after the last one in `frames`. Raises OSError if that fails."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -67,7 +67,10 @@ def contents(path: Path) -> bytes:
 
 
 def frames(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield each whole frame as (offset of its end, body). The body is b"" if its checksum is wrong."""
+    """Yield each whole frame as (offset of its end, body). The body is b"" if its checksum is wrong.
+
+    Ends at the first frame whose length is 0 or goes beyond `data`, whatever follows.
+    """
     offset = 0
     while offset + _FRAME.size <= len(data):
         length, checksum = _FRAME.unpack_from(data, offset)

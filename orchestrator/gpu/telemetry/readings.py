@@ -2,7 +2,8 @@
 
 Boards average power and utilisation over a second, so these need a load window (time of steady work) or a measurement
 of 5 s (docs/method-reference.md, "Power, temperature, clocks"). Counters are interpolated. Other values are those of
-the samples inside the measured windows. If none is inside, the nearest sample counts, at most 1 s away.
+the samples inside the measured windows. If none is inside, the nearest sample counts, at most 1 s away, but not for
+slowdown_samples.
 """
 
 from bisect import bisect_left, bisect_right
@@ -70,7 +71,7 @@ class Track:
         self._times_ns = [sample.at_ns for sample in samples]
 
     def readings(self, windows: Sequence[Window], load: Window | None = None) -> Readings:
-        """Return the readings over the measured windows, ordered by time. Without windows or samples: only a note.
+        """Return the readings over the measured windows, ordered by time. Without samples near them: only a note.
 
         load: load window, over which power and utilisation are averaged. Energy is then that power multiplied by the
         time from the start of the first window to the end of the last. Without a load window, power, utilisation and
@@ -92,7 +93,7 @@ class Track:
 
 
 def readings_over(samples: Sequence[Sample], windows: Sequence[Window], load: Window | None = None) -> Readings:
-    """Return the readings over the measured windows. Without windows or samples, they are only a note.
+    """Return the readings over the measured windows. Without samples near a window, they are only a note.
 
     samples: of one GPU in one boot, ordered by time. windows: ordered by time. load: load window, over which power and
     utilisation are averaged. Without one, they are averaged over the windows, but None if the windows together are

@@ -5,8 +5,8 @@
     orchestrator ◀── XidSeen, GpuBroken, TooHot, ForeignSeen ─┘            SOCK_SEQPACKET, descriptor 3
 
 The sampler never waits for the orchestrator: if the socket is full, it drops the digest and delays answers. A batch of
-samples that cannot be written is lost, and the first loss is reported. The sampler ends when the socket closes, on
-SIGTERM, and with the orchestrator.
+samples that cannot be written is lost, and the first loss of each GPU is reported. The sampler ends when the socket
+closes, on SIGTERM, and with the orchestrator.
 """
 
 import contextlib
@@ -138,7 +138,7 @@ class Sampler:
             self._outbox.append(seen)
 
     def _read(self, uuid: str) -> Sample:
-        """Read one GPU. A lost GPU gives a sample without values, so that its gap shows and the other GPUs are read."""
+        """Read one GPU. If NVML fails, the sample has no values, so that its gap shows and the other GPUs are read."""
         try:
             sample = self._nvml.read(uuid)
         except NvmlError:
