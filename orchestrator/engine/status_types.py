@@ -40,7 +40,10 @@ STOPPING: Final = "a second `gpubench-orchestrate stop {folder}` ends running ce
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """A running attempt. attempt: number at this cell, from 1. device: label. cell: in words. for_s: seconds so far."""
+    """A running attempt. attempt: number at this cell, from 1. device: label of its first device. cell: in words.
+
+    for_s: seconds so far.
+    """
 
     device: str
     cell: str

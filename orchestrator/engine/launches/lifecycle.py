@@ -146,7 +146,7 @@ class Kill(msgspec.Struct, frozen=True):
 
 
 class Forget(msgspec.Struct, frozen=True):
-    """Action: stop following the process. It is gone, or SIGKILL cannot end it (unkillable)."""
+    """Action: stop following the process. It is gone or not made yet, or SIGKILL cannot end it (unkillable)."""
 
     unkillable: bool = False
 
