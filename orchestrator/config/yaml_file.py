@@ -2,8 +2,8 @@
 
     bytes ── at most 1 MB, UTF-8 ──▶ nodes ── no aliases, no duplicate keys, plain scalars ──▶ values ──▶ typed structs
 
-Every error is a ConfigError with file, line, key and what was expected. The loader is pure Python: libyaml's loader
-crashes the process on 100 kB of "[".
+Every error is a ConfigError that names the file and, where known, line, key and what was expected. The loader is pure
+Python: libyaml's loader crashes the process on 100 kB of "[".
 """
 
 import math

@@ -50,8 +50,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about the machine. cores: usable by this process. memory_available: in bytes. allowed: limits by cgroups.
 
     cores_of_machine: all cores, also those that this process may not use. disks: folders where a run writes. shm_bytes:
-    size of /dev/shm, None if unknown. ulimits: option of ulimit ("-n") → the user's soft limit, -1 for none.
-    sockets_wrong, rooms_wrong: why sockets, or imports of gpubench's packages, would fail; "" if they work.
+    size of /dev/shm, None if unknown. ulimits: option of ulimit ("-n") → soft limit of this process, -1 for none; in
+    bytes for "-v" and "-f". sockets_wrong, rooms_wrong: why sockets, or imports of gpubench's packages, would fail; ""
+    if they work.
     """
 
     cores: int
@@ -66,7 +67,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def look(runs_folder: str) -> Facts:
-    """Read the facts about the machine. runs_folder: where runs would be written."""
+    """Collect the facts about the machine. It tries to write files and to make a socket.
+
+    runs_folder: where runs would be written.
+    """
     return Facts(
         cores=len(os.sched_getaffinity(0)),
         cores_of_machine=os.cpu_count() or 1,

@@ -17,7 +17,7 @@ from protocol.paths import RunPaths
 
 
 class More(NamedTuple):
-    """Launches to add, as (cell id, round); may be empty. suspects: UUIDs of the GPUs for which they are added."""
+    """Launches to add, as (cell id, round); may be empty. suspects: UUIDs of the GPUs in doubt."""
 
     slots: tuple[Slot, ...]
     suspects: tuple[str, ...]

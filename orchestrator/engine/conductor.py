@@ -209,7 +209,10 @@ class Conductor:
             self.carry_out(self.fleet.end(live, failure, self._clock.now()))
 
     def look_after_the_waiting(self, now: float) -> None:
-        """Free waiting GPUs that are cool and idle again; quarantine those busy for too long. now: loop's clock (s)."""
+        """Free GPUs that are idle again and have cooled or rested for 120 s; quarantine those busy for too long.
+
+        If the run stops, free all that wait. now: loop's clock (s).
+        """
         context = self.failure_context
         released = self._waiting.released(now, context.samples, context.foreign.here, stopping=self.state.stopping)
         for uuid, given_up in released:

@@ -39,10 +39,10 @@ class DeviceLine(msgspec.Struct, frozen=True, kw_only=True):
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Current state of the whole run.
 
-    done, total, failed: numbers of launches. failed: skipped ones included; part of done. total: None if rounds are
-    added until the time is up. share: part of the run that is over, 0 to 1. elapsed_s: since this process began to
-    launch. eta_s: seconds until the last measurement ends, None if unknown. cells: status → number of cells when last
-    counted.
+    done, total, failed: numbers of launches. done: need no more work. failed: skipped ones included; part of
+    done. total: None if rounds are added until the time is up. share: part of the run that is over, 0 to 1. elapsed_s:
+    since this process began to launch. eta_s: seconds until the last measurement ends, None if unknown. cells: status →
+    number of cells when last counted.
     """
 
     devices: tuple[DeviceLine, ...]
@@ -93,7 +93,7 @@ class Display(Protocol):
     """Shows a run. The loop calls it, so every method must return at once, even if nobody reads the output."""
 
     def show(self, snapshot: Snapshot) -> None:
-        """Show the current state of the run. Called about once a second, less often while results are read."""
+        """Show the state of the run. Called about once a second (rarely while results are read), and at each launch."""
 
     def tell(self, event: CellEnded | Notice) -> None:
         """Show the end of a launch, or a notice."""

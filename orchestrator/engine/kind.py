@@ -5,7 +5,7 @@
                                                     ├─▶ analysis: report
                                                     └─▶ report: layout
 
-Code outside kinds/ never asks which kind a run has.
+Code outside kinds/ should not ask which kind a run has.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -145,8 +145,8 @@ def share(done: int, total: int | None, limited: Time | None, through_s: float |
 def cells(state: RunState) -> dict[SlotStatus, int]:
     """Return status → number of planned cells, for every status. Slow: looks at every slot.
 
-    If launches of a cell differ, it counts under the first of these that any has: running, waiting, measured,
-    referred, failed, does not fit, unsupported, skipped, dropped.
+    A waiting launch of a skipped model counts as skipped. If launches of a cell differ, it counts under the first of
+    these that any has: running, waiting, measured, referred, failed, does not fit, unsupported, skipped, dropped.
     """
     places: dict[str, int] = {}
     for (cell_id, _), slot in state.slots.items():

@@ -126,7 +126,10 @@ class Recorder:
         self._append(records.TelemetryEnded(at_ns=time.monotonic_ns()))
 
     def quarantined(self, device: str, reason: str) -> None:
-        """Record that a device (UUID) is quarantined. A resume ends that, except in a burn-in. reason: text."""
+        """Record that a device (UUID) is quarantined. A resume ends that, but in a burn-in only if all devices are.
+
+        reason: text.
+        """
         self._append(records.Quarantine(device=device, at_ns=time.monotonic_ns(), reason=reason))
 
     def too_hot(self, message: TooHot) -> None:

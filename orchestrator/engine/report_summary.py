@@ -10,9 +10,9 @@ from orchestrator.system import safe_read
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What the report of a run says, in short. verdict: in a word. gpus: label of a GPU → its verdict.
+    """What the report of a run says, in short. verdict: in a word. why: reason for a non-zero exit code; else "".
 
-    why: reason for a non-zero exit code; else "". report: path of report.json.
+    report: path of report.json. gpus: label of a device → its burn-in verdict; empty for other kinds of run.
     """
 
     verdict: str

@@ -214,9 +214,9 @@ def _state(stored: StoredRun, records: tuple[Record, ...]) -> RunState:
 def _budget(stored: StoredRun, kind: Kind, records: tuple[Record, ...]) -> Budget | None:
     """Return the run's time limit, which also knows when it began to count; None if the run has no limit.
 
-    It counts from the start of this process. In a gate and in a resumed burn-in, it counts from this call instead: then
-    the seconds that earlier sessions served are spent, and the time in which the zygote imports modules does not count.
-    records: the journal, with the record of this session.
+    It counts from the start of this process. In a gate and in a resumed burn-in, it counts from this call instead, and
+    the time in which the zygote imports modules does not count. In a resumed burn-in, the seconds that earlier sessions
+    served are spent. records: the journal, with the record of this session.
     """
     configuration = stored.configuration
     if configuration.time_limit_s is None:

@@ -201,7 +201,7 @@ def _is_running(attempt: Attempt, state: RunState) -> bool:
 def _is_failure(attempt: Attempt, state: RunState) -> bool:
     """Whether to show an attempt as a failure.
 
-    False if it did not fail, if its launch was measured, or if it only showed that a batch size does not fit. An
+    False if it did not fail, if its launch was measured, or if it only showed a batch size scan what does not fit. An
     attempt that was ended with the run is shown only if its launch has failed for good.
     """
     slot = state.slots[attempt.slot]

@@ -40,7 +40,10 @@ STOPPING: Final = "a second `gpubench-orchestrate stop {folder}` ends running ce
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """A running attempt. attempt: number at this cell, from 1. device: label. cell: in words. for_s: seconds so far."""
+    """A running attempt. attempt: number at this cell, from 1. device: label of its first device. cell: in words.
+
+    for_s: seconds so far.
+    """
 
     device: str
     cell: str
@@ -61,9 +64,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     None without a limit, or if no process of this host works on the run. eta_s: seconds until the last measurement
     ends; None if unknown, as before every device has ended a launch. share: part of the run that is over, 0 to 1; None
     if unknown. stop_requested_s: seconds since the first stop request; None without one. stops_now: a stop was
-    requested twice. quarantined: label of a device → reason. last_failure: the last failed attempt, in words, or "".
-    reports, unwritten: paths of existing and missing reports. no_outcome: why a run that has ended has no outcome.
-    lost: missing result files, only checked if no process works on the run.
+    requested twice. If no process works on the run, share and stop_requested_s are None. quarantined: label of a device
+    → reason. last_failure: the last failed attempt whose launch has no result yet, in words, or "". reports, unwritten:
+    paths of existing and missing reports. no_outcome: why a run that has ended has no outcome. lost: missing result
+    files, only checked if no process works on the run.
     """
 
     run_id: str

@@ -24,8 +24,8 @@ from protocol.result import Result
 class MemberEnd:
     """End of one process of a launch. device: UUID. at: seconds of the loop's clock at its death or outcome.
 
-    ended: whether the orchestrator ended it because another process of the launch failed. steps: number of transfers
-    begun, None if unknown. stopped: whether a signal had stopped it (state T) before the orchestrator ended it.
+    ended: whether the orchestrator ended it because another process of the launch failed or was ended. steps: number of
+    transfers begun, None if unknown. stopped: whether a signal had stopped it (state T) before it was sent SIGTERM.
     """
 
     device: str

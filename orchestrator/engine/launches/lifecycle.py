@@ -1,10 +1,11 @@
 """The life of one process of a launch (measurement), from the request to its end. Pure.
 
     REQUESTED ──Born──▶ BORN ──Greeted──▶ WORKING ──Reported──▶ REPORTED ──Died──▶ OVER
-        │                 │                  │  deadline, stop       │ deadline
-        │NotBorn          │Died              ▼                       ▼
-        ▼                 ▼               ENDING (SIGTERM) ──grace──▶ KILLED (SIGKILL) ──60 s──▶ OVER (unkillable)
-      OVER             DRAINING ──1 s or Reported──▶ OVER
+        │                 │                  │ deadline, stop        │ deadline, stop
+        │NotBorn          │Died              ▼                       │
+        ▼                 ▼               ENDING (SIGTERM) ◀─────────┘
+      OVER             DRAINING              └──grace──▶ KILLED (SIGKILL) ──60 s──▶ OVER (unkillable)
+                          └──1 s or Reported──▶ OVER
 
 A CUDA or connection failure is held back, WORKING ──Reported──▶ HELD ──1 s, stop──▶ REPORTED, because its cause (from
 the driver, or the death of another process of the launch) may be seen just after it.
@@ -145,7 +146,7 @@ class Kill(msgspec.Struct, frozen=True):
 
 
 class Forget(msgspec.Struct, frozen=True):
-    """Action: stop following the process. It is gone, or SIGKILL cannot end it (unkillable)."""
+    """Action: stop following the process. It is gone or not made yet, or SIGKILL cannot end it (unkillable)."""
 
     unkillable: bool = False
 

@@ -62,7 +62,10 @@ class Link:
             raise
 
     def restore(self) -> str:
-        """Make a new socket if its file or folder was deleted. Return a sentence on that, or "". Raises LinkError."""
+        """Make a new socket if its file, lock or folder was deleted. Return a sentence on that, or "".
+
+        Raises LinkError if that fails.
+        """
         if self._files == self._found():
             return ""
         gone, what = (self.folder / "link", "socket") if self.folder.is_dir() else (self.folder, "folder of the socket")

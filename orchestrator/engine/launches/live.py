@@ -27,9 +27,9 @@ class Live:
     oom_kills: the kernel's count of out-of-memory kills at that time, None if unknown. gang: connection to the other
     processes; None if there are none. siblings: all processes of the launch by rank, this one included. pid, pidfd:
     None before the process exists; pidfd also once it is reaped. noted: whether the loop watches the pidfd.
-    because_of_another: whether the process was ended because another one failed. over_ns: monotonic time at which the
-    outcome was on disk. state: the kernel's state of the process before the orchestrator ended it, or "". entered:
-    start of each phase in monotonic nanoseconds.
+    because_of_another: whether the process was ended because another one failed or was ended. over_ns: monotonic time
+    at which the outcome was on disk. state: the kernel's state of the process before it was sent SIGTERM; "" without
+    SIGTERM. entered: start of each phase in monotonic nanoseconds.
     """
 
     next: NextLaunch
@@ -57,12 +57,12 @@ class Live:
 
     @property
     def was_stopped(self) -> bool:
-        """Whether a signal had stopped the process (state T) before the orchestrator ended it."""
+        """Whether a signal had stopped the process (state T) before it got SIGTERM. False if it only got SIGKILL."""
         return self.state.startswith("T")
 
     @property
     def fails(self) -> bool:
-        """Whether the process has failed, or is being ended without a result."""
+        """Whether the process has failed, or is being ended without a result. False while `is_draining`."""
         return isinstance(self.outcome, Failure) or (self.outcome is None and self.launch.cause is not None)
 
     @property

@@ -1,4 +1,4 @@
-"""Keep a zygote, the process that forks workers: start it, wait until it is ready, restart it when it dies."""
+"""Client of the zygote, the process that forks workers: start it, request forks, read its answers, end it."""
 
 import signal
 import time
@@ -66,7 +66,7 @@ class ZygoteClient:
             raise ZygoteError(f"the zygote cannot be started: {error}") from error
 
     def fork(self, spec: LaunchSpec) -> None:
-        """Request the process of a launch. The answer comes by `receive`. Raises OSError if there is no zygote."""
+        """Request the process of a launch. `receive` has the answer. OSError: no zygote, or its socket is full."""
         if self._zygote is None:
             raise OSError("there is no zygote")
         self._zygote.fork(spec)
