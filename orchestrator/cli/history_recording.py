@@ -1,4 +1,4 @@
-"""Record a run in the history and read earlier findings, without delaying or failing the run."""
+"""Record a run in the history and read earlier findings, each in at most 20 s and without failing the run."""
 
 import os
 import threading
@@ -83,7 +83,7 @@ def refused(configuration: "Configuration") -> tuple[str, ...]:
 
 
 def earlier(configuration: "Configuration", devices: "Sequence[Device]") -> "tuple[dict[str, str], tuple[str, ...]]":
-    """Return (device UUID → faults that earlier runs found, as text; why these faults are unknown).
+    """Return (device UUID → FAIL and WARN of earlier runs, as text; why these findings are unknown).
 
     The second element is (sentence,), or () if the history was read or is off.
     """

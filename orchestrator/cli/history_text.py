@@ -33,7 +33,7 @@ def _row(run: RunLine) -> tuple[str, ...]:
 
 
 def in_full(record: RunRecord) -> str:
-    """Return a text with everything that is recorded of a run."""
+    """Return a text on a recorded run: its facts, its devices, and the main figure of each cell."""
     run = record.run
     tainted = "; tainted: faults were injected on purpose" if run.tainted else ""
     ended = "" if run.finished else "; it did not reach its end"

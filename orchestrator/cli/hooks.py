@@ -5,7 +5,7 @@ They run without a shell, in their own session, with an empty standard input, a 
     GPUBENCH_EXIT_CODE    exit code of the command, 0 to 5
     GPUBENCH_VERDICT      the report's verdict in a word; empty without a report
     GPUBENCH_SUMMARY      the last line of standard output, or the error
-    GPUBENCH_RUN_FOLDER   the run's folder; empty if the run never started
+    GPUBENCH_RUN_FOLDER   the run's folder; empty if there is none
     GPUBENCH_REPORT       the report's first file; empty without a report
 
 Their failures are reported to the user, and never change how the run ended.

@@ -83,7 +83,7 @@ def torch_cuda() -> str | None:
 
 
 def torch_cudnn() -> str | None:
-    """Return the version of the cuDNN package that torch requires; None if torch requires none or is missing."""
+    """Return the version of the installed cuDNN package that torch requires; None if there is none."""
     from importlib import metadata
 
     try:

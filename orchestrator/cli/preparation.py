@@ -67,7 +67,7 @@ def measure(command: tuple[str, ...], params: RunParams, preset: str | None, end
     """Configure, plan and execute a run, or only print its plan (--dry-run). Return the exit code.
 
     command: words of the command line. preset: name of the preset or None. ending: filled in with report and exit code.
-    Raises UserError before anything is run or written.
+    Raises UserError before anything is measured.
     """
     loaded = None if preset is None else presets.load(preset, OPTIONS)
     settings, configuration, models = configure(params, loaded)
@@ -85,7 +85,7 @@ def execute(
     """Plan and execute the `requested` run, or only print its plan (--dry-run). Return the exit code.
 
     command: words of the command line. ending: filled in with report and exit code. present: returns the text to print
-    at the end, or "" to print the report. Raises UserError before anything is run.
+    at the end, or "" to print the report. Raises UserError before anything is measured.
     """
     settings, configuration, models, against = requested
     look = inventory.once(None if params["quiet"] or params["log_format"] == "json" else complain)

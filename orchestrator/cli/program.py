@@ -4,7 +4,7 @@ UserError            error: …                          2
 click's own errors   error: …, and where help is       2
 StorageError         error: …                          5
 a missing library    error: …                          5
-interrupted                                            4
+interrupted          error: interrupted                4
 anything else        traceback, and where to report    5
 """
 

@@ -31,7 +31,10 @@ def command(context: click.Context, /, **params: Unpack[RunParams]) -> None:
 
 
 def measure(context: click.Context, params: RunParams, preset: str | None = None) -> ExitCode:
-    """Execute the requested run. preset: its name or None. Raises UserError before anything is run or written."""
+    """Execute the requested run, then --on-failure and --on-finish, or only print its plan (--dry-run).
+
+    preset: its name or None. Raises UserError before anything is measured.
+    """
     require_one_volume(params)
     with announced(params, rehearsal=params["dry_run"]) as ending:
         from orchestrator.cli import preparation

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def learned(before: "Side", after: "Side", margins: "Margins", history_db: str | None) -> "SessionSpread | None":
     """Return how much results vary between sessions; None if the history has too few runs, is missing or unreadable.
 
-    before, after: sides of a comparison, whose own runs do not count. Recorded runs must have the cells, software
-    and first GPU of `after`, or if they are too few, of `before`. margins: has the spread assumed without a history,
+    before, after: sides of a comparison, whose own runs do not count. Recorded runs must have the cells, stack and
+    first GPU of `after`, or if they are too few, of `before`. margins: has the spread assumed without a history,
     towards which the learned one is drawn. history_db: file; None: the default.
     """
     from orchestrator.history import queries, sessions

@@ -48,8 +48,8 @@ def command(*, run: str | None, runs_folder: str, as_json: bool) -> None:
 def so_far(status: "Status", stored: "StoredRun", paths: "RunPaths") -> str:
     """Return the faults that a running burn-in has found, joined by "; ", or "no fault found".
 
-    Begins with "TEST with injected faults: " if faults are injected. Returns "" for any other run, or after the end.
-    Slow: makes the report of the run.
+    Begins with "TEST with injected faults: " if faults are injected. Returns "" for any other run, or if no process
+    works on it. Slow: makes the report of the run.
     """
     from orchestrator.engine.status_types import GOES_ON
     from orchestrator.figures.exit_code import CauseKind

@@ -1,7 +1,7 @@
 """Standard streams that are closed, full, or left by their reader.
 
 closed    messages to standard error are dropped; output to standard output is an error
-full      an error with the system's reason
+full      the same, and the error has the system's reason
 left      (`| head`) no error
 
 With --log-format json, each message on standard error is one line with a JSON object.

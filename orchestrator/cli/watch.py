@@ -63,7 +63,7 @@ def command(context: click.Context, /, run: str | None, runs_folder: str) -> Non
 
 
 def _follow(stored: "StoredRun", paths: "RunPaths") -> "Status":
-    """Print events until the run is over or the reader of standard output has left. Returns the last status."""
+    """Print events until no process works on the run, or standard output has no reader. Returns the last status."""
     from orchestrator.engine import run_status
     from orchestrator.engine.display_events import Notice
     from orchestrator.engine.status_types import GOES_ON, Standing

@@ -7,9 +7,9 @@ Report, Against (baseline, thresholds, price) ── references.py ──▶ Rep
 place      a cell of one run, with the device that measured it
 partner    the cell or device of the other run with which one is compared
 stack      versions and settings of the software, the host or a device
-fault      why a cell is not judged: no result, a wrong one, a smaller batch size, throttled, contaminated, unsteady
+fault      why a cell has no score: no result, a wrong one, a smaller batch size, throttled, contaminated, unsteady
 margin     the tolerated slow-down; prior: the spread of launches that configs/margins.yaml expects
-held       a run compared with a baseline; unheld: devices without any cell in the baseline
+held       a run compared with a baseline; unheld: its devices without any cell in the baseline
 
 The package orchestrator defines the other terms, such as cell, launch, mode and siblings.
 """

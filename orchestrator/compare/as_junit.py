@@ -1,9 +1,9 @@
 """Comparisons as JUnit XML: a suite for each pair of runs, a test case for each cell (a model in one configuration).
 
-A cell with a verdict of --fail-on is a failure. Cells that could not be judged come first, and are skipped unless
---fail-on names them. Cells of only one run come last. They are skipped, too, but if --fail-on names NOT COMPARABLE,
-those that the second run or the baseline lacks are failures. Every other cell has passed. A verdict on all cells of a
-workload together is a test case, too.
+A cell with a verdict of --fail-on is a failure if the first run has a result of it. Cells that could not be judged come
+first, and are skipped unless --fail-on names them. Cells of only one run come last. They are skipped, too, but if
+--fail-on names NOT COMPARABLE, those of the first run, and of devices that the baseline lacks, are failures. Every
+other cell has passed. A verdict on all cells of a workload together is a test case, too.
 """
 
 from collections.abc import Collection, Iterator, Sequence

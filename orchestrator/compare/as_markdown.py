@@ -1,4 +1,4 @@
-"""Comparisons as Markdown for a pull request: the verdict, a table without unchanged cells, their number, notes."""
+"""Comparisons as Markdown for a pull request. The table lacks cells that are unchanged or NOT COMPARABLE."""
 
 from collections.abc import Sequence
 from dataclasses import replace

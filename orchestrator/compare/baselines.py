@@ -1,4 +1,4 @@
-"""Score a run against a baseline: the geometric mean of the rates' ratios, over all cells of the run. Pure.
+"""Score a run against a baseline: the geometric mean of the rates' ratios, over the cells of both. Pure.
 
 Cells with a fault, such as throttling, do not count. A score compares machines, so another GPU model or power limit is
 allowed; `compare BASELINE REPORT` requires the same. Loading depends on disks and caches, so it does not count either.

@@ -31,7 +31,8 @@ _ALIKE: Final = "all GPUs of this node are: look at what they share first: cooli
 def judge(standings: Sequence[Standing], run: Side, sides: Iterable[Side]) -> tuple[Standing, ...]:
     """Return `standings`, the comparisons with siblings, each changed by the first baseline of the GPU's board, if any.
 
-    sides: baselines, the user's first. Those of other software, or made of this run, are ignored.
+    sides: baselines, the user's first. Those of other software, made of this run, or with fewer than four cells
+    to judge by are ignored.
     """
     usable = [one for one in sides if not one.run_ids & run.run_ids and _software(one) == _software(run)]
     found: dict[str, tuple[Side, BaselineEffect]] = {}

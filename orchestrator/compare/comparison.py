@@ -54,11 +54,11 @@ class ComparedCell(Part, frozen=True, kw_only=True):
     result. margin_percent: tolerated change; null if not compared. p: p-value of a change beyond this margin,
     Holm-corrected over the cells. launches_before, launches_after: numbers of launches with this figure. cell: name for
     people. phase: workload. mode: "solo" or "loaded". reason: why the cells are not comparable, or a remark on the
-    verdict. launches_needed: launches that each run needs for a verdict. It is null if there is a verdict, if more
-    launches do not help, or if 100 would not suffice; needed_beyond is true only in the last case. excluded_percent: a
-    larger slow-down is excluded with 95 % confidence; null unless SAME or NO CHANGE SEEN. implementation, shape: of
-    operators and studies, else "". time: which time of an operator, such as "pure" (without the host), else "".
-    figures: figures without a verdict, such as "p95, ms" → values in both runs.
+    verdict. launches_needed: launches that each run needs for a verdict. It is null if the verdict is not INCONCLUSIVE,
+    if more launches do not help, or if 100 would not suffice; needed_beyond is true only in the last case.
+    excluded_percent: a larger slow-down is excluded with 95 % confidence; null unless SAME or NO CHANGE SEEN.
+    implementation, shape: of operators and studies, else "". time: which time of an operator, such as "pure" (without
+    the host), else "". figures: figures without a verdict, such as "p95, ms" → values in both runs.
     """
 
     cell: str
@@ -122,7 +122,7 @@ class StackChange(Part, frozen=True, kw_only=True):
 
 
 class Mean(Part, frozen=True, kw_only=True):
-    """Geometric mean of the ratios of a workload's cells. Above 1: the second run is faster.
+    """Geometric mean of the ratios of a workload's cells but those NOT COMPARABLE or WRONG. Above 1: second run faster.
 
     phase: the workload. low, high: 95 % interval of `ratio`; null if unknown. cells: number of these cells. verdict:
     SLOWER or FASTER as a whole; null if neither.
@@ -140,7 +140,7 @@ class Comparison(Part, frozen=True, kw_only=True):
     """Two compared runs. before, after: names as given; label_*: names with id and date.
 
     title: `changes` as text, such as "torch 2.7 -> 2.8". runs_before, runs_after: ids of the run, or of all runs of a
-    baseline. counts: verdict → number of cells. means: one for each workload. only_*: cells that the other run lacks.
+    baseline. counts: verdict → number of cells. means: one for each workload. only_*: cells without a partner.
     notes: sentences on limits of the comparison. unheld: devices of the second run without a cell in the baseline.
     against_baseline: whether the first run is a baseline.
     """
@@ -233,7 +233,7 @@ def failing(comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict
     """Return the verdicts in `fail_on` that a cell or a mean has, each once; empty if nothing fails.
 
     Cells without a result in the first run do not count. If NOT COMPARABLE is in `fail_on`, and a cell of the first run
-    or a device of the second has no partner, "missing cells" is one of the verdicts.
+    has no partner, or a device has no cell in the baseline, "missing cells" is one of the verdicts.
     """
     found = {
         verdict

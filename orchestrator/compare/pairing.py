@@ -1,7 +1,7 @@
 """Pair the devices and cells (models in one configuration) of two runs. Pure.
 
 Devices of two runs are paired by UUID, the others in order within each GPU model, the rest in order. With a baseline,
-every device of the run is paired with cells of the same device, else of its GPU model (pooling.py).
+every device of the run is paired with cells of the same device, else of its GPU model, else of any (pooling.py).
 """
 
 from collections import deque
@@ -25,8 +25,8 @@ _Devices = list[SideDevice]
 class Beside(NamedTuple):
     """Cells and devices of two runs: pairs (of the first run, of the second run), and those without a partner.
 
-    pairs: of cells. devices: pairs of devices. only_before, only_after: cells with a result, but without a partner in
-    the other run. alone_before, alone_after: devices without a partner.
+    pairs: of cells, also without a result. devices: pairs of devices. only_before, only_after: cells with a result, but
+    without a partner in the other run. alone_before, alone_after: devices without a partner.
     """
 
     pairs: list[tuple[Place, Place]]

@@ -33,11 +33,12 @@ class SideCell(Part, frozen=True, kw_only=True, omit_defaults=True):
     """A cell (model and configuration) on one device, with the compared figure of each of its launches.
 
     metric: name of this figure with its unit, such as "model_load_time_ms". values: one per launch. ran_at: batch size.
-    parameters: number of the model's parameters. steady: whether times were steady after warm-up. throttled: whether
-    heat or a hardware brake lowered the clocks in over 1 % of the measured time of a launch. power_capped: whether
-    power limited them in over half of it. contaminated: whether another process used the device. host_bound: whether
-    the GPU waited for the host. wrong: why the result of an operator or a compiled model is wrong, or "". figures:
-    further figures, which are only shown, such as "p95, ms" → 5.2. None: unknown, as in older baselines.
+    parameters: number of the model's parameters. steady: whether times were steady after warm-up, or it is unknown.
+    throttled: whether heat or a hardware brake lowered the clocks in over 1 % of the measured time of a launch.
+    power_capped: whether power limited them in over half of it. contaminated: whether another process used the device.
+    host_bound: whether the GPU waited for the host. wrong: why the result of an operator or a compiled model is wrong,
+    or "". figures: further figures, which are only shown, such as "p95, ms" → 5.2. None: unknown, as in older
+    baselines.
     """
 
     gpu_uuid: str
@@ -79,7 +80,7 @@ class SideDevice(Part, frozen=True, kw_only=True):
 
 
 class Side(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """A run or a baseline. baseline_version: None for a run. name: given by the user, such as "@last".
+    """A run or a baseline. baseline_version: None for a run. name: to show, such as "@last".
 
     run_id: of a baseline, ids of all its runs, with RUNS_APART between them. test_date: start of the (first) run, ISO
     8601, UTC. profile: such as "standard". stack: versions and settings of the software and the host, such as
@@ -123,7 +124,7 @@ def impossible(report: Report) -> Iterator[str]:
 
 
 def of_report(report: Report, name: str) -> Side:
-    """Reduce a report to a side, without values that are `impossible`. name: the file or folder that the user named."""
+    """Reduce a report to a side, without values that are `impossible`. name: to show, such as "this run"."""
     return Side(
         baseline_version=None,
         name=name,

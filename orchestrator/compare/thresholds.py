@@ -1,6 +1,6 @@
 """Thresholds: limits from a file, each applied to each matching cell (a model or operator in one configuration).
 
-A threshold is neither met nor missed in a cell that lacks its figure.
+A threshold is neither met nor missed in a cell that lacks its figure, or has a fault that makes it unusable.
 """
 
 import enum

@@ -45,7 +45,10 @@ def ordered(cells: Sequence[ComparedCell]) -> list[ComparedCell]:
 
 
 def headline(comparisons: Sequence[Comparison]) -> str:
-    """Return "1 SLOWER, 3 SAME, 1 cell missing": numbers of verdicts, and of cells and devices without a partner."""
+    """Return "1 SLOWER, 3 SAME, 1 cell missing": numbers of verdicts, and of cells and devices without a partner.
+
+    Cells without a partner are those of the first run. Such devices are counted only with a baseline.
+    """
     lone = [cell for comparison in comparisons for cell in comparison.only_before]
     without = sum(bool(cell.why) for cell in lone)
     unheld = sum(len(comparison.unheld) for comparison in comparisons)
@@ -162,7 +165,7 @@ def slower(comparison: Comparison, most: int = _MOST_SLOWER) -> str:
 
 
 def unjudged(comparison: Comparison, most: int = _MOST_LONE) -> Iterator[str]:
-    """Yield texts on probably slower cells, then on unjudged cells, then on cells that only the first run measured.
+    """Yield texts on probably slower cells, then on unjudged cells, then on cells of the first run without a partner.
 
     A text names at most `most` cells and counts the others ("and 3 more"). In the first two groups the slowest cells
     come first.
