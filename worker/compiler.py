@@ -222,7 +222,7 @@ def output_errors(expected: torch.Tensor, actual: torch.Tensor) -> dict[str, flo
     return {
         "absolute_error": absolute,
         "relative_error": _finite(absolute / largest) if largest else absolute,
-        "cosine_distance": max(1 - similarity, 0.0),
+        "cosine_distance": max(1 - similarity, 0.0) if absolute else 0.0,  # without a direction, as zeros, it is 1
     }
 
 

@@ -74,7 +74,7 @@ def causes(report: Report) -> Iterator[Cause]:
 
 
 def _apart_from_mode(one: ModelResult) -> tuple[object, ...]:
-    return one.gpu_uuid, one.model_name, one.precision, one.mode, one.input_size, one.memory_format
+    return one.gpu_uuid, one.model_name, one.precision, one.mode, one.input_size, one.memory_format, one.new_tokens
 
 
 def _compared(one: ModelResult, eager: ModelResult | None) -> ModelResult:

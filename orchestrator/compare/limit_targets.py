@@ -1,6 +1,6 @@
 """The figures that a threshold can limit, and their values in each cell (model or operator in one configuration)."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from orchestrator.compare import cell_facts, pairing, run_figures
@@ -30,6 +30,7 @@ LIMITED: Final = (*PHASES, Workload.OPERATOR)
 """Workloads whose cells a threshold can limit."""
 _NO_SIBLINGS: Final = Relative(None, "no identical device has this cell")
 _ONE_MODE: Final = "not measured with one device at work (mode: [loaded, solo], as triage does)"
+_ALIKE: Final = "several cells differ only in compile mode, memory format or tokens: limit a run with one of them"
 _NO_RELATIVES: Final = {LimitName.OF_SIBLINGS: _NO_SIBLINGS, LimitName.OF_SOLO: Relative(None, _ONE_MODE)}
 
 
@@ -91,10 +92,10 @@ def cells(report: Report, held: Held | None) -> Iterator[Cell]:
     gpus = {gpu.gpu_uuid: gpu for gpu in report.gpu_info}
     places = pairing.places(run_figures.of_report(report, "this run"))
     siblings = dict(_of_siblings(report, places))
-    solo = {
-        (loss.gpu_uuid, loss.phase, loss.model_name, loss.precision, loss.input_size, loss.batch_size_requested): loss
-        for loss in report.full_node
-    }
+    solo: dict[tuple[object, ...], list[FullNode]] = {}
+    for loss in report.full_node:
+        which = (loss.phase, loss.model_name, loss.precision, loss.input_size, loss.batch_size_requested)
+        solo.setdefault((loss.gpu_uuid, *which), []).append(loss)
     for result in report.results:
         for key, metric in keys.of_model(result):
             uuid, place = result.gpu_uuid, places[result.gpu_uuid, key]
@@ -102,7 +103,7 @@ def cells(report: Report, held: Held | None) -> Iterator[Cell]:
                 LimitName.OF_BASELINE: _of_baseline(uuid, key, held),
                 LimitName.OF_SIBLINGS: siblings.get(_among_siblings(uuid, key), _NO_SIBLINGS),
                 LimitName.OF_SOLO: _of_solo(
-                    solo.get((uuid, key.phase, key.model_name, key.precision, key.input_size, key.batch_size))
+                    solo.get((uuid, key.phase, key.model_name, key.precision, key.input_size, key.batch_size), [])
                 ),
             }
             yield Cell(key, metric, gpus[uuid], cell_facts.fault(place), cell_facts.advice(place), relative)
@@ -120,9 +121,10 @@ def _of_baseline(gpu_uuid: str, key: CellKey, held: Held | None) -> Relative:
     return Relative(None if ratio is None else ratio * 100, why_not, key in held.unwatched)
 
 
-def _of_solo(alone: FullNode | None) -> Relative:
-    if alone is None:
-        return Relative(None, _ONE_MODE)
+def _of_solo(losses: Sequence[FullNode]) -> Relative:
+    if len(losses) != 1:
+        return Relative(None, _ALIKE if losses else _ONE_MODE)
+    (alone,) = losses
     return Relative(None if alone.ratio is None or alone.remark else 100 / alone.ratio, alone.remark)
 
 

@@ -23,7 +23,7 @@ from protocol.paths import RunPaths
 
 MOST_PRICE: Final = 1e9
 """Highest price per device hour, in any currency. It keeps numbers derived from it printable."""
-_WITHOUT: Final = "Delete the file to compare the run with nothing."
+_WITHOUT: Final = "Delete the file to compare the run with nothing. A gate cannot go on without it: start a new one."
 
 
 class Against(Part, frozen=True, kw_only=True):

@@ -273,9 +273,10 @@ POLICY: Final[dict[Category, Rule]] = {
     Category.UNSUPPORTED: Rule(
         reaction=Reaction.NOT_SUPPORTED,
         retries=0,
-        why="the other launches of the cell would lack the compiler or Triton, too",
-        seen="torch.compile lacks a compiler or Triton",
-        advice="Install what the message names, and start a new run. `gpubench-orchestrate doctor` checks for it.",
+        why="the other launches of the cell would lack the same",
+        seen="torch.compile lacks a compiler or Triton, or an implementation supports no shape of an operator",
+        advice="If the message names what to install, install it, and start a new run. `gpubench-orchestrate doctor` "
+        "checks for it.",
         hardware=Hardware.NO,
         sign=Sign.EXCEPTION,
         traits=Trait.NO_ROOT_CAUSE,

@@ -49,7 +49,8 @@ def remove(path: Path) -> None:
 
 
 def _take(path: Path, size: int) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    # Without fallocate of the file system, glibc reads what the file already has.
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         os.posix_fallocate(fd, 0, size)
     except OSError:

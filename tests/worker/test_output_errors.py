@@ -26,3 +26,10 @@ def test_equal_infinities_are_no_error(found: list[float], absolute: float, rela
     assert all(map(math.isfinite, errors.values()))
     assert errors["absolute_error"] == pytest.approx(min(absolute, 1.7e308), rel=0.1)
     assert errors["relative_error"] == pytest.approx(min(relative, 0.45e308), rel=0.1)
+
+
+@pytest.mark.parametrize("value", [0.0, float("inf")])
+def test_equal_outputs_without_a_direction_are_equal(value: float) -> None:
+    """All zero, or nothing finite."""
+    outputs = torch.full((3,), value, dtype=torch.float64)
+    assert set(compiler.output_errors(outputs, outputs).values()) == {0.0}

@@ -17,6 +17,7 @@ from orchestrator.compare.comparison import Comparison, SessionSpread
 from orchestrator.compare.run_figures import Side, SideCell
 from orchestrator.config import margins
 from orchestrator.config.run_configuration import Gate
+from orchestrator.errors import RunFolderError
 from orchestrator.figures import keys
 from orchestrator.figures.keys import CellKey
 from orchestrator.figures.report import Report
@@ -76,7 +77,8 @@ def names(archive: Archive) -> dict[CellKey, str]:
 
 
 def _with_baseline(archive: Archive, report: Report, baseline: Side | None) -> tuple[Side, Side]:
-    assert baseline is not None, "stored with the run before its journal"
+    if baseline is None:
+        raise RunFolderError(f"{archive.paths.compared_with}: missing, with the gate's baseline. Start a new gate.")
     planned = {planning.key(cell) for cell in archive.stored.plan.cells}
     cells = tuple(cell for cell in baseline.cells if cell.key in planned)
     return replace(baseline, cells=cells), run_figures.of_report(report, THIS_RUN)

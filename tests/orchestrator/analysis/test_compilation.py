@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from orchestrator.analysis import compilation
 from orchestrator.compare import baselines, comparison, run_figures, thresholds
 from orchestrator.compare.thresholds import Threshold
 from orchestrator.config import margins
@@ -91,6 +92,17 @@ def test_a_compiled_cell_is_compared_with_its_eager_one(tmp_path: Path) -> None:
     assert faster.graph_breaks == ("net.py:7: a reason",)
     assert slower.pays_after_iterations is None
     assert advice(report) == "default"
+
+
+def test_generation_does_not_take_the_place_of_inference(tmp_path: Path) -> None:
+    """A language model has two eager results, which may have the same input size; generation is never compiled."""
+    report = made(tmp_path, dict.fromkeys(MODES, 10.0))
+    eager, *others = report.results
+    generation = msgspec.structs.replace(eager, new_tokens=32, inference_metrics={})
+    again = compilation.beside_eager([eager, generation, *others])
+    assert [one.inference_metrics for one in again if one.new_tokens is None] == [
+        one.inference_metrics for one in report.results
+    ]
 
 
 def test_launches_that_differ_recommend_nothing(tmp_path: Path) -> None:

@@ -84,6 +84,13 @@ def test_throughput_scales_over_the_node_or_the_limit_is_missed(tmp_path: Path) 
     assert [one.actual for one in found] == [pytest.approx(100), pytest.approx(80)]
 
 
+def test_cells_that_scaling_cannot_tell_apart_are_not_judged(tmp_path: Path) -> None:
+    """Such as two compile modes: a limit must not pass by the figure of the other one."""
+    report = of_solo(tmp_path, lambda *_: 1.0, lambda *_: False)
+    twice = replace(report, full_node=report.full_node * 2)
+    assert {one.status for one in judged(twice, limit(LimitName.OF_SOLO, at_least=90))} == {Met.NOT_MEASURED}
+
+
 def test_a_run_of_one_mode_has_no_figure_of_scaling(report: Report) -> None:
     """Not measured, with the option that measures it."""
     found = judged(report, limit(LimitName.OF_SOLO))

@@ -14,6 +14,7 @@ from orchestrator.compare import run_figures
 from orchestrator.compare.comparison import SessionSpread
 from orchestrator.compare.run_figures import Side
 from orchestrator.engine.adaptive_launches import look
+from orchestrator.errors import RunFolderError
 from orchestrator.figures.exit_code import CauseKind, RunVerdict
 from orchestrator.kinds.gate import noise, outcome, planning, sides, undecided
 from orchestrator.kinds.gate.kind import GATE
@@ -163,6 +164,14 @@ def test_a_baseline_is_compared_with_the_cells_that_both_have(tmp_path: Path, sl
     assert {cell.batch_size for cell in found.comparison.cells} == {8}
     assert found.comparison.only_before == ()
     assert found.verdict.exit_code == code
+
+
+def test_a_gate_that_lost_its_baseline_says_so(tmp_path: Path) -> None:
+    """Somebody deleted the file; a gate cannot end without it."""
+    run = with_baseline(tmp_path / "now", measured(tmp_path / "before"), varying(QUIET))
+    run.paths.compared_with.unlink()
+    with pytest.raises(RunFolderError, match="compared_with"):
+        answer(run)
 
 
 def test_a_gate_counts_the_spread_between_sessions_that_the_history_has(tmp_path: Path) -> None:
