@@ -173,7 +173,7 @@ class Assign(_Message, frozen=True, kw_only=True):
 
 
 class Ack(_Message, frozen=True, kw_only=True):
-    """The orchestrator has written the outcome to disk; the worker may exit."""
+    """The orchestrator has written the outcome to disk; the worker may exit. token: of the Outcome that it answers."""
 
     launch: int
     token: str

@@ -110,7 +110,7 @@ class _Shape(NamedTuple):
 
 @functools.cache
 def _shapes(count: int) -> tuple[_Shape, _Shape]:
-    """Return (line, parabola) over `count` blocks."""
+    """Return (line, parabola) over `count` blocks: centred and orthogonal, not scaled to length 1."""
     centre = (count - 1) / 2
     places = tuple(place - centre for place in range(count))
     squares = math.fsum(map(operator.mul, places, places))

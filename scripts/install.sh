@@ -39,7 +39,7 @@ newest_minor=99
 case "$cuda" in
 '') constraints=constraints-cu13.txt ;;
 [0-9] | 10 | 11) fail "the NVIDIA driver of this machine reads CUDA $cuda only. gpubench needs a driver from 535 on" \
-    "(CUDA 12.2). Update the driver, or install into an environment that has a torch for it (README.md)." ;;
+    "(CUDA 12.2). Update the driver, or install into an environment that has a torch for it (docs/installing.md)." ;;
 12)
     constraints=constraints-cu12.txt
     newest_minor=13 # torch 2.8.0 has no wheel for a newer Python
@@ -52,9 +52,9 @@ if [ "${1:-}" = --constraints ]; then
 fi
 
 if [ -n "${WHEELS:-}" ]; then
-    [ -d "$WHEELS" ] || fail "WHEELS: there is no folder $WHEELS. README.md says how one is filled."
+    [ -d "$WHEELS" ] || fail "WHEELS: there is no folder $WHEELS. docs/installing.md says how one is filled."
     set -- "$WHEELS"/*.whl
-    [ -e "$1" ] || fail "WHEELS: there are no wheels in $WHEELS. README.md says how it is filled."
+    [ -e "$1" ] || fail "WHEELS: there are no wheels in $WHEELS. docs/installing.md says how it is filled."
 fi
 
 # make hands python3 on where nobody named one; whoever names another means that one.

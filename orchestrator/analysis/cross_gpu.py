@@ -61,7 +61,8 @@ def side_by_side(
 ) -> tuple[SideBySide, ...]:
     """Return the results of each cell that was planned on two or more identical devices (same name, kind, memory).
 
-    Batch size scans are included only where they found the same size on several of them.
+    A device without a result has a point without a value. Batch size scans are included only where they found the same
+    size on several of the devices.
     """
     by_uuid = {device.uuid: device for device in devices}
     groups: dict[Group, list[tuple[Device, Measured]]] = {}

@@ -74,9 +74,9 @@ class HistoryParams(TypedDict):
 
 
 class RunParams(SessionParams):
-    """Parameters of a run's command that the code reads by name. None: the option was not given.
+    """Options of a run that the code reads by their own name. multi_gpu, gpu_ids, config: None if not given.
 
-    option_mapping.py reads all options that have a key in the configuration file.
+    option_mapping.py reads the options with a key in the configuration file, also those not listed here.
     """
 
     multi_gpu: bool | None

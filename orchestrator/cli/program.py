@@ -311,7 +311,7 @@ def refuse_misplaced(context: click.Context) -> None:
 
 
 def wrapped(text: str) -> str:
-    """Wrap a message, indented below "error: ". Unchanged if standard error is no terminal, or as JSON.
+    """Wrap a message, indented below "error: ". Unchanged if standard error is no terminal or gets JSON lines.
 
     The width is that of the terminal of standard output (80 without one), at most 120.
     """

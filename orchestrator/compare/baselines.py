@@ -117,7 +117,10 @@ def reduced(side: Side, name: str, *, gpu_bound: bool = False) -> Side:
 
 
 def excluded(side: Side, *, gpu_bound: bool = False) -> dict[str, list[Place]]:
-    """Return why cells cannot be in a baseline ("throttled (advice)") → these cells. gpu_bound: as in `reduced`."""
+    """Return why cells cannot be in a baseline ("throttled (advice)") → these cells.
+
+    gpu_bound: also exclude cells that the host limits, or may limit.
+    """
     found: dict[str, list[Place]] = {}
     for place in pairing.places(side).values():
         if reason := _obstacle(place, gpu_bound=gpu_bound):

@@ -15,7 +15,7 @@ from orchestrator.config.yaml_schema import listed
 from orchestrator.errors import ConfigError
 from protocol.cell import Cell, ModelSpec
 
-HOW_TO_INSTALL_MODELS: Final = "README.md describes how to install libraries beside your own torch"
+HOW_TO_INSTALL_MODELS: Final = "docs/installing.md describes how to install libraries beside your own torch"
 _LIBRARIES: Final = ("torchvision", "transformers")
 _BEHIND: Final = {"worker.models.huggingface": "transformers"}  # our module → the library that it wraps
 _CUDA: Final = re.compile(r"^cuda\b[^=\n]*=\s*(?:'([0-9.]+)'|None)", re.MULTILINE)

@@ -270,7 +270,8 @@ def launches_s(
 ) -> float | None:
     """Return the seconds until all devices have finished their launches; 0 if none is left.
 
-    None if a device with launches left has neither an ended launch (launch_s: device → their mean seconds) nor
+    Launches in mode solo run on one device at a time, so their times are added up. None if a device with launches left
+    has neither an ended launch (launch_s: device → their mean seconds) nor
     estimates (expected_s: cell → seconds of a launch).
     """
     times: dict[str, float] = {}

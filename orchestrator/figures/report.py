@@ -210,7 +210,7 @@ class BestThroughput(Part, frozen=True, kw_only=True):
 
 
 class CellCounts(Part, frozen=True, kw_only=True):
-    """Numbers of planned cells, by final state (Status). short_of_launches and throttled count some of them again.
+    """Numbers of planned cells by final state (Status, figures/cells.py). Two fields count some of them again.
 
     short_of_launches: cells with a good launch, but fewer than planned; dropped launches do not count as planned.
     throttled: cells with a good launch in which the GPU was slowed down.

@@ -69,7 +69,7 @@ Look = Callable[[], Seen]
 
 
 def once(waiting: Callable[[str], None] | None = None) -> Look:
-    """Return a function that calls `look(waiting)` on its first call, and returns the same answer afterwards."""
+    """Return a function without arguments: its first call reads the GPUs by `look`, later calls return the same."""
     return functools.cache(lambda: look(waiting))
 
 

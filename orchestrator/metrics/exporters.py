@@ -109,7 +109,7 @@ def require(file: str | None, port: int | None) -> None:
 def _path(file: str) -> Path:
     path, origin = Path(file), "--metrics-file"
     if path.suffix != ".prom":
-        raise ConfigError(f"{origin}: {file} does not end in .prom, so node_exporter would not read it")
+        raise ConfigError(f"{origin}: {file}: node_exporter reads only files that end in .prom. Name it `{file}.prom`")
     folders.require_file(path, origin)
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, suffix="." * _LONGEST_PID):

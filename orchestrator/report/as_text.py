@@ -1,4 +1,4 @@
-"""The report as plain text of at most 80 characters a line. The verdict comes last, next to the shell prompt."""
+"""The report as plain text of at most 80 characters a line. It begins and ends with the verdict."""
 
 from collections.abc import Iterator
 from typing import Final

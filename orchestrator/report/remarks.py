@@ -148,7 +148,7 @@ def _of_computed(metric: Computed) -> Iterator[str]:
 
 SHORT: Final = {
     Status.REFERRED: ("ref", "measured as another planned batch size"),
-    Status.DOES_NOT_FIT: ("oom", "does not fit into memory"),
+    Status.DOES_NOT_FIT: ("oom", "too large for the memory"),
     Status.UNSUPPORTED: ("n/s", "unsupported on this machine"),
     Status.FAILED: ("fail", "failed"),
     Status.DROPPED: ("drop", "dropped for lack of time"),

@@ -281,9 +281,9 @@ def ranked(
     return Cells(made, tuple(places), tuple(rank for rank, _ in kept))
 
 
-def drawn(*found: tuple[Chart, Table] | None) -> tuple[tuple[Chart, ...], tuple[Table, ...]]:
-    """Return the charts of `found` that have plots, and their tables. Tables of charts without plots are dropped."""
-    known = [one for one in found if one is not None and one[0].plots]
+def drawn(*pairs: tuple[Chart, Table] | None) -> tuple[tuple[Chart, ...], tuple[Table, ...]]:
+    """Return the charts of `pairs` that have plots, and their tables. Tables of charts without plots are dropped."""
+    known = [one for one in pairs if one is not None and one[0].plots]
     return tuple(chart for chart, _ in known), tuple(of for _, of in known)
 
 

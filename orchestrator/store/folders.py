@@ -77,8 +77,10 @@ def require_file(path: Path, origin: str) -> None:
     origin: option that set the path, such as "--junit", for the message.
     """
     require_name(path, origin)
-    if (folder := safe_read.is_folder(path)) or not safe_read.is_folder(path.parent):
-        raise ConfigError(f"{origin}: {path} cannot be written: {'a folder' if folder else 'no such folder'}")
+    if safe_read.is_folder(path):
+        raise ConfigError(f"{origin}: {path} cannot be written: it is a folder. Name a file in it")
+    if not safe_read.is_folder(path.parent):
+        raise ConfigError(f"{origin}: {path} cannot be written: there is no folder {path.parent}. Make it first")
     _try_writing(path.parent, origin, path.name, make=False)
 
 
@@ -217,7 +219,7 @@ def _path_of(name: str) -> Path:
         raise RunFolderError("expected the folder of a run, got an empty text")
     paths = RunPaths(Path(name))
     if paths.folder.is_file():
-        raise RunFolderError(f"{name}: is a file, not the folder of a run")
+        raise RunFolderError(f"{name}: is a file. Name the folder of a run, such as runs/20260101-120000-000001")
     if not paths.folder.is_dir():
         what = "file" if paths.folder.suffix else "folder"
         raise RunFolderError(f"{name}: there is no such {what}. Runs are in ./runs, unless --runs-folder was given.")

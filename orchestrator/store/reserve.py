@@ -42,7 +42,7 @@ def require_first(folder: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove the file of reserved space at `path`, even if another process left it. Ignore errors."""
+    """Remove the file of reserved space at `path`, and the `.asked` file beside it. Ignore errors."""
     for file in (path, path.with_suffix(".asked")):
         with contextlib.suppress(OSError):  # whatever keeps it, nobody needs the file any more
             file.unlink()

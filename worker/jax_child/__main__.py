@@ -141,7 +141,7 @@ def _planned_bytes(compiled: "jax.stages.Compiled") -> int:
 
 
 def _profiled(calls: _Calls, kind: DeviceKind) -> tuple[int | None, list[tuple[str, float]]]:
-    """Call once. Return the number of kernels (None if none was seen) and (name, milliseconds) of each kernel and copy.
+    """Profile one call. Return the number of kernels (None: none was seen), and (name, ms) of each kernel and copy run.
 
     On a CPU device XLA's operations count as kernels.
     """

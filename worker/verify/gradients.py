@@ -52,7 +52,10 @@ class Outcome:
 
 
 class Recorder:
-    """Records losses and gradient digests of replays of `module`. steps, parts: number in a replay, in a step."""
+    """Records losses and gradient digests of replays of `module`.
+
+    steps: training steps in a replay. parts: backward passes in a step, as a GAN has two. seed: of the digests.
+    """
 
     def __init__(self, module: torch.nn.Module, steps: int, parts: int, seed: int) -> None:
         self._parts = parts

@@ -146,7 +146,8 @@ class Content:
 class Visit:
     """One check or write of a chunk. chunk: its index in the memory. check: False to write.
 
-    content: to expect in the chunk, or to write to it. last: the chunk is the last of its group in this walk.
+    content: to expect in the chunk, or to write to it. last: the chunk is the last of its group in this
+    walk. The chunks of a group are all checked before any of them is written.
     """
 
     chunk: int

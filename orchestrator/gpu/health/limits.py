@@ -37,8 +37,9 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HealthRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Content of configs/health.yaml. nvlinks: board (NVML's name) → number of links. levels: what
-    PASS needs in each kind of run ("benchmark" or "burn-in").
+    """Content of configs/health.yaml.
+
+    nvlinks: board (NVML's name) → number of links. levels: kind of run ("benchmark" or "burn-in") → what PASS needs.
     """
 
     limits: Limits

@@ -159,5 +159,5 @@ class Work:
 
     @property
     def mismatches(self) -> int:
-        """Number of all mismatches of this GPU, with or without details."""
+        """Number of all mismatches of this GPU, with or without details, `unclear` ones included."""
         return sum(tally.mismatches for tally in self.tallies.values())

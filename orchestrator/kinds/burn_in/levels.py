@@ -73,7 +73,7 @@ class HeatSoakRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     most_share: float
 
     def most_windows(self, requested_s: float) -> int:
-        """Return after how many windows a GPU counts as warm in any case. requested_s: duration of the burn-in."""
+        """Return after how many windows, rounded up, a GPU counts as warm in any case. requested_s: of the burn-in."""
         return math.ceil(min(self.most_s, self.most_share * requested_s) * 1e9 / WINDOW_NS)
 
 

@@ -41,7 +41,10 @@ def marched(launches: Sequence[Verification]) -> Mapping[str, int]:
 
 @dataclass(frozen=True)
 class Covered:
-    """The share (0 to 1) of a device's memory that was checked. text: "95.0 % of …". why: why it is not larger."""
+    """The share (0 to 1) of the free memory of a GPU, or of the planned memory of a CPU device, that was checked.
+
+    text: the share as text: "95.0 % of …". why: why it is not larger; never "".
+    """
 
     share: float
     text: str

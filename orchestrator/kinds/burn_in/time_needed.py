@@ -67,7 +67,10 @@ def _late(plan: Plan, configuration: Configuration, devices: Sequence[Device], d
 def _lasting(
     plan: Plan, configuration: Configuration, devices: Sequence[Device], device: Device, cell_s: float
 ) -> Iterator[float]:
-    """Yield estimated seconds on a device: start of the run, then each launch of round 0. cell_s: length of cells."""
+    """Yield the estimated duration, in seconds, of the start of the run, then of each launch of round 0 on `device`.
+
+    devices: all of the run; they share the CPU. cell_s: seconds of measurement in a launch.
+    """
     slower, scale = SLOWER[device.kind], SLOWER[device.kind] * estimate.sharing(device, devices)
     yield slower * estimate.shared_start_s(configuration, [device])
     for cell in _first_round(plan, device):

@@ -76,7 +76,7 @@ def conditions(report: Report, layout: Layout) -> str:
 def result(report: Report, layout: Layout) -> Section:
     """Return the verdict, number of measured cells, speed relative to the baseline, and causes of the exit code.
 
-    If stragglers.concerns_gpus is true, the section has only the verdict and the speed.
+    If a GPU is faulty, slow or perhaps slow (stragglers.concerns_gpus), the section has only the verdict and the speed.
     """
     badge = overview.verdict(report, layout)
     if stragglers.concerns_gpus(report):

@@ -26,11 +26,11 @@ _RUN: Final = {
 
 
 def head(report: Report, layout: Layout) -> Section:
-    """Return the head of the text report: facts of the run, software versions, and notices about the whole run."""
+    """Return the head of the text report: the verdict, facts of the run, software versions, and notices."""
     answer = layout.answer(report)
-    first = [] if answer is None else [f"{layout.title}: {answer.badge}"]
+    first = f"Verdict: {verdict(report, layout)}" if answer is None else f"{layout.title}: {answer.badge}"
     facts_of = (f"{name}: {fact}" for name, fact in facts(report, layout))
-    return Section("head", "PyTorch GPU Benchmark Report", (*first, *facts_of, *notices(report)))
+    return Section("head", "PyTorch GPU Benchmark Report", (first, *facts_of, *notices(report)))
 
 
 def ticket(report: Report, layout: Layout) -> Section:
@@ -151,7 +151,7 @@ def _without(cells: CellCounts, *, rounds: bool = False) -> Iterator[str]:
     found = {
         "degraded (measured at a smaller batch size)": cells.degraded,
         "referred (see the cell of a smaller batch size)": cells.referred,
-        "too large for the device's memory": cells.does_not_fit,
+        "too large for the memory": cells.does_not_fit,
         "unsupported on this machine": cells.unsupported,
         "failed": cells.failed,
         "dropped for lack of time": cells.dropped,
