@@ -8,9 +8,11 @@ from orchestrator.figures import keys
 from orchestrator.figures.cells import Measured, ModelResult, ProbeMetrics, Status
 from orchestrator.figures.comparisons import Spread, SpreadValue
 from orchestrator.figures.keys import CellKey
+from orchestrator.figures.parts import UNSTEADY
 from orchestrator.figures.table import Figure, main_figure
 from orchestrator.stats.percentiles import spread_percent
 from protocol.cell import CompileMode, Device, DeviceKind, Mode
+from protocol.failure import Category
 from protocol.result import SteadyState
 
 COMPARED: Final = "COMPARED"
@@ -135,7 +137,7 @@ def _not_comparable(point: Point, points: Sequence[Point]) -> str | None:
     if point.device.power_limit_w != limit:
         return f"power limit {_watts(point.device.power_limit_w)}, not {_watts(limit)}"
     if metric.contaminated:
-        return "contaminated by another process"
+        return str(Category.CONTAMINATED)
     if metric.throttled:
         return THROTTLED
     return None
@@ -169,7 +171,7 @@ def _notes(group: Group, points: Sequence[Point], reasons: Sequence[str | None])
         yield f"{devices} ran out of memory where its identical siblings did not. Find what else uses memory there"
     unsteady = [point.device.label for point in points if point.value is not None and not point.steady]
     if unsteady:
-        yield f"not steady after warm-up: {', '.join(unsteady)}"
+        yield f"{UNSTEADY}: {', '.join(unsteady)}"
     if max(point.metric.launches for point in points) == 1:
         yield "one launch: no verdict"
 

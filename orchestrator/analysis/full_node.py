@@ -7,16 +7,17 @@ from typing import NamedTuple
 import msgspec
 
 from orchestrator.analysis.cross_gpu import measured
-from orchestrator.analysis.sibling_cells import UNSTEADY
 from orchestrator.config import margins
 from orchestrator.figures import keys
 from orchestrator.figures.cells import Measured, ModelResult, ProbeMetrics
 from orchestrator.figures.comparisons import FullNode
 from orchestrator.figures.keys import CellKey
+from orchestrator.figures.parts import UNSTEADY
 from orchestrator.figures.table import Better, main_figure
 from orchestrator.stats import two_runs
 from orchestrator.stats.two_runs import Judged, Pair
 from protocol.cell import Device, Mode
+from protocol.failure import Category
 from protocol.result import SteadyState
 
 
@@ -61,7 +62,7 @@ def _not_comparable(cell: _Both) -> str | None:
         if not metric.launch_values or min(metric.launch_values) <= 0:
             return f"{mode}: no result: {metric.status}"
         if metric.contaminated:
-            return f"{mode}: contaminated by another process"
+            return f"{mode}: {Category.CONTAMINATED}"
         if metric.throttled:
             return f"{mode}: throttled"
     if cell.solo.batch_size != cell.loaded.batch_size:

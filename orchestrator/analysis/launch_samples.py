@@ -15,11 +15,11 @@ from orchestrator.analysis.outcomes import CellOutcome
 from orchestrator.figures.launch_samples import LaunchSamples, Samples, Series
 from orchestrator.state.archive import Archive, ResultFileError, read_result
 from orchestrator.state.attempts import Attempt
+from orchestrator.state.replay import LOST
 from protocol.cell import Cell
 from protocol.paths import LaunchPaths
 from protocol.result import Result
 
-LOST: Final = "its result file is missing or damaged"
 _OWN_ITERATIONS: Final[Mapping[str, int | None]] = MappingProxyType({"latency": 1, "inter_token": None, "best": None})
 """Series without measured blocks → iterations that each value covers; None if a value is no whole iteration."""
 

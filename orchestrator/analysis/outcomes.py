@@ -23,7 +23,7 @@ from orchestrator.config.run_configuration import Slot
 from orchestrator.figures.cells import Status
 from orchestrator.plan import batch_scan
 from orchestrator.state.failure_policy import BEFORE_FIRST_FORWARD, Trait, has_trait
-from orchestrator.state.replay import Replay, interrupted
+from orchestrator.state.replay import LOST, Replay, interrupted
 from orchestrator.state.slots import RunState, SlotState, SlotStatus, scopes
 from orchestrator.state.transitions import fitting
 from protocol.cell import AUTO, Cell
@@ -186,7 +186,7 @@ class _View:
             return skipped or _missing(gone or f"not attempted at batch size {size}")
         last = max(tried, key=lambda slot: slot.launch or 0)
         if last.launch in self._replay.lost:
-            return CellOutcome(status=Status.FAILED, reason="its result file is missing or damaged")
+            return CellOutcome(status=Status.FAILED, reason=LOST)
         category = last.failures[-1] if last.failures else Category.INTERRUPTED
         if last.status is not SlotStatus.FAILED:
             if has_trait(category, Trait.REPEATED) or last.status is SlotStatus.RUNNING:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from orchestrator.figures.cells import ProbeMetrics
-from orchestrator.figures.parts import SHARE_IN_DOUBT, Plausibility
+from orchestrator.figures.parts import SHARE_IN_DOUBT, UNSTEADY, Plausibility
 from protocol.result import COUNTED_WITHIN_MS, SteadyState
 
 NOT_COUNTED: Final = "operations were not counted: torch's counter failed, or does not see every kernel of this model"
@@ -108,7 +108,7 @@ def judge(seen: Seen | None, precision: str, device: Reached) -> Plausibility:
 def _doubt(probe: ProbeMetrics) -> str:
     if probe.sustained_tflops is None:
         return ""
-    unsteady = "not steady after warm-up" if probe.steady_state == SteadyState.NONE else ""
+    unsteady = UNSTEADY if probe.steady_state == SteadyState.NONE else ""
     drifting = f"drifting by {probe.drift_percent:+.1f}%" if probe.drifting and probe.drift_percent is not None else ""
     return ", ".join(filter(None, (unsteady, drifting)))
 

@@ -15,6 +15,7 @@ from orchestrator.config import margins
 from orchestrator.figures import keys
 from orchestrator.figures.cells import Measured
 from orchestrator.figures.keys import CellKey
+from orchestrator.figures.parts import UNSTEADY
 from orchestrator.gpu.telemetry.clock_events import CLOCK_EVENT_REASONS, POWER_CAP
 from orchestrator.plan.probes import PROBES
 from orchestrator.stats import stragglers
@@ -22,7 +23,6 @@ from orchestrator.stats.sibling_reasons import Work
 from orchestrator.stats.stragglers import Bound, Sibling, SiblingCell
 from protocol.cell import Workload
 
-UNSTEADY: Final = "not steady after warm-up"
 CAPPED: Final = CLOCK_EVENT_REASONS[POWER_CAP]
 
 

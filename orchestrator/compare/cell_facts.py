@@ -13,10 +13,12 @@ from typing import Final, NamedTuple
 
 from orchestrator.compare.run_figures import Side, SideCell, SideDevice
 from orchestrator.figures.cells import Status
+from orchestrator.figures.parts import UNSTEADY
 from orchestrator.figures.quality import SPREAD_LIMIT_PERCENT
 from orchestrator.gpu.environment import EFFECTS
 from orchestrator.stats.two_runs import LEAST_LAUNCHES
 from protocol.cell import DeviceKind
+from protocol.failure import Category
 
 _FEW: Final = {1: "one launch", 2: "two launches"}
 _READ_BY_LAUNCHES: Final = frozenset({"torch", "CUDA", "cuDNN", "torchvision", "transformers", "python"})
@@ -81,13 +83,13 @@ _FAULTS: Final = (
         same_work=True,
     ),
     _Fault(
-        "contaminated by another process",
+        str(Category.CONTAMINATED),
         lambda one: one.cell.contaminated,
         remedy="end the other process, and measure again",
         same_work=True,
     ),
     _Fault(
-        "times were not steady after warm-up",
+        f"times were {UNSTEADY}",
         lambda one: not one.cell.steady,
         remedy="measure longer, as with --profile rigorous",
         same_work=True,

@@ -6,6 +6,8 @@ import msgspec
 
 SHARE_IN_DOUBT: Final = "what gemm sustains, of which this is a share, is itself in doubt"
 """First words of Plausibility.note if the rate of the gemm probe (matrix products) is uncertain."""
+UNSTEADY: Final = "not steady after warm-up"
+"""Words for a result whose times had not settled by the end of the warm-up."""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -5,8 +5,9 @@ from typing import Final, NamedTuple
 
 from orchestrator.config.naming import plural
 from orchestrator.figures.cells import Computed, GenerationMetrics, Measured, PhaseMetrics, Status
-from orchestrator.figures.parts import SHARE_IN_DOUBT
+from orchestrator.figures.parts import SHARE_IN_DOUBT, UNSTEADY
 from orchestrator.figures.quality import Quality, is_clock_moved, is_power_unsettled, quality
+from protocol.failure import Category
 from protocol.intervals import BATCHES
 from protocol.result import SteadyState
 
@@ -108,7 +109,7 @@ def _remarks(metric: Measured, *, interval: bool) -> Iterator[Remark]:
     if metric.launch_bound:
         yield _host_bound(metric)
     if metric.contaminated:
-        yield Remark("contaminated by another process on the GPU")
+        yield Remark(f"{Category.CONTAMINATED} on the GPU")
     if metric.throttled and metric.slowdown_percent is not None:
         yield Remark("throttled for {} of the time", metric.slowdown_percent)
     yield from _of_workload(metric)
@@ -129,7 +130,7 @@ def _fixed(text: str) -> Remark:
 
 def _unsteady(metric: Measured) -> Remark:
     if metric.unsettled_percent is None:
-        return Remark("unsettled: not steady after warm-up")
+        return Remark(f"unsettled: {UNSTEADY}")
     words = "unsettled: times changed by {} from the warm-up to the end"
     return Remark(words, metric.unsettled_percent, signed=True)
 

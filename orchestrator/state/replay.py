@@ -149,9 +149,8 @@ def interrupted(phase: Phase = Phase.START) -> Failure:
     )
 
 
-_RESULT_LOST: Final = Failure(
-    category=Category.RESULT_LOST, message="its result file is missing or damaged", phase=Phase.FINISH
-)
+LOST: Final = "its result file is missing or damaged"
+_RESULT_LOST: Final = Failure(category=Category.RESULT_LOST, message=LOST, phase=Phase.FINISH)
 
 
 def _thawed(state: RunState) -> RunState:

@@ -3,6 +3,7 @@
 from typing import Final
 
 from orchestrator.figures.cells import BatchPoint, BatchScan
+from orchestrator.figures.parts import UNSTEADY
 from orchestrator.figures.report import Report
 from orchestrator.report.device_labels import label_of
 from orchestrator.report.numbers import unit
@@ -55,6 +56,6 @@ def _row(point: BatchPoint, top: float, *, best: bool) -> tuple[str, ...]:
 
 
 def _doubts(point: BatchPoint) -> str:
-    unsteady = "not steady after warm-up" if point.steady_state == SteadyState.NONE else ""
+    unsteady = UNSTEADY if point.steady_state == SteadyState.NONE else ""
     moved = point.drifting and point.drift_percent is not None
     return "; ".join(filter(None, (unsteady, f"drifting by {point.drift_percent:+.1f}%" if moved else "")))

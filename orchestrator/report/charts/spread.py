@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from orchestrator.config.naming import plural
 from orchestrator.figures.comparisons import FullNode, Spread, SpreadValue
+from orchestrator.figures.parts import UNSTEADY
 from orchestrator.figures.quality import Quality
 from orchestrator.figures.report import Report
 from orchestrator.figures.table import UNITS
@@ -31,8 +32,6 @@ MOST_CELLS: Final = 60
 LOAD: Final = "model_load_time_ms"
 _PHASES: Final = {"inference": "infer", "training": "train", "generation": "write"}
 NOT_COMPARABLE: Final = ("n/c", "not comparable")
-_FREQUENT: Final = "not steady"
-"""Beginning of a frequent note, which comes after the others."""
 
 
 class _Row(NamedTuple):
@@ -207,20 +206,27 @@ def _notes(cells: Mapping[str, Spread]) -> Iterator[str]:
     """Yield each note of the cells once, with the names of its cells: "resnet50 fp32 b8 and 2 more: NOTE".
 
     A note that all cells have comes first, without names. The others are ordered by the number of their cells, fewest
-    first, except that notes that begin with _FREQUENT come last. cells: cell name → its figures.
+    first. The last text counts the unsteady cells: "not steady after warm-up: 5 of 42 cells: lstm fp32 b1 (GPU 3) and 4
+    more". cells: cell name → its figures.
     """
     about: dict[str, list[str]] = {}
+    unsteady: list[str] = []
     for cell, one in cells.items():
         for note in one.notes:
-            about.setdefault(note, []).append(cell)
-
-    def place(note: str) -> tuple[bool, bool, int]:
-        return len(about[note]) < len(cells), note.startswith(_FREQUENT), len(about[note])
-
-    for note in sorted(about, key=place):
+            if note.startswith(UNSTEADY):
+                unsteady.append(f"{cell} ({note.removeprefix(f'{UNSTEADY}: ')})")
+            else:
+                about.setdefault(note, []).append(cell)
+    for note in sorted(about, key=lambda note: (len(about[note]) < len(cells), len(about[note]))):
         named = about[note]
-        more = f" and {len(named) - SHOWN_CELLS} more" if len(named) > SHOWN_CELLS else ""
-        yield note if len(named) == len(cells) else f"{', '.join(named[:SHOWN_CELLS])}{more}: {note}"
+        yield note if len(named) == len(cells) else f"{_some(named)}: {note}"
+    if unsteady:
+        yield f"{UNSTEADY}: {len(unsteady)} of {plural(len(cells), 'cell')}: {_some(unsteady)}"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN_CELLS} more" if len(names) > SHOWN_CELLS else ""
+    return f"{', '.join(names[:SHOWN_CELLS])}{more}"
 
 
 def _heat(drawn: Sequence[_Row], names: Mapping[str, str], slow: Mapping[str, str]) -> Heat:
