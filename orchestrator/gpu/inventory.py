@@ -69,7 +69,10 @@ Look = Callable[[], Seen]
 
 
 def once(waiting: Callable[[str], None] | None = None) -> Look:
-    """Return a function without arguments: its first call reads the GPUs by `look`, later calls return the same."""
+    """Return a function without arguments: its first call reads the GPUs by `look`, later calls return the same.
+
+    waiting: called once with a message if NVML has not answered after REMARK_S; None: no message.
+    """
     return functools.cache(lambda: look(waiting))
 
 

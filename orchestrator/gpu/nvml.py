@@ -247,7 +247,10 @@ class Nvml:
             raise NvmlError(f"{call.__name__} gave text that cannot be read: {error}") from error
 
     def _read_or_none(self, call: Callable[..., T], *arguments: object) -> T | None:
-        """Return the result of `call`, None if NVML refuses to give it. Raises NvmlError if the GPU or NVML is gone."""
+        """Return the result of `call`, a function of pynvml, or None if NVML refuses it. arguments: those of `call`.
+
+        Also None if the result is a text that cannot be decoded. Raises NvmlError if the GPU is lost or NVML is broken.
+        """
         try:
             return call(*arguments)
         except self._lib.NVMLError as error:

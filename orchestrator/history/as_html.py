@@ -1,4 +1,7 @@
-"""Trends as one HTML file, cells with changes first, a chart for each cell (a figure of its devices over many runs)."""
+"""Trends as one HTML file: a chart for each cell, those with changes first.
+
+A chart shows a figure of the cell over many runs, one line for each device.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -51,9 +54,10 @@ def to_html(trends: Sequence[Trend], filters: Mapping[str, str]) -> bytes:
 
 
 def page(trends: Sequence[Trend], filters: Mapping[str, str]) -> Page:
-    """Return the page of `to_html` as data, before it is rendered or shortened. Its charts are limited already.
+    """Return the page of `to_html` as data, before it is rendered or shortened to 3 MB.
 
-    trends: must not be empty. filters: as in `to_html`, "Model" is required.
+    It has charts of at most MOST_SERIES trends, with at most MOST_POINTS points in all. trends: must not be empty.
+    filters: as in `to_html`, "Model" is required.
     """
     runs = sorted({(point.test_date, point.run_id) for trend in trends for point in trend.points})
     heading = f"{filters['Model']} over {plural(len(runs), 'run')}"

@@ -24,8 +24,9 @@ class Place:
 def find(file: str | None, environment: Mapping[str, str]) -> Place:
     """Return where the history file is or will be: at `file` if the user named one. Nothing is created.
 
-    Otherwise it is gpubench/history.db in the user's data folder. environment: environment variables. Raises
-    HistoryError if XDG_DATA_HOME is no absolute path, and HOME is none of an existing folder.
+    Otherwise it is gpubench/history.db in the user's data folder: XDG_DATA_HOME, else .local/share in HOME.
+    environment: environment variables. Raises HistoryError if XDG_DATA_HOME is no absolute path and HOME is not the
+    absolute path of an existing folder.
     """
     if file is not None:
         return Place(Path(file), default=False)

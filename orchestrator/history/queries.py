@@ -83,13 +83,19 @@ def lines(connection: sqlite3.Connection, wanted: Filter) -> list[RunLine]:
 
 
 def run(connection: sqlite3.Connection, name: str) -> RunRecord:
-    """Return all that the history keeps of run `name` (id or its beginning). Raises HistoryError unless one matches."""
+    """Return all that the history keeps of a run. name: its id, or the beginning of it.
+
+    Raises HistoryError if no run or several runs match, unless `name` is the whole id of one.
+    """
     with _as_of_now(connection):
         return in_full(connection, _meant(connection, name))
 
 
 def line(connection: sqlite3.Connection, name: str) -> RunLine:
-    """Return the summary of the run `name` (id or its beginning). Raises HistoryError unless one run matches."""
+    """Return the summary of a run. name: its id, or the beginning of it.
+
+    Raises HistoryError if no run or several runs match, unless `name` is the whole id of one.
+    """
     with _as_of_now(connection):
         return _meant(connection, name)
 
@@ -197,9 +203,10 @@ def kinds(connection: sqlite3.Connection, model: str) -> list[tuple[str, int, st
 
 
 def offences(connection: sqlite3.Connection, uuids: Sequence[str]) -> list[Offence]:
-    """Return the runs in which a GPU's health or burn-in had FAIL or WARN, without runs with injected faults.
+    """Return the runs in which a GPU of `uuids` had FAIL or WARN for its health or its burn-in.
 
-    The GPUs follow in the order of `uuids`. The runs of each GPU are ordered from the oldest to the newest.
+    Runs with injected faults are omitted. All runs of the first UUID come first, then those of the second, and so on.
+    Those of one GPU are ordered from the oldest to the newest.
     """
     return [
         _made(Offence, **dict(zip(Offence.__struct_fields__, row, strict=True)))

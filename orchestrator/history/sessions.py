@@ -53,7 +53,8 @@ def spread(records: Iterable[RunRecord], side: Side, others: frozenset[str], mar
 def same_stack(stack: Mapping[str, str], other: Mapping[str, str]) -> bool:
     """Whether all versions and settings of two runs but the seed are equal. stack, other: name → version or setting.
 
-    An unknown version counts as equal only if launches report it, such as torch's.
+    A version that only one run knows counts as equal if it is one that only launches report, such as torch's: a run
+    without results does not know it.
     """
     return not {change.name for change in cell_facts.differences(stack, other)} - _QUIET
 

@@ -59,7 +59,8 @@ class Trend(Part, frozen=True, kw_only=True):
 def trends(points: Sequence[Point], margins: Margins, figure: str | None = None) -> tuple[Trend, ...]:
     """Return the trend of each cell on each device. Trends without any value are omitted. points: oldest first.
 
-    figure: name of the figure; None for the main figure of each cell.
+    figure: name of the figure; None for the main figure of each cell. margins: their `runs` decides which changes are
+    large enough to report.
     """
     series: dict[tuple[str, str, CellKey], list[Point]] = {}
     for point in points:

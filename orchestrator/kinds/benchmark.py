@@ -1,4 +1,7 @@
-"""The benchmark: cells are launched as often as configured, and again if a GPU is SUSPECT. `quick` is a preset."""
+"""The benchmark: cells are launched as often as configured, and again if a GPU is SUSPECT: maybe slower than siblings.
+
+The command `quick` is a benchmark with the settings of configs/presets.yaml.
+"""
 
 from typing import Final
 

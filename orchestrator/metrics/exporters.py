@@ -60,7 +60,10 @@ class Exporters:
             self._follower.judged(report)
 
     def view(self) -> View | None:
-        """Return the state of the run for the metrics; None before `follow`. View.at is older than this call."""
+        """Return the state of the run for the metrics; None before `follow`.
+
+        `at` of the result is the time of the run's last report, not of this call.
+        """
         return None if self._follower is None else self._follower.view()
 
     def close(self) -> None:

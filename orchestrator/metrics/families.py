@@ -28,7 +28,10 @@ _CELL: Final = ("cell", "gpu", "uuid", "model", "workload", "precision", "mode",
 
 
 class Kind(enum.StrEnum):
-    """Type of a metric. A gauge may fall, a counter only rises. Those of launches start at 0 in each session."""
+    """Type of a metric. A gauge may fall, a counter only rises.
+
+    Counters of failures and retries of launches start at 0 when a session begins: at the start or `resume` of a run.
+    """
 
     GAUGE = "gauge"
     COUNTER = "counter"

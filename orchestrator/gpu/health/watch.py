@@ -90,7 +90,10 @@ class HealthWatch:
             self._file.close()
 
     def _listen(self) -> tuple[XidSeen, ...]:
-        """Write and return new Xids, within MOST_KEPT. An Xid from NVML and the kernel's log within 5 s counts once."""
+        """Write and return new Xids. One that NVML and the kernel's log report within 5 s of each other counts once.
+
+        Beyond MOST_KEPT Xids of one GPU and kind, only the first occurrence of each number of a hardware fault is kept.
+        """
         now_ns = time.monotonic_ns()
         fresh: list[tuple[str, int]] = []
         for heard, own, others in (

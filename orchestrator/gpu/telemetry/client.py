@@ -104,8 +104,9 @@ class Telemetry:
     def await_free(self, uuid: str, limit_bytes: int, timeout_s: float) -> None:
         """Request a DeviceFree message, which `receive` returns later.
 
-        It is sent when the GPU's used memory is at most `limit_bytes`, or with free=False at the timeout; at once with
-        free=False, used_bytes=None if the memory cannot be read. Raises EOFError if the process does not respond.
+        It is sent when the GPU's used memory is at most `limit_bytes`, or with free=False after timeout_s seconds. If
+        the memory cannot be read, it is sent at once with free=False and used_bytes=None. Raises EOFError if the
+        process does not respond.
         """
         self._send(AwaitFree(uuid=uuid, limit_bytes=limit_bytes, timeout_s=timeout_s))
 

@@ -20,7 +20,10 @@ _FRAME: Final = struct.Struct("<II")
 
 
 class FrameFile:
-    """A file of frames, opened for appending, cut off after the last one in `frames`. Raises OSError if that fails."""
+    """A file of frames, opened for appending. The constructor raises OSError if opening fails.
+
+    It cuts off an unfinished frame at the end: whatever follows the last one that the function `frames` yields.
+    """
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)

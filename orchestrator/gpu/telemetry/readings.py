@@ -32,7 +32,7 @@ MIN_FOR_CLOCK_DRIFT: Final = 4
 class Readings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Telemetry of one measurement. A value is None if it is unknown.
 
-    note: why values are None, without slowdown_samples and sm_clock_drift_percent; "" if there is nothing to say.
+    note: why values are None; "" if none is. It does not mention slowdown_samples and sm_clock_drift_percent.
 
     Values are means, with exceptions: temperature_max_c and memory_used_bytes are maxima. energy_j is a total. reasons:
     all clock-event bits (of NVML) that any sample has. sm_clock_drift_percent: change from the first half of the
@@ -71,8 +71,9 @@ class Track:
         self._times_ns = [sample.at_ns for sample in samples]
 
     def readings(self, windows: Sequence[Window], load: Window | None = None) -> Readings:
-        """Return the readings over the measured windows, ordered by time. Without samples near them: only a note.
+        """Return the readings over `windows`, the measured times, ordered by time.
 
+        If no sample is inside a window or within 1 s of one, all values are None, and the note says so.
         load: load window, over which power and utilisation are averaged. Energy is then that power multiplied by the
         time from the start of the first window to the end of the last. Without a load window, power, utilisation and
         energy are those within the windows, but None if the windows together are shorter than MIN_MEASURED_S.
@@ -93,11 +94,11 @@ class Track:
 
 
 def readings_over(samples: Sequence[Sample], windows: Sequence[Window], load: Window | None = None) -> Readings:
-    """Return the readings over the measured windows. Without samples near a window, they are only a note.
+    """Return the readings over `windows`, the measured times, ordered by time.
 
-    samples: of one GPU in one boot, ordered by time. windows: ordered by time. load: load window, over which power and
-    utilisation are averaged. Without one, they are averaged over the windows, but None if the windows together are
-    shorter than MIN_MEASURED_S.
+    If no sample is inside a window or within 1 s of one, all values are None, and the note says so. samples: of one GPU
+    in one boot, ordered by time. load: load window, over which power and utilisation are averaged. Without one, they
+    are averaged over the windows, but None if the windows together are shorter than MIN_MEASURED_S.
     """
     return Track(samples).readings(windows, load)
 

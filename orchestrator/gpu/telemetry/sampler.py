@@ -228,7 +228,10 @@ class Sampler:
 
     @contextlib.contextmanager
     def _complaining(self, what: str) -> Iterator[None]:
-        """Catch each OSError in the `with` body, which writes `what`. Report the first of each `what`."""
+        """Catch an OSError of the `with` body, and report the first one for each `what` to the orchestrator.
+
+        what: name of what the body writes, such as "samples of <uuid>".
+        """
         try:
             yield
         except OSError as error:

@@ -2,7 +2,8 @@
 
 A key names what may change correct bits: GPU model, driver, libraries, batch size. A GPU usually gives the bits that
 more than half of its launches gave. Bits are right if more than half of the GPUs with the same key usually give them.
-They are also right if more than half gave them at least once, and some GPU usually gives them, but none other bits.
+They are also right if more than half gave them at least once, some GPU usually gives them, and no GPU usually gives
+other bits.
 """
 
 from collections import Counter, defaultdict
@@ -127,8 +128,8 @@ def _majority(group: Sequence[Sample], usual: Mapping[str, Digests | None]) -> t
 
     group: all samples of one cell and key. usual: device → the digests that more than half of its launches gave; None
     without such digests. Digests are right if more than half of the devices usually give them. Then these devices are
-    counted. Digests are also right if more than half of the devices gave them at least once, and some device usually
-    gives them, but none others. Then the devices that gave them at least once are counted.
+    counted. Digests are also right if more than half of the devices gave them at least once, some device usually gives
+    them, and no device usually gives others. Then the devices that gave them at least once are counted.
     """
     usual_counts = Counter(digests for digests in usual.values() if digests is not None)
     for digests, votes in usual_counts.most_common(1):

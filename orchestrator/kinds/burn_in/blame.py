@@ -88,7 +88,7 @@ def _own(device: str, verification: Verification) -> Iterator[Mismatch]:
 
 
 def _copies(seen: Mapping[str, Verification]) -> dict[tuple[str, str], list[Mismatch]]:
-    """Return (sender, receiver) → wrong copies, without copies of numbers that were wrong before they were sent.
+    """Return (sender, receiver) → wrong copies. Copies of numbers that were wrong before they were sent are omitted.
 
     seen: device UUID → what it verified in one launch. The receiver of a copy verifies it.
     """

@@ -292,7 +292,11 @@ def _untested(result: BurnInReport, report: Report, *, decided: bool) -> Iterato
 
 
 def _parts(names: Sequence[str]) -> str:
-    """Name untested parts with their checks. "gemm truth bf16: sign of zero" → "sign of zero (gemm truth bf16)"."""
+    """Return names of untested things as one text: "NaN and sign of zero (gemm truth bf16); link".
+
+    names: "gemm truth bf16: sign of zero" is a check and what it did not test. A name without ": " is a whole check.
+    Names with the same end share an entry, and so do ends of the same checks.
+    """
     checks: dict[str, list[str]] = {}
     for check, _, part in (name.rpartition(": ") for name in names):
         checks.setdefault(part, []).append(check)

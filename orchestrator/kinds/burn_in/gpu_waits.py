@@ -27,8 +27,8 @@ _LONGEST_NS: Final = round((PATIENCE_S + TIMEOUT_S) * 1e9)
 def waits_by_segment(archive: Archive, lost: Iterable[Lost]) -> Mapping[Segment, Sequence[Span]]:
     """Return session → times (monotonic ns) in which any device may have waited for another. The times may overlap.
 
-    Devices wait for repetitions of `lost` (failed launches), so every launch of the same cell and round counts. They
-    also wait for memory that is not free, and for other processes.
+    The times are those of three causes: launches that are repeated, memory that is not free, and other processes on a
+    GPU. Of a launch in `lost` (launches without a valid result), all attempts at its cell and round count.
     """
     waits: dict[Segment, list[Span]] = defaultdict(list)
     again = {(attempt.start.cell, attempt.start.round) for attempt, _, _ in lost}
@@ -44,7 +44,10 @@ def waits_by_segment(archive: Archive, lost: Iterable[Lost]) -> Mapping[Segment,
 
 
 def for_links(archive: Archive, uuid: str) -> Iterator[tuple[Segment, Span]]:
-    """Yield (session, (begin, end) in monotonic ns): device `uuid` waited for others before a launch on several."""
+    """Yield (session, (begin, end) in monotonic ns) of each wait of a device before a launch on several devices.
+
+    uuid: of the device. It waits until the other devices have ended their own launches.
+    """
     several = {cell.id: len(cell.devices) > 1 for cell in archive.stored.plan.cells if uuid in cell.devices}
     for segment in archive.segments:
         attempts = [attempt for attempt in archive.attempts if attempt.segment == segment]

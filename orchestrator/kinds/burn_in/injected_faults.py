@@ -25,7 +25,8 @@ def injected(
     """Yield, for each injected fault, whether it was found and how, in the order of `faults`.
 
     good: (launch, cell, evidence) of the launches with a result. uncounted: launches without a valid result; they count
-    only if they found the fault. paces: from rate_checks.paces. too_hot: UUIDs of GPUs that became too hot.
+    only if they found the fault. paces: UUID → kind of rate → verdict on it. too_hot: UUIDs of GPUs that became too
+    hot to continue.
     """
     by_uuid = {device.uuid: device for device in devices}
     for request in faults:

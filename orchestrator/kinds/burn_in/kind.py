@@ -34,7 +34,10 @@ def plan(configuration: Configuration, devices: Sequence[Device]) -> Plan:
 
 
 def launch_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return the terms of a launch: its length, deadlines, injected fault and load steps."""
+    """Return the terms of a launch: its length, deadlines, injected fault and load steps.
+
+    slot: (cell id, round) of the launch. Its round decides which faults are injected.
+    """
     burn_in, own = requested(configuration), configuration.deadlines
     cell_s = burn_in.cell_s[device.kind]
     most_s = 2 * cell_s + HANGS_S

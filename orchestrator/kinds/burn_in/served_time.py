@@ -70,9 +70,10 @@ def worked_s(load: Load) -> float:
 
 
 def started_s(load: Load) -> float:
-    """Return the served seconds before a session's first launch: at most ORDINARY_S, and at most its `worked_s`.
+    """Return the served seconds from the begin of a session to its first launch. load: of the session.
 
-    0 if that time does not count (load.since_ns is None) or there was no launch.
+    At most ORDINARY_S, and at most the session's `worked_s`. 0 if this time does not count (load.since_ns is None), or
+    if the session has no launch.
     """
     if load.since_ns is None or not load.launches:
         return 0.0

@@ -1,9 +1,10 @@
 """Judge one GPU after a burn-in. The gravest verdict wins, and all reasons are reported. Pure.
 
 FAIL      wrong bits in computing, memory or transfers, a hardware fault seen by the health checks, or too hot
-UNKNOWN   too little time at work, contaminated by another process, a planned cell without a check, a launch without
-          a result, wrong bits that cannot be attributed to one GPU or may come from another algorithm, faults injected
-          on purpose, or another of _gaps
+UNKNOWN   the burn-in still runs or was cut short, the GPU was quarantined, too little time at work, an unexplained
+          gap, contaminated by another process, a reboot, a planned cell without a check, too little memory tested, a
+          launch without a result, wrong bits that cannot be read or cannot be attributed to one GPU, differing bits
+          without a majority, bits that may come from another algorithm, or faults injected on purpose
 WARN      slower with time or slower than its siblings, a health warning, or a failed launch that was repeated
 PASS      at work for nearly the requested time (served_time.is_short), every planned cell was checked, except those
           that the software cannot verify, and nothing was found

@@ -29,7 +29,10 @@ class Uncounted:
 
     @property
     def cut_off(self) -> bool:
-        """Whether at most its mismatches are known: the launch ended before its result, or the result is damaged."""
+        """Whether no device reports a check: the launch ended before its result, or the result is damaged.
+
+        Then only mismatches of the launch are known, if any.
+        """
         return not any(one.checks for one in self.seen.values())
 
 
@@ -87,7 +90,7 @@ def unread(launches: Iterable[Uncounted], device: Device) -> Iterator[str]:
 
 
 def samples(launches: Iterable[tuple[Attempt, Cell, Verification | None]]) -> Iterator[Sample]:
-    """Yield the digests of each launch's outputs, to compare them with other launches; () if it made none.
+    """Yield a Sample of each launch, to compare it with other launches. Its digests are () if the launch made none.
 
     launches: (launch, cell, what its first device verified). A launch with None is skipped.
     """

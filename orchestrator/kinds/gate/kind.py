@@ -15,7 +15,10 @@ from protocol.cell import Cell, Device
 
 
 def launch_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return the run's measurement settings and deadlines, and the Python of the cell's side ("": gpubench's own)."""
+    """Return the run's measurement settings and deadlines, and the Python of the cell's side ("": gpubench's own).
+
+    They do not depend on the device and the slot (cell id, round).
+    """
     both = planning.requested(configuration).sides
     python = next((side.python for side in both if cell.model in side.models), "")
     return LaunchTerms(configuration.measurement, configuration.deadlines, python=python)

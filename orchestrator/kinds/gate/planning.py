@@ -34,7 +34,10 @@ def requested(configuration: Configuration) -> Gate:
 
 
 def make(configuration: Configuration, devices: Sequence[Device]) -> Plan:
-    """Return the plan of a gate. Raises ConfigError if it has no cells, sides with different cells, or -b auto."""
+    """Return the plan of a gate. Raises ConfigError if it has no cells, or if a batch size is "auto" (-b auto).
+
+    Also raises ConfigError if the two sides have different cells.
+    """
     gate = requested(configuration)
     plan = _of_sides(gate.sides, devices) if gate.sides else _of_baseline(gate, configuration, devices)
     if any(cell.batch_size == AUTO for cell in plan.cells):
@@ -113,9 +116,10 @@ def _of_sides(sides: Sequence[GateSide], devices: Sequence[Device]) -> Plan:
 def _noise_first(plan: Plan, gate: Gate, configuration: Configuration, device: Device) -> tuple[Slot, ...]:
     """Return the launches of a device. First come repeated launches of a few cells, which show the noise.
 
-    Of each such pair (a cell and its partner, or a lone cell), these are the launches of the first FIRST_ROUNDS rounds.
-    Pairs are added until there are NOISE_LAUNCHES launches, except pairs that would make these last longer than
-    NOISE_S seconds, as estimated. The other launches keep their order.
+    These few cells are pairs (a cell and its partner, or a lone cell to compare with a baseline), in the order of their
+    first launches. All launches of a pair in the first FIRST_ROUNDS rounds come first. Pairs are added until there are
+    NOISE_LAUNCHES launches. A pair is left out if all these launches would then take more than NOISE_S seconds, as
+    estimated. The other launches keep their order.
     """
     queue, cells = plan.order[device.uuid], {cell.id: cell for cell in plan.cells}
     pairs = {cell: pair for pair in compared(gate, plan) for cell in pair}

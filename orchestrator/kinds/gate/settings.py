@@ -85,8 +85,8 @@ def preset(limit_s: float, settings: LayeredSettings) -> Preset:
 def gated(configuration: Configuration, gate: Gate | None, launches: int | None) -> Configuration:
     """Return the configuration of a gate's run, which writes no report outside its run folder.
 
-    gate: what to compare; None in the configuration of one side (GateSide). launches: planned rounds; None for
-    FIRST_ROUNDS.
+    gate: what to compare; None to make the configuration of one side, for a GateSide. launches: number of planned
+    rounds; None for FIRST_ROUNDS.
     """
     rounds = planning.FIRST_ROUNDS if launches is None else launches
     isolation = configuration.isolation
@@ -134,10 +134,11 @@ def sides(
 def with_sides(
     words: Sequence[RequestedSide], configurations: Sequence[Configuration], launches: int | None, percent: float | None
 ) -> Configuration:
-    """Return the configuration of a gate of two sides. words, configurations: one of each side.
+    """Return the configuration of a gate of two sides. words: the two sides as requested.
 
-    If any model is on both sides, the label of its side is added to the name of every model. launches: number of
-    planned rounds; None for FIRST_ROUNDS. percent: tolerated slow-down of a cell; None for margins.yaml.
+    configurations: the configuration of each side, in the order of `words`. If any model is on both sides, every model
+    gets a name with the label of its side. launches: number of planned rounds; None for FIRST_ROUNDS. percent:
+    tolerated slow-down of a cell; None for margins.yaml.
     """
     first, second = ({model.name for model in one.models} for one in configurations)
     gate_sides: list[GateSide] = []

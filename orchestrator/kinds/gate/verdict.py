@@ -14,9 +14,11 @@ _NAMED: Final = 3
 
 
 def causes(comparison: Comparison) -> Iterator[Cause]:
-    """Yield causes of the exit code: wrong, slower and unjudged cells, slower means, then what has no partner.
+    """Yield causes of the exit code, one for each verdict of cells, for each slower mean, and for what has no partner.
 
-    The kind of a cause is SLOWER, also for wrong cells, or UNDECIDED.
+    Causes by verdict come first: wrong, slower and unjudged cells. A mean is over all cells of a workload. Without a
+    partner are cells that only the first side has, and devices that the baseline lacks. The kind of a cause is SLOWER,
+    also for wrong cells, or UNDECIDED.
     """
     name = wording.naming(comparison)
     for verdict in _COUNTING:

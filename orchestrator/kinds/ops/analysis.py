@@ -107,9 +107,10 @@ def grade(percent: float) -> Grade:
 
 
 def graded(rows: Iterable[OperatorRow]) -> Iterator[OperatorRow]:
-    """Yield the rows in the same order, with advice and, if not eager, with their speed relative to eager and grade.
+    """Yield the rows in the same order, with advice. Rows but those of eager also get a speed and its grade.
 
-    A speed is None if eager has no time for the same device, operator, precision and shape, or if a time is noisy.
+    The speed is relative to eager, in percent. It is None if eager has no time for the same device, operator, precision
+    and shape, or if one of the two times is noisy. The grade (see GRADES) is then None, too.
     """
     every = tuple(rows)
     eager = {_place(row): row for row in every if row.implementation == EAGER}

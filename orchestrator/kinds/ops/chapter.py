@@ -1,4 +1,4 @@
-"""The chapter on operators: wrong results, grades, best and worst rows, all rows but MISSING ones, roofline."""
+"""The chapter on operators: wrong results, grades, best and worst rows, all rows but unmeasured ones, roofline."""
 
 import itertools
 import math
@@ -102,7 +102,11 @@ def _to_do(rows: Sequence[OperatorRow]) -> Iterator[str]:
 
 
 def _categories(rows: Sequence[OperatorRow], *, together: bool = False) -> Table:
-    """Tabulate right results, speed relative to eager and grades by category and, if not `together`, implementation."""
+    """Return a table with a line for each category and implementation. together: a line for each category only.
+
+    A line has the number of rows with a right result, their mean speed relative to eager, the number of rows of each
+    grade, and their mean share of the roof.
+    """
     found: dict[tuple[str, ...], list[OperatorRow]] = {}
     for row in rows:
         found.setdefault((row.category,) if together else (row.category, _name(row)), []).append(row)
@@ -284,9 +288,9 @@ def _share(value: float | None) -> str:
 
 
 def _roofline(report: Report, rows: Sequence[OperatorRow]) -> tuple[Chart, Table]:
-    """Return the roofline of the large shapes in eager, as chart and table.
+    """Return the roofline of the rows with the shape "large" in eager, as chart and table.
 
-    One plot for each device whose bandwidth is known and that has such shapes with a rate.
+    The chart has a plot for each device whose memory bandwidth is known, if such a row of the device has a rate.
     """
     plots, entries = [], []
     for device in report.gpu_info:

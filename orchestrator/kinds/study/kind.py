@@ -24,7 +24,10 @@ MEASURE_S: Final = 600.0
 
 
 def launch_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
-    """Return the usual terms of a launch, but with at least MEASURE_S to measure: this time includes compilation."""
+    """Return the usual terms of a launch, but with at least MEASURE_S to measure: this time includes compilation.
+
+    configuration: of the run. The terms are the same for every device, slot (cell id, round) and cell.
+    """
     own = configuration.deadlines
     return LaunchTerms(configuration.measurement, replace(own, measure=max(own.measure, MEASURE_S)))
 
