@@ -295,7 +295,8 @@ def _sibling(gpu: str, own: _Effects, p: float, tests: int) -> Sibling:
     """Return the verdict on a GPU. p: its p-value, after Holm over the GPUs.
 
     own: effects of the GPU over all cells, over the cells of each bound, and in each cell alone. tests: factor for the
-    p-values of its cells judged alone, after Holm over these cells: number of GPUs x judgements.
+    p-values of cells judged alone, applied after Holm over the cells of this GPU. It is the number of GPUs times
+    `judgements` of `judge`.
     """
     chances = holm({name: one.effect.p for name, one in own.alone.items()})
     slow = {name: one.effect for name, one in own.alone.items() if chances[name] * tests <= ALPHA}
@@ -354,7 +355,8 @@ def _ratio(sibling: Sibling) -> float:
 def _wanted(effect: Effect) -> int:
     """Return how many launches to add to each cell so that the GPU may get a verdict: up to MOST_LAUNCHES in all.
 
-    0 if these would be too few even for an effect that is easier to judge by _MAY_BE_OFF.
+    0 if MOST_LAUNCHES would be too few even if the real effect is farther from the margin than the measured one, by
+    _MAY_BE_OFF times the half-width of its interval.
     """
     gap = abs(math.log(effect.ratio) - math.log1p(-effect.margin))
     reach = math.log(effect.ratio / effect.low)
