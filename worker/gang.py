@@ -121,9 +121,9 @@ class Gang:
 
 
 def multicast() -> str:
-    """Return how NVLink multicast of NCCL is set: "left to NCCL", or "set by NCCL_NVLS_ENABLE=0" if that variable is 0.
+    """Return how NVLink multicast of NCCL is set: "left to NCCL" if the variable NCCL_NVLS_ENABLE is not set.
 
-    The variable's value is shown as it is in the environment.
+    Otherwise the variable and its value, such as "set by NCCL_NVLS_ENABLE=0".
     """
     setting = os.environ.get(_MULTICAST)
     return "left to NCCL" if setting is None else f"set by {_MULTICAST}={setting}"
