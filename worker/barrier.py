@@ -17,7 +17,7 @@ _LOOK_S = 0.005
 class Gathering:
     """Barrier between all processes of a launch, seen by one of them. Never times out.
 
-    steps: counter of the barriers that this process has begun; its connection counts as the first.
+    steps: counts the barriers that this process has begun. Its connection to the others counts as the first.
     """
 
     def __init__(self, gang: Gang, size: int) -> None:

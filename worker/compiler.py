@@ -256,7 +256,10 @@ class Log(logging.Handler):
             logger.removeHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Count the graph break or recompilation in a message, and note the limit. Other messages are ignored."""
+        """Count the graph break or recompilation that a message reports. Other messages are ignored.
+
+        A message that TorchDynamo reached its limit of compiled variants sets `limited`.
+        """
         self.limited = self.limited or "torch._dynamo hit config." in record.getMessage()
         lines = [line.strip() for line in record.getMessage().splitlines() if line.strip()]
         place = _PLACE.search(lines[0]) if lines else None

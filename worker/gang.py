@@ -40,7 +40,10 @@ class Gang:
     """
 
     def __init__(self, assign: Assign, device: torch.device) -> None:
-        """Wait until all processes are connected; with one device, return at once. device: of this process, open."""
+        """Wait until all processes are connected; with one device, return at once.
+
+        device: the device of this process, already open.
+        """
         self.devices = assign.cell.devices
         self.size = len(self.devices)
         self.rank = 0 if assign.gang is None else assign.gang.rank
@@ -98,7 +101,10 @@ class Gang:
         return result
 
     def describe(self) -> str:
-        """Return the transport: "gloo through the host's memory", "NCCL 2.27.5, NVLink multicast …" (multicast())."""
+        """Return the transport in words: "gloo through the host's memory", or NCCL's version and NVLink multicast.
+
+        With NCCL, for example: "NCCL 2.27.5, NVLink multicast left to NCCL".
+        """
         if self.backend == "gloo":
             return "gloo through the host's memory"
         version = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]  # torch does not annotate it
@@ -115,6 +121,9 @@ class Gang:
 
 
 def multicast() -> str:
-    """Return NCCL's setting of NVLink multicast: "set by NCCL_NVLS_ENABLE=0" (or its value), else "left to NCCL"."""
+    """Return how NVLink multicast of NCCL is set: "left to NCCL" if the variable NCCL_NVLS_ENABLE is not set.
+
+    Otherwise the variable and its value, such as "set by NCCL_NVLS_ENABLE=0".
+    """
     setting = os.environ.get(_MULTICAST)
     return "left to NCCL" if setting is None else f"set by {_MULTICAST}={setting}"

@@ -52,7 +52,11 @@ class Work:
     grouped: bool = True
 
     def block(self, clock: Clock, iterations: int, group: int = 1) -> TimedBlock:
-        """Run and time one block of `iterations`. group: iterations that are timed together (timing.time_block)."""
+        """Run and time one block of `iterations`.
+
+        group: number of iterations that are timed together, as one span. It must divide `iterations`, and be 1 if an
+        iteration has several steps or passes.
+        """
         self.prepare()
         return timing.time_block(clock, tuple(self.steps.values()), iterations * self.passes, group, self.passes)
 
@@ -69,16 +73,21 @@ class Work:
         return 1 if self.one_by_one else timing.iterations_for(duration_s * 1e3, iteration_ms, group)
 
     def group(self, clock: Clock, iteration_ms: float, iterations: int | None = None) -> int:
-        """Return the number of iterations to time as one span (timing.group_for); 1 if not `grouped`, or `one_by_one`.
+        """Return the number of iterations to time as one span: above 1 if one iteration is too short for the clock.
 
-        iteration_ms: expected time of an iteration. iterations: number of iterations to measure, which the result must
-        divide; None if it is unknown.
+        It is 1 if `grouped` is False, if `one_by_one` is True, or if an iteration has several spans.
+
+        iteration_ms: expected time of an iteration. iterations: number of iterations to measure, which must be a
+        multiple of the result; None if it is unknown.
         """
         grouped = self.grouped and not self.one_by_one
         return timing.group_for(clock, iteration_ms, self.spans, iterations) if grouped else 1
 
     def agreed(self, reason: StopReason | None) -> StopReason | None:
-        """Return the reason to stop, or None to continue: `reason` itself; in several processes that of the leader."""
+        """Return the reason to stop, or None to continue. This method returns `reason`, for a launch of one process.
+
+        A subclass for several processes returns the leader's reason.
+        """
         return reason
 
 

@@ -77,7 +77,11 @@ def reset_resident() -> None:
 
 
 def resident_peak() -> int:
-    """Return this process's peak of resident memory in bytes, since the last effective reset_resident or its start."""
+    """Return this process's peak of resident memory in bytes, since its last reset.
+
+    A reset is a call of reset_resident that the kernel did not refuse. Without one, the peak is that since the process
+    started.
+    """
     peak = _status_bytes("VmHWM")
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB if peak is None else peak
 

@@ -46,7 +46,11 @@ class Stopping:
         self._ends += by_s
 
     def heed(self, requests: int, now: float) -> tuple[Order, ...]:
-        """Return the new orders (BEGIN_NOTHING, KILL) for `requests` stop requests so far. now: monotonic seconds."""
+        """Return the new orders after `requests` stop requests in all: BEGIN_NOTHING after one, KILL after two.
+
+        Both if the first call already counts two; () if nothing is new. `time_passed` returns the other orders. now:
+        monotonic seconds.
+        """
         orders: list[Order] = []
         if self._heeded < 1 <= requests:
             self._gentle_until = now + GENTLE_S

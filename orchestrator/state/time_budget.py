@@ -65,7 +65,7 @@ class Budget:
 
     limit_s: the limit in seconds. began: when it began to count. ends: from then on no launch starts, and running ones
     are ended. latest: from then on the run does not wait for processes that it has ended. starts: when the import of
-    modules began, if it does not count; else None.
+    modules began, if the limit does not count the import. None if it does.
     """
 
     def __init__(
@@ -204,16 +204,20 @@ class Budget:
         return tuple(fitting)
 
     def for_launches_s(self, device: Device) -> float:
-        """Return the seconds of the limit for launches on `device`, without start-up and reports."""
+        """Return the seconds of the whole limit that are for launches on `device`, whatever was spent so far.
+
+        They are the limit without the expected start-up and the time kept for reports.
+        """
         return self.limit_s - self._closing_s - estimate.shared_start_s(self._configuration, [device])
 
     def _scale(self, cell: Cell) -> float:
         """Return the expected ratio of the real to the estimated time of an iteration of `cell`.
 
         It is the median of the ratios measured with the same model, workload and precision on the same device. Without
-        any, it is between the initial ratio (estimate.scale) and the smallest ratio of similar cells. The more of these
-        were measured, the closer it is to theirs. Similar cells have the same device, workload and precision. If none
-        was measured, they are all on the device, except for the workload REPLAY.
+        any, it is between the initial ratio (estimate.scale) and the smallest ratio of similar cells. The more similar
+        cells were measured, the closer it is to their smallest ratio. Similar cells have the same device, workload and
+        precision. If none of them was measured, all cells of the device count as similar. Cells of the workload REPLAY
+        are then similar to no others.
         """
         own, *others = _keys(cell)
         if own in self._speeds:

@@ -327,13 +327,19 @@ def _unsupported(state: RunState, slot: Slot) -> RunState:
 
 
 def _again(state: RunState, slot: Slot, *, first: bool = False) -> RunState:
-    """Put a slot back into the queues of its devices: at the start if `first`, else last in its turn (turns.py)."""
+    """Put a slot back into the queue of each of its devices.
+
+    first: at the start of the queue. Otherwise behind the other launches of its turn (same round, solo or loaded).
+    """
     state = gangs.without(settled(state, slot, SlotStatus.WAITING), slot)
     places = dict.fromkeys(state.cells[slot[0]].devices, 0) if first else turns.ends(state, slot)
     return gangs.into(state, slot, places)
 
 
 def _family(state: RunState, slot: Slot) -> Family:
-    """Return the key of a slot in `RunState.too_large`: its cell without batch size, and in a burn-in its round."""
+    """Return the key of a slot in `RunState.too_large`: (its cell with batch size 0, round).
+
+    The round is that of the slot in a burn-in, and None in other runs.
+    """
     cell = msgspec.structs.replace(state.cells[slot[0]], batch_size=0)
     return cell, None if state.skips else slot[1]

@@ -30,9 +30,9 @@ def of(state: RunState, slot: Slot) -> Turn:
 
 
 def of_device(state: RunState, uuid: str) -> Turn | None:
-    """Return the turn of a device's next launch; None if it is quarantined or no launch waits for it.
+    """Return the turn of a device's next launch. None if the device is quarantined, or has no launch waiting.
 
-    Launches that also need a quarantined device are ignored.
+    Launches that also need another, quarantined device are ignored.
     """
     slot = None if state.devices[uuid].quarantined else gangs.first(state, uuid)
     return None if slot is None else of(state, slot)
@@ -68,9 +68,9 @@ def _is_gang(state: RunState, slot: Slot) -> bool:
 
 
 def may_begin(state: RunState, slot: Slot, starting: Iterable[Slot]) -> bool:
-    """Whether a launch may start now: its turn has come, and no solo launch would run beside another.
+    """Whether a launch may start now: its turn has come, and a solo launch would not run at the same time as another.
 
-    Always True in a run with one mode. starting: slots of launches that will start at the same time.
+    Always True in a run that is only solo or only loaded. starting: slots of launches that will start at the same time.
     """
     if not are_taken(state):
         return True

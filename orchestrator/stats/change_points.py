@@ -98,8 +98,8 @@ def _lengths(left: int) -> list[int]:
 def _held(series: _Series, start: int, at: int, length: int) -> _Held:
     """Compare the values from `start` up to but not including `at` with the `length` values from `at` on.
 
-    Returns the change of the median logarithm and the p-value of a change beyond the margin, before Bonferroni's
-    correction; _WITHIN for a change within the margin.
+    Returns the change of the median logarithm, and the two-sided p-value of a change by more than `series.bound`,
+    before Bonferroni's correction. Returns _WITHIN (change 0, p 1) if the change is not above that bound.
     """
     before, after = series.logs[start:at], series.logs[at : at + length]
     middle, level = fmean(before), fmean(after)

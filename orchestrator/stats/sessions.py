@@ -34,8 +34,8 @@ def _alike(
 ) -> tuple[list[Mapping[_Cell, Sequence[float]]], set[_Cell]]:
     """Return the sessions to use, and the cells that all of these have in common.
 
-    Sessions are tried from the one with most cells on. A session is excluded if with it fewer cells would be common
-    than half of the cells that occur in any session.
+    Sessions are tried in order, from the one with most cells. A session is excluded if it would leave fewer common
+    cells than half of the number of different cells in all sessions together.
     """
     cells = set[_Cell]().union(*sessions)
     least, found = len(cells) / 2, list[Mapping[_Cell, Sequence[float]]]()

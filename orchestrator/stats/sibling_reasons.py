@@ -47,8 +47,9 @@ class Traits:
 def why(work: Work, own: Traits, others: Sequence[Traits]) -> Why:
     """Return the probable reason why `own` is slower than its siblings `others` (at least one), in one cell.
 
-    If no trait explains it, the reason is MEMORY for work limited by memory, OTHER for transfers. For other work it is
-    that of slowdown_reasons.between: OTHER, UNKNOWN (a clock is not known) or NOT_SLOWER.
+    If no trait explains it, the reason depends on `work`. MEMORY for work limited by memory, OTHER for transfers. For
+    COMPUTE: NOT_SLOWER if its rate is less than 0.5 % below the siblings' median, UNKNOWN if a clock is unknown, else
+    OTHER.
     """
     match work:
         case Work.TRANSFER:

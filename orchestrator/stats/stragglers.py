@@ -219,9 +219,9 @@ def _ratios(cell: SiblingCell, margin: float) -> _Ratios:
 def _beside(gpu: str, cell: SiblingCell, logs: Mapping[str, Sequence[float]]) -> tuple[Sequence[str], bool]:
     """Return the GPUs to compare `gpu` with in a cell, and True if the comparison can prove that `gpu` is OK.
 
-    True needs at least LEAST_GPUS - 1 other GPUs that did not wait for the host. Then the GPUs that waited are
-    included, all together, unless that lowers the median rate. False: all other GPUs are returned, and they can only
-    prove that `gpu` is slow. logs: GPU → log rates of its launches.
+    True if at least LEAST_GPUS - 1 other GPUs did not wait for the host. The result is then these GPUs, or all other
+    GPUs if the median of their mean log rates is at least as high. False otherwise: the result is then all other GPUs,
+    and the comparison can only prove that `gpu` is slow. logs: GPU → log rates of its launches.
     """
     others = [other for other in logs if other != gpu]
     at_work = [other for other in others if other not in cell.waited]
@@ -295,7 +295,8 @@ def _sibling(gpu: str, own: _Effects, p: float, tests: int) -> Sibling:
     """Return the verdict on a GPU. p: its p-value, after Holm over the GPUs.
 
     own: effects of the GPU over all cells, over the cells of each bound, and in each cell alone. tests: factor for the
-    p-values of its cells judged alone, after Holm over these cells: number of GPUs x judgements.
+    p-values of cells judged alone, applied after Holm over the cells of this GPU. It is the number of GPUs times
+    `judgements` of `judge`.
     """
     chances = holm({name: one.effect.p for name, one in own.alone.items()})
     slow = {name: one.effect for name, one in own.alone.items() if chances[name] * tests <= ALPHA}
@@ -354,7 +355,8 @@ def _ratio(sibling: Sibling) -> float:
 def _wanted(effect: Effect) -> int:
     """Return how many launches to add to each cell so that the GPU may get a verdict: up to MOST_LAUNCHES in all.
 
-    0 if these would be too few even for an effect that is easier to judge by _MAY_BE_OFF.
+    0 if MOST_LAUNCHES would be too few even if the real effect is farther from the margin than the measured one, by
+    _MAY_BE_OFF times the half-width of its interval.
     """
     gap = abs(math.log(effect.ratio) - math.log1p(-effect.margin))
     reach = math.log(effect.ratio / effect.low)

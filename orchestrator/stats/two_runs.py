@@ -43,9 +43,12 @@ _MOST_DEGREES: Final = 1e6
 
 
 class ChangeVerdict(enum.StrEnum):
-    """Verdict on a cell in two runs. The module's docstring shows when each is given, except two that compare/ gives.
+    """Verdict on a cell in two runs, by its margin (tolerated change).
 
-    NOT_COMPARABLE: more than the speed differs, or a cell has no usable result. WRONG: only the second result is wrong.
+    FASTER, SLOWER: changed by more than the margin. PROBABLY_SLOWER: as SLOWER, but the times are unsteady. SAME: the
+    90 % interval is inside the margin. NO_CHANGE: no change is shown, and the measured one is small. INCONCLUSIVE: none
+    of these. Two verdicts are given by compare/, not by this module. NOT_COMPARABLE: more than the speed differs, or a
+    cell has no usable result. WRONG: only the second result is wrong.
     """
 
     WRONG = "WRONG"
@@ -217,11 +220,11 @@ def _group_mean(pairs: Sequence[Pair], estimate: _Estimate | None, *, shown: boo
 
 
 def _of_mean(pairs: Sequence[Pair]) -> _Estimate | None:
-    """Return the mean log ratio of cells, all with the same weight. None if the variance of any cell is unknown.
+    """Return the mean over cells of log(rate after / rate before), all with the same weight.
 
-    A cell has the variance of its own launches. If it needs the prior, it has the one of its known variances that gives
-    the widest interval. Cells with the same `session` share one difference between the sessions, so more of them do not
-    reduce its variance.
+    None if the variance of any cell is unknown. A cell has the variance of its own launches. If it needs the prior, it
+    has the one of its known variances that gives the widest interval. Cells with the same `session` share one
+    difference between the sessions, so more of them do not reduce its variance.
     """
     parts: list[Variance] = []
     for pair, found in zip(pairs, _of_launches(pairs), strict=True):
@@ -329,7 +332,10 @@ def _shrunk(own: Mapping[int, Variance]) -> dict[int, Variance]:
 
 
 def _widest(pair: Pair, launches: Sequence[Variance]) -> Variance:
-    """Return the variance of a launch that gives the widest 95 % interval of the pair, its sessions included."""
+    """Return the one of several variances that gives the widest 95 % interval of the pair's log ratio.
+
+    launches: the variances of a launch to choose from, at least one. The interval includes the sessions of the pair.
+    """
     return max(launches, key=lambda one: _estimate(pair, one).reach(1 - ALPHA / 2))
 
 
@@ -367,8 +373,9 @@ def _most_unseen(pair: Pair) -> float:
 def _verdict(pair: Pair, log_ratio: float, narrow: float, p: float, *, unseen: bool) -> ChangeVerdict:
     """Return the verdict on a pair.
 
-    narrow: half the width of the 90 % interval of `log_ratio`. p: p-value of a change beyond the margin, after Holm.
-    unseen: True if no change is significant, and the interval is narrow enough to exclude a large change.
+    log_ratio: logarithm of (rate after / rate before). narrow: half the width of its 90 % interval. p: p-value of a
+    change beyond the margin, after Holm. unseen: True if no change is significant, and the interval is narrow enough to
+    exclude a large change.
     """
     bound = _bound(pair.margin)
     if p <= _ALPHA_CELLS and pair.trusted:

@@ -140,7 +140,10 @@ class Beside(_Record, frozen=True, kw_only=True):
 
 
 class Foreign(_Record, frozen=True, kw_only=True):
-    """From at_ns (monotonic) on, another process computes on a GPU. by: as in Beside. Empty: none does any more."""
+    """From at_ns (monotonic) on, another process computes on a GPU, or none does any more.
+
+    by: the other process, such as "PID 4711 python, 3.2 GiB"; "" if there is none any more.
+    """
 
     device: str
     at_ns: int
@@ -180,7 +183,7 @@ class TooHot(_Record, frozen=True, kw_only=True):
 
 
 class Quarantine(_Record, frozen=True, kw_only=True):
-    """A device is quarantined until the next resume; in a burn-in, usually for good (replay.staying_out).
+    """A device is quarantined until the next resume. A burn-in keeps it quarantined then, unless all devices are.
 
     at_ns: monotonic. reason: text for the report.
     """
@@ -206,8 +209,8 @@ class Skipped(_Record, frozen=True, kw_only=True):
 class Added(_Record, frozen=True, kw_only=True):
     """Launches of planned cells are added at the ends of the queues, each as (cell id, round), in this order.
 
-    suspects: UUIDs of the devices in doubt (SUSPECT, undecided in a gate, …) that are the reason; empty for another
-    round of a burn-in. at_ns: monotonic.
+    suspects: UUIDs of the devices whose verdict is in doubt, which is the reason; empty for another round of a burn-in.
+    at_ns: monotonic.
     """
 
     slots: tuple[tuple[str, int], ...]

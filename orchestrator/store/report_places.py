@@ -44,7 +44,10 @@ def home(stored: StoredRun) -> Path:
 
 
 def is_copy(stored: StoredRun, paths: RunPaths) -> bool:
-    """Whether this folder is a copy of the run: the original still exists elsewhere. False if that cannot be seen."""
+    """Whether the folder at `paths` is a copy: the folder in which the run was made is another one and still exists.
+
+    False if the original folder cannot be read.
+    """
     original = RunPaths(home(stored)).config
     try:
         return original.exists() and not original.samefile(paths.config)

@@ -42,7 +42,10 @@ def require_first(folder: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove the file of reserved space at `path`, and the `.asked` file beside it. Ignore errors."""
+    """Remove the file of reserved space at `path`. Ignore errors.
+
+    Also remove the file with suffix .asked beside it, which a killed check for free space may have left.
+    """
     for file in (path, path.with_suffix(".asked")):
         with contextlib.suppress(OSError):  # whatever keeps it, nobody needs the file any more
             file.unlink()

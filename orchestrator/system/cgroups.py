@@ -19,7 +19,10 @@ _UNLIMITED_BYTES: Final = 1 << 60
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Tightest limits of our control groups (None: no limit): bytes, CPU seconds per second, processes plus threads."""
+    """Tightest limits of our control groups; None: no limit.
+
+    cores: CPU seconds per second. processes: number of processes and threads.
+    """
 
     memory_bytes: int | None = None
     cores: float | None = None
@@ -69,10 +72,10 @@ def _tightest(root: Path, own: Path, controller: str, read: Callable[[Path], T |
 
 
 def _folders(root: Path, own: Path, controller: str) -> Iterator[Path]:
-    """Yield the folders of this process's control group and its ancestors. In a container only `root` may exist.
+    """Yield the folders of this process's control group and of its ancestors, the group itself first.
 
-    own: the file that names our groups. controller: its name in version 1, such as "memory"; groups of version 2 are
-    always included.
+    In a container these folders may be missing, except `root`, the folder of all control groups. own: the file that
+    names our groups. controller: its name in version 1, such as "memory"; groups of version 2 are always included.
     """
     for line in host.text(own).splitlines():
         _, controllers, path = line.split(":", 2)

@@ -149,7 +149,7 @@ def holds(pid: int, folder: Path) -> bool:
 def signal_same(pid: int, ticks: int, number: signal.Signals) -> bool:
     """Send a signal to process `pid` only if its start time is still `ticks`. Return True if it was sent.
 
-    ticks: as in Identity. Raises PermissionError for a process of another user.
+    ticks: start time in clock ticks since boot. Raises PermissionError for a process of another user.
     """
     pidfd = _opened(pid, ticks)
     if pidfd is None:

@@ -61,7 +61,10 @@ def die_with(parent: int) -> None:
 
 
 def check_rooms() -> None:
-    """Raise ConfigError unless child processes will import protocol, worker and orchestrator from `rooms_root()`."""
+    """Check that child processes import the same packages protocol, worker and orchestrator as this process.
+
+    Raises ConfigError if a package of one of these names in another folder would be imported instead.
+    """
     search = [str(rooms_root()), *sys.path[1:]] if _in_checkout() else sys.path[1:]
     for room in ("protocol", "worker", "orchestrator"):
         spec = PathFinder.find_spec(room, search)
@@ -90,9 +93,9 @@ def child_environment(extra: dict[str, str]) -> dict[str, str]:
 def environment_of_workers(cache: Path, defaults: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return variables to add to our environment for processes that import torch.
 
-    ONE_THREAD, which keeps libraries from starting threads, is always included and overrides the user's values. Of
-    `defaults`, only those that the user has not set. TORCHINDUCTOR_CACHE_DIR, a folder in `cache` (the folder of the
-    weights), is omitted if the user has set it or if `cache` is not writable.
+    ONE_THREAD, which keeps libraries from starting threads, is always included and overrides the user's values.
+    defaults: further variables, included if the user has not set them. cache: folder of the weights.
+    TORCHINDUCTOR_CACHE_DIR is a folder in it, and omitted if the user has set it or if `cache` is not writable.
     """
     unset = {name: value for name, value in (defaults or {}).items() if name not in os.environ}
     standing = next(place for place in (cache, *cache.parents) if os.access(place, os.F_OK))

@@ -53,7 +53,10 @@ class LiveDisplay:
         self._live.update(self._frame(snapshot), refresh=True)
 
     def tell(self, event: CellEnded | Notice) -> None:
-        """Print the event above the live lines; if quiet, only a loud one (is_loud)."""
+        """Print the event above the live lines. If quiet, print only warnings, errors and failed launches.
+
+        A launch that was stopped is not a failed one.
+        """
         if self._outlet.gone or (self._quiet and not is_loud(event)):
             return
         style = ("yellow" if isinstance(event, Notice) else "red") if is_loud(event) else ""

@@ -83,7 +83,10 @@ class Outlet:
         self.gone = True
 
     def _send(self) -> int:
-        """Write queued text. Return the number of bytes written. Returns 0 or raises BlockingIOError if none can be."""
+        """Write queued text, and return the number of bytes written.
+
+        If the reader takes nothing now, return 0, or raise BlockingIOError if the descriptor is non-blocking.
+        """
         if self._fd is None:
             self._stream.write(self._pending.decode(self.encoding, "replace"))
             self._stream.flush()

@@ -10,7 +10,7 @@ class Plain(LogDisplay):
     """Prints lines that begin with the time since the display was made, such as "[1:05]" for 65 seconds."""
 
     def tell(self, event: CellEnded | Notice) -> None:
-        """Print the event; if quiet, only a loud one (is_loud)."""
+        """Print the event. If quiet, print only warnings, errors and failed launches, but not stopped ones."""
         if is_loud(event) or not self._quiet:
             for line in event_lines(event, verbose=self._verbose):
                 self._print(line)

@@ -1,7 +1,8 @@
 """Structured events for log collectors: one JSON object a line.
 
-Each has "timestamp" (UTC), "level" and "event": cell_ended, progress, with -v phase, and the events of notices, such as
-run_started, run_ended and notice. "device" is the label ("GPU 0", "cpu:1"), but in wrong_results the UUID.
+Each has "timestamp" (UTC), "level" and "event". Events are cell_ended, progress, phase (only with -v), and those of
+notices, such as run_started, run_ended and notice. "device" is the label ("GPU 0", "cpu:1"). In wrong_results it is the
+UUID.
 """
 
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -36,7 +37,10 @@ class Structured(LogDisplay):
         )
 
     def tell(self, event: CellEnded | Notice) -> None:
-        """Write an event. If quiet: only loud ones (is_loud) and the notice run_ended. Evidence: only if verbose."""
+        """Write an event. If quiet, write only warnings, errors, failed launches that were not stopped, and run_ended.
+
+        Traceback and evidence of a failure are written only if verbose.
+        """
         if self._quiet and not is_loud(event) and not _is_end(event):
             return
         if isinstance(event, Notice):

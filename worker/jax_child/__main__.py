@@ -141,9 +141,9 @@ def _planned_bytes(compiled: "jax.stages.Compiled") -> int:
 
 
 def _profiled(calls: _Calls, kind: DeviceKind) -> tuple[int | None, list[tuple[str, float]]]:
-    """Profile one call. Return the number of kernels (None: none was seen), and (name, ms) of each kernel and copy run.
+    """Profile one call. Return the number of kernels, and the name and milliseconds of each kernel and each copy.
 
-    On a CPU device XLA's operations count as kernels.
+    The number is None if no kernel was seen. On a CPU device XLA's operations count as kernels.
     """
     import jax
 

@@ -1,1 +1,4 @@
-"""Models. A family builds models of one kind, and has their inputs, forward pass and loss; base.py: its interface."""
+"""Models. A family is a module that builds models of one kind, and defines their inputs, forward pass and loss.
+
+base.py: interface of a family.
+"""

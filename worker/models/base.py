@@ -2,8 +2,9 @@
 
 A family is a module of this folder with the functions of `Family`. It builds models with random weights and downloads
 nothing. Optional functions: `objectives` (training in several parts, each an Objective), those of `Writer` (text), and
-`build_for_inference` (as `build`, for the part of the model that load and inference use). The user's own models have a
-class instead (own.py), with the further functions `samples`, `train_step` and `structure`.
+`build_for_inference` (as `build`, but only the part of the model that the phases load and inference use). The user's
+own models have a class instead (own.py), which can also count samples, run the user's training step, and return a hash
+of the model's structure.
 """
 
 from collections.abc import Callable, Iterable
