@@ -36,6 +36,7 @@ def command(*, words: tuple[str, ...]) -> None:
     from pathlib import Path
 
     from orchestrator.cli import explain_codes
+    from orchestrator.figures.quality import Quality
     from orchestrator.run_reports import run_lookup
     from orchestrator.system import safe_read
 
@@ -48,6 +49,8 @@ def command(*, words: tuple[str, ...]) -> None:
         say(_run(what))
     elif code := explain_codes.lines(what):
         say("\n".join(code))
+    elif what in set(Quality):
+        say(f"{what}: how reliable a result is. docs/reports.md says what it means and what to do.")
     else:
         raise Refusal(
             f"'{what}' is unknown. Expected a kind of failure, an exit code, a signal, an Xid or a run."

@@ -99,7 +99,7 @@ def _remarks(metric: Measured, *, interval: bool) -> Iterator[Remark]:
     if metric.steady_state == SteadyState.NONE:
         yield _unsteady(metric)
     if interval and metric.launches and metric.relative_half_width is None:
-        yield Remark(f"fewer than {BATCHES} values: no interval")
+        yield Remark(f"fewer than {BATCHES} values in a launch: no interval within it")
     if metric.drifting and metric.drift_percent is not None:
         yield Remark("drifting by {}", metric.drift_percent, signed=True)
     if is_clock_moved(metric):

@@ -211,12 +211,15 @@ def _of_health(name: str, judged: DeviceHealth | NodeHealth, board: str = "") ->
 def describe(against: Differences, report: Report) -> str:
     """Describe how much identical devices differ in speed, by the first of these cases that applies.
 
-    No cell can compare them: "not comparable: …". A GPU lags: "in 4 GPU-bound cells: GPU 5 up to 10.0% slower in 2 of
-    them". All are equal: "equal within 0.3% (5 steady GPU-bound configurations)". There are two: the difference of the
-    slower from the faster one, in percent. There are more: the difference of each from the median, in percent.
+    They are CPU devices: "not compared: …". No cell can compare them: "not comparable: …". A GPU lags: "in 4 GPU-bound
+    cells: GPU 5 up to 10.0% slower in 2 of them". All are equal: "equal within 0.3% (5 steady GPU-bound
+    configurations)". There are two: the difference of the slower from the faster one, in percent. There are more: the
+    difference of each from the median, in percent.
     """
     every = len(against.group.devices) == len(report.gpu_info)
     alike = "" if every else f"{labels(against.group.devices)} "
+    if against.group.shown.kind == DeviceKind.CPU:
+        return f"{alike}not compared: there is no verdict on the speed of CPU devices"
     if not against.percent:
         return f"{alike}not comparable: no cell is steady and GPU-bound on all"
     over = plural(against.judging, "GPU-bound cell")
