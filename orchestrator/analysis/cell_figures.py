@@ -57,7 +57,10 @@ class ValidLaunches:
                 return self.mean_ms(source) if self._possible(source) else None
 
     def _possible(self, series: SeriesName) -> bool:
-        """Whether `series` is plausible. The latency is not if its mean is below that of the forward pass within it."""
+        """Whether `series` is plausible. Every series is, except perhaps the latency.
+
+        The latency includes the forward pass, so it is implausible if its mean is below that of the forward pass.
+        """
         latency_ms, forward_ms = self.mean_ms(SeriesName.LATENCY), self.mean_ms(SeriesName.FORWARD)
         impossible = latency_ms is not None and forward_ms is not None and latency_ms < forward_ms
         return series is not SeriesName.LATENCY or not impossible
@@ -68,7 +71,7 @@ class ValidLaunches:
         return float(median(values)) if values else None
 
     def each(self, read: Callable[[LaunchEvidence], float | None]) -> tuple[float, ...]:
-        """Return what `read` returns for each launch, in the order of the launches, without None."""
+        """Return the values that `read` returns for the launches, in their order. Launches with None are skipped."""
         return tuple(value for launch in self.launches if (value := read(launch)) is not None)
 
     def largest(self, read: Callable[[LaunchEvidence], float | None]) -> float | None:

@@ -246,11 +246,13 @@ def _is_unfit(slot: SlotState) -> bool:
 
 
 def _memory(replay: Replay) -> tuple[dict[Cell, int], dict[Cell, int], set[str]]:
-    """Return (smallest batch sizes, smallest early ones, cells with an early failure) of what ran out of memory.
+    """Return what ran out of memory: (smallest batch sizes, smallest early batch sizes, cells with an early failure).
 
-    An early failure precedes the first forward pass. The first two map a family to a batch size that ran out of memory,
-    the second by early failures only. A family is all cells that differ only in batch size; its key has batch size 0.
-    The third holds ids of cells. Batch size scans are ignored.
+        smallest batch sizes          family → smallest batch size that ran out of memory
+        smallest early batch sizes    the same of early failures alone, which precede the first forward pass
+        cells with an early failure   ids of cells
+
+    A family is all cells that differ only in batch size. Its key has batch size 0. Batch size scans are ignored.
     """
     smallest: dict[Cell, int] = {}
     early: dict[Cell, int] = {}

@@ -33,7 +33,7 @@ def throttled_cells(sides: Sequence[SideBySide]) -> dict[str, list[Held]]:
 
 
 def explain_throttling(held: Sequence[Held]) -> Why | None:
-    """Explain throttling by the cell in which it took the largest share of the time; None if `held` is empty."""
+    """Explain throttling by the cell with the largest throttled share of measured time; None if `held` is empty."""
     if not held:
         return None
     cell, (_, metric, _) = max(held, key=lambda throttled: throttled.point.metric.slowdown_percent or 0.0)

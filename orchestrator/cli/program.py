@@ -214,7 +214,10 @@ def _require_text(words: Sequence[str]) -> None:
 
 
 class MeasuringCommand(RunCommand):
-    """A command with launches. It keeps the handlers of stop_signals.begin until `announced` installs its own."""
+    """A command with launches, which handles stop signals itself.
+
+    Until its own handlers are installed (exit_notification.announced), a stop signal ends the program with exit code 4.
+    """
 
     hears_signals = True
 

@@ -41,7 +41,8 @@ class _Fault(NamedTuple):
     """A fault that keeps a cell from being compared. words: its name. found: returns whether a cell has it.
 
     with_status: texts name the cell's status, too. remedy: what to do. same_work: `compare` shows the change of speed
-    nevertheless. judged: `compare` also shows a verdict, by the prior standard deviation.
+    nevertheless. judged: `compare` also gives a verdict, by the standard deviation of the cell or of
+    configs/margins.yaml, whichever is larger.
     """
 
     words: str
@@ -194,7 +195,7 @@ def not_watched(kind: str, throttled: bool | None) -> bool:  # noqa: FBT001  # a
 
 
 def unwatched(before: Place, after: Place) -> str:
-    """Return "throttling unknown in the first run" or the like; "" if it is known in both."""
+    """Return "throttling unknown in the first run", or in the second, or in both; "" if it is known in both."""
     who = [name for name, one in _sides(before, after) if not_watched(one.device.kind, one.cell.throttled)]
     return f"{UNWATCHED} in {' and '.join(who)}" if who else ""
 
@@ -229,7 +230,7 @@ def shown(name: str, value: str | None) -> str:
 def changes(before: Side, after: Side, paired: Iterable[tuple[SideDevice, SideDevice]]) -> Iterator[Change]:
     """Yield the differing versions and settings of two runs, then those of `paired` devices, each once.
 
-    paired: (device of `before`, its partner in `after`). Another board is the change "board", from UUID to UUID.
+    paired: (device of `before`, its partner in `after`). If their UUIDs differ, the change "board" has both UUIDs.
     """
     yield from differences(before.stack, after.stack)
     seen: dict[Change, None] = {}

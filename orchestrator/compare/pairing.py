@@ -92,8 +92,9 @@ def _paired(before: Sequence[SideDevice], after: Sequence[SideDevice]) -> list[t
 def _with_baseline(baseline: Side, run: Side) -> Beside:
     """Pair the cells of a run with those of a baseline, in which devices of one GPU model count as one device.
 
-    If a GPU of the baseline that was compared is also in the run, both are of the same node. Then GPUs of the baseline
-    that were not compared have no partner.
+    If a GPU whose baseline results were compared is also in the run, run and baseline are of the same node. Then each
+    other GPU of the baseline has no partner. On another node, each GPU of the baseline with a cell that was compared
+    for its GPU model has one.
     """
     known = by_key(baseline)
     pairs: list[tuple[Place, Place]] = []
