@@ -45,7 +45,10 @@ class ValidLaunches:
         return None if self.figures is None else self.figures.means_ms.get(series)
 
     def value(self, source: Source) -> float | None:
-        """Return a figure, combined over the launches as `source` says; times in ms. None if missing or impossible."""
+        """Return the figure of the cell that `source` defines; times in ms. None if it is missing or impossible.
+
+        source: a mean or a percentile of a series of times, or a value of each result with the way to combine them.
+        """
         match source:
             case OfResults(read, pool):
                 values = self.each(lambda launch: read(launch.result))

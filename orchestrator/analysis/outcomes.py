@@ -35,9 +35,10 @@ NOT_YET: Final = "not measured yet: the run is still running"
 class CellOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """How the measurement of a cell ended.
 
-    batch_size: that of its figures; if it is referred, that of the figures of `refers_to` (without any, the planned
-    one); else None. valid_launches: numbers of the launches that make up its figures. refers_to: id of the smaller
-    planned cell that stands for it, or None. reason: why the cell is not ok, for people.
+    batch_size: size at which its figures were measured; None without figures. A referred cell is represented by another
+    planned cell: then it is the size at which that cell was measured or, without figures, planned. valid_launches:
+    numbers of the launches that make up its figures. refers_to: id of that cell, or None. reason: why the cell is not
+    ok, for people.
     """
 
     status: Status

@@ -54,9 +54,10 @@ def _reason(seen: Sequence[str]) -> Reason:
 
 
 def explain_power_limit(device: Device, group: Sequence[Device]) -> Why | None:
-    """Explain slowness by a power limit of `device` below that of most of its `group`; None if it is not below.
+    """Explain slowness by a power limit of `device` below the limit of most of its `group`; None if it is not below.
 
-    group: all identical devices, `device` included. None also if its limit is unknown or no known one has a majority.
+    group: all identical devices, `device` included. Also None if the limit of `device` is unknown, or if no known limit
+    is that of more than half of the group.
     """
     own = device.power_limit_w
     ((usual, times),) = Counter(other.power_limit_w for other in group).most_common(1)

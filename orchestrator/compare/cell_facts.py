@@ -122,8 +122,8 @@ def _varies(place: Place) -> bool:
 def difference(before: Place, after: Place, *, any_device: bool = False) -> str:
     """Return why two cells cannot be compared, such as "batch size 8, then 4"; "" if they can.
 
-    The reason is a fault of a cell other than unsteady times, or a fact that differs. any_device: allow another GPU
-    model, memory or power limit.
+    The reason is a fault of one or both cells, or a fact that differs. Unsteady times are no reason. any_device: allow
+    another GPU model, memory or power limit.
     """
     if (found := _gravest((one for one in _FAULTS if not one.judged), before, after)) is not None:
         who = {name: one for name, one in _sides(before, after) if found.found(one)}
@@ -205,7 +205,10 @@ def _sides(before: Place, after: Place) -> tuple[tuple[str, Place], ...]:
 
 
 class Change(NamedTuple):
-    """A version or setting of two runs or devices that differs. before, after: "" if not set, adaptive or unknown."""
+    """A version or setting that differs between two runs or devices, with its values before and after.
+
+    A value is "" if it is not set or unknown, or if it is adaptive, as a number of iterations can be.
+    """
 
     name: str
     before: str

@@ -25,8 +25,8 @@ _Devices = list[SideDevice]
 class Beside(NamedTuple):
     """Cells and devices of two runs: pairs (of the first run, of the second run), and those without a partner.
 
-    pairs: of cells, also without a result. devices: pairs of devices. only_before, only_after: cells with a result, but
-    without a partner in the other run. alone_before, alone_after: devices without a partner.
+    pairs: of cells, even of those without a result. devices: pairs of devices. only_before, only_after: cells that have
+    a result but no partner. alone_before, alone_after: devices without a partner.
     """
 
     pairs: list[tuple[Place, Place]]
