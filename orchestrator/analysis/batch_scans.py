@@ -27,9 +27,9 @@ def batch_scans(archive: Archive, evidence: Evidence) -> Iterator[BatchScan]:
 
 
 def is_an_answer(archive: Archive, evidence: Evidence, attempt: Attempt) -> bool:
-    """Whether an attempt failed, but limits a batch size scan.
+    """Whether a failed attempt gives a batch size scan an upper limit. False if the cell is no scan.
 
-    It ran out of memory, or failed finally, for any reason, above a size that worked.
+    True if it ran out of memory. Also True for any other failure that is not repeated, above a size that worked.
     """
     if attempt.failure is None or archive.replay.state.cells[attempt.start.cell].batch_size != AUTO:
         return False

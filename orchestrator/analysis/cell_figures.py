@@ -45,7 +45,10 @@ class ValidLaunches:
         return None if self.figures is None else self.figures.means_ms.get(series)
 
     def value(self, source: Source) -> float | None:
-        """Return a figure, combined over the launches as `source` says; times in ms. None if missing or impossible."""
+        """Return the figure of the cell that `source` defines; times in ms. None if it is missing or impossible.
+
+        source: a mean or a percentile of a series of times, or a value of each result with the way to combine them.
+        """
         match source:
             case OfResults(read, pool):
                 values = self.each(lambda launch: read(launch.result))
@@ -57,7 +60,10 @@ class ValidLaunches:
                 return self.mean_ms(source) if self._possible(source) else None
 
     def _possible(self, series: SeriesName) -> bool:
-        """Whether `series` is plausible. The latency is not if its mean is below that of the forward pass within it."""
+        """Whether `series` is plausible. Every series is, except perhaps the latency.
+
+        The latency includes the forward pass, so it is implausible if its mean is below that of the forward pass.
+        """
         latency_ms, forward_ms = self.mean_ms(SeriesName.LATENCY), self.mean_ms(SeriesName.FORWARD)
         impossible = latency_ms is not None and forward_ms is not None and latency_ms < forward_ms
         return series is not SeriesName.LATENCY or not impossible
@@ -68,7 +74,7 @@ class ValidLaunches:
         return float(median(values)) if values else None
 
     def each(self, read: Callable[[LaunchEvidence], float | None]) -> tuple[float, ...]:
-        """Return what `read` returns for each launch, in the order of the launches, without None."""
+        """Return the values that `read` returns for the launches, in their order. Launches with None are skipped."""
         return tuple(value for launch in self.launches if (value := read(launch)) is not None)
 
     def largest(self, read: Callable[[LaunchEvidence], float | None]) -> float | None:

@@ -238,9 +238,10 @@ def _launch(device: Device, result: Result, track: Track, beside: str, interner:
 
 
 def _rates(result: Result, suspended: Sequence[Span]) -> tuple[Window, ...]:
-    """Return a burn-in launch's operations (else iterations) per second in windows of ten seconds.
+    """Return the work per second of a burn-in launch, in windows of ten seconds.
 
-    Measured blocks in which the worker was suspended are excluded.
+    The work is operations, or iterations if the number of operations per iteration is unknown. Blocks in which the
+    worker was suspended are excluded.
     """
     blocks = [
         (block.start_ns, block.end_ns, block.iterations)

@@ -35,9 +35,10 @@ NOT_YET: Final = "not measured yet: the run is still running"
 class CellOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """How the measurement of a cell ended.
 
-    batch_size: that of its figures; if it is referred, that of the figures of `refers_to` (without any, the planned
-    one); else None. valid_launches: numbers of the launches that make up its figures. refers_to: id of the smaller
-    planned cell that stands for it, or None. reason: why the cell is not ok, for people.
+    batch_size: size at which its figures were measured; None without figures. A referred cell is represented by another
+    planned cell: then it is the size at which that cell was measured or, without figures, planned. valid_launches:
+    numbers of the launches that make up its figures. refers_to: id of that cell, or None. reason: why the cell is not
+    ok, for people.
     """
 
     status: Status
@@ -246,11 +247,13 @@ def _is_unfit(slot: SlotState) -> bool:
 
 
 def _memory(replay: Replay) -> tuple[dict[Cell, int], dict[Cell, int], set[str]]:
-    """Return (smallest batch sizes, smallest early ones, cells with an early failure) of what ran out of memory.
+    """Return what ran out of memory: (smallest batch sizes, smallest early batch sizes, cells with an early failure).
 
-    An early failure precedes the first forward pass. The first two map a family to a batch size that ran out of memory,
-    the second by early failures only. A family is all cells that differ only in batch size; its key has batch size 0.
-    The third holds ids of cells. Batch size scans are ignored.
+        smallest batch sizes          family → smallest batch size that ran out of memory
+        smallest early batch sizes    the same of early failures alone, which precede the first forward pass
+        cells with an early failure   ids of cells
+
+    A family is all cells that differ only in batch size. Its key has batch size 0. Batch size scans are ignored.
     """
     smallest: dict[Cell, int] = {}
     early: dict[Cell, int] = {}

@@ -39,8 +39,9 @@ class Reached:
 class Seen:
     """Facts of a result that decide whether its time is plausible.
 
-    iteration_ms: mean. flops: operations of an iteration. model_bytes: of the weights. generates: whether it is text
-    generation, without flops. covered: sum of the iteration times / measured time, of the launch where this is least.
+    iteration_ms: mean. flops: operations of an iteration; None if not counted. model_bytes: of the weights. generates:
+    whether it is text generation, whose operations are not counted. covered: sum of the iteration times / measured
+    time, of the launch where this is least; None if unknown.
     """
 
     iteration_ms: float  # mean

@@ -34,7 +34,8 @@ DAMAGED: Final = "damaged"
 class _Entry(NamedTuple):
     """Key of a model's entry in the report. The cells of an entry differ only in workload and batch size.
 
-    device: UUID. compile_mode: Cell.compile_name. The other fields are as in Cell.
+    device: UUID. mode: "loaded" or "solo". compile_mode: such as "eager", or with dynamic shapes "default dynamic".
+    input_size: in pixels or tokens; None: the model has one fixed size. new_tokens: for generation only, else None.
     """
 
     device: str

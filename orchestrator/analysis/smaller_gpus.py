@@ -23,8 +23,8 @@ def find_suspects(
 
     Both are cell id → outcome. Identical GPUs have the same name, whatever their memory. explained: the GPU had more
     memory in use before the run, which the reason now says. suspect: all others. The reason names the GPUs on which the
-    cell fits, and DOES_NOT_FIT becomes FAILED. DEGRADED and REFERRED stay, because a smaller batch size was measured or
-    is planned.
+    cell fits, and the status DOES_NOT_FIT becomes FAILED. Two statuses stay: DEGRADED (a smaller batch size was
+    measured) and REFERRED (another planned cell has the smaller batch size).
     """
     by_uuid = {device.uuid: device for device in devices}
     kinds = {device.uuid: device.name for device in devices if device.kind is DeviceKind.CUDA}

@@ -33,7 +33,7 @@ def throttled_cells(sides: Sequence[SideBySide]) -> dict[str, list[Held]]:
 
 
 def explain_throttling(held: Sequence[Held]) -> Why | None:
-    """Explain throttling by the cell in which it took the largest share of the time; None if `held` is empty."""
+    """Explain throttling by the cell with the largest throttled share of measured time; None if `held` is empty."""
     if not held:
         return None
     cell, (_, metric, _) = max(held, key=lambda throttled: throttled.point.metric.slowdown_percent or 0.0)
@@ -54,9 +54,10 @@ def _reason(seen: Sequence[str]) -> Reason:
 
 
 def explain_power_limit(device: Device, group: Sequence[Device]) -> Why | None:
-    """Explain slowness by a power limit of `device` below that of most of its `group`; None if it is not below.
+    """Explain slowness by a power limit of `device` below the limit of most of its `group`; None if it is not below.
 
-    group: all identical devices, `device` included. None also if its limit is unknown or no known one has a majority.
+    group: all identical devices, `device` included. Also None if the limit of `device` is unknown, or if no known limit
+    is that of more than half of the group.
     """
     own = device.power_limit_w
     ((usual, times),) = Counter(other.power_limit_w for other in group).most_common(1)

@@ -200,7 +200,10 @@ def preset_options(defaults: Mapping[str, str]) -> Callable[[Command], Command]:
 
 
 def run_option(name: str, default: str = "") -> Callable[[Command], Command]:
-    """Return a decorator that adds one option of a run. name: its parameter. default: as in `_click_option`."""
+    """Return a decorator that adds one option of a run. name: its parameter in Python.
+
+    default: the default that --help shows; "": that of the option. It sets no value.
+    """
     return _click_option(next(option for option in OPTIONS if option.name == name), default)
 
 

@@ -199,9 +199,9 @@ def _how(
     group: Sequence[Device],
     first: Sequence[Cell],
 ) -> tuple[list[str], list[str]]:
-    """Return (lines above the table of a first round, a text for each of its cells: the time of one launch).
+    """Return (lines above the table of a first round, texts with the time of one launch of each cell, in order).
 
-    first: cells of the round, in order. group: the devices with this first round. devices: all devices of the run.
+    first: cells of this first round, in order. group: the devices that begin with it. devices: all devices of the run.
     """
     burn_in = configuration.burn_in
     if burn_in is None:

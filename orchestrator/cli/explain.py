@@ -59,7 +59,10 @@ def command(*, words: tuple[str, ...]) -> None:
 
 
 def _guess(what: str) -> str:
-    """Return " Did you mean KINDS?": kinds with `what` as a word or in their initials, else similar ones; or ""."""
+    """Return " Did you mean X?" with the kinds of failure that match `what`, else with similar kinds, else "".
+
+    A kind matches if `what` is one of its words, or is in the initials of its words ("oom").
+    """
     from orchestrator.config.yaml_schema import did_you_mean, listed
     from protocol.failure import Category
 

@@ -24,10 +24,10 @@ PATIENCE_S: Final = 20.0  # twice store.BUSY_S, which SQLite waits for another p
 
 
 def record(report: "Report", stored: "StoredRun", paths: "RunPaths", given: HistoryParams | None = None) -> None:
-    """Record a run's report in the history, replacing an earlier one.
+    """Record a run's report in the history, replacing an earlier one. A failure only prints a note.
 
-    Nothing is recorded if the options turn the history off, or if the folder is a copy of the run's.
-    given: options of this command, which override those stored with the run. A failure only prints a note.
+    given: options of this command, which override those stored with the run. Nothing is recorded if the options turn
+    the history off, or if the folder is a copy and the run's own folder still exists.
     """
     from orchestrator.store import report_places
 
@@ -62,9 +62,10 @@ def record(report: "Report", stored: "StoredRun", paths: "RunPaths", given: Hist
 
 
 def refused(configuration: "Configuration") -> tuple[str, ...]:
-    """Return (sentence,) if the history file cannot record the run: unreadable, or of a newer version; else ().
+    """Return (sentence,) if the history file cannot record the run, else ().
 
-    It is also () if the history is off, and if it has no folder or does not answer, which `earlier` reports.
+    The file cannot if it is unreadable or of a newer version. Also () if the history is off. If the file has no folder
+    or does not answer, the result is () and `earlier` reports it.
     """
     if not configuration.history:
         return ()

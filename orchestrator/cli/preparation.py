@@ -212,8 +212,8 @@ def _require_time(plan: Plan, configuration: Configuration, devices: tuple[Devic
 def _require_free(configuration: Configuration, devices: tuple[Device, ...], look: Look) -> tuple[Device, ...]:
     """Return the devices, with `busy_with` set to the other process that computes on the device, if any.
 
-    look: what NVML showed just now, processes included. Raises DeviceError if a device has such a process and
-    --allow-busy is not given.
+    look: function that returns what NVML shows, processes included. Raises DeviceError if a device has such a process
+    and --allow-busy is not given.
     """
     busy = gpu_users.busy(devices, look)
     reason = gpu_users.refusal(devices, busy)

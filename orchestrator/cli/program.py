@@ -214,7 +214,10 @@ def _require_text(words: Sequence[str]) -> None:
 
 
 class MeasuringCommand(RunCommand):
-    """A command with launches. It keeps the handlers of stop_signals.begin until `announced` installs its own."""
+    """A command with launches, which handles stop signals itself.
+
+    Until its own handlers are installed (exit_notification.announced), a stop signal ends the program with exit code 4.
+    """
 
     hears_signals = True
 
@@ -237,7 +240,10 @@ def _usage(error: click.UsageError, program: str, hint: str = "") -> str:
 
 
 def _offered(argument: click.Parameter, context: click.Context | None) -> str:
-    """Return " Valid: bash and zsh." (the argument's values; "" if none or many), or for RUN a hint at @last."""
+    """Return a hint for a missing argument, " Valid: bash and zsh." or, for RUN, " The last run is @last.".
+
+    Returns "" if the argument has no listed values, or more than _FEW_COMMANDS.
+    """
     if argument.human_readable_name in ("RUN", "RUN..."):
         return " The last run is @last."
     words = [] if context is None else [one.value for one in argument.shell_complete(context, "") if one.value]

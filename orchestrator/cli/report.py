@@ -160,11 +160,11 @@ def _render_file(
     """Render the report file `file` without the folder of its run: print it, or write it to the file `output`.
 
     output: value of -o; None: print. format: value of -f; with `output`, None means the format of its suffix, else
-    json. named: the formats in `format`; None without -f. full: print the whole report, where -f is not given, in place
-    of the brief one. needs_run: given options that need the run's folder.
+    json. named: the formats in `format`; None without -f. full: print the whole report, not the brief one. needs_run:
+    given options that need the run's folder.
 
-    To print, only `-f txt` is allowed, which prints the whole report, or no -f. Raises UserError for other formats, for
-    any option in `needs_run`, or if `file` is no report.
+    What is printed is the whole report with -f txt, or as `full` says without -f. Raises UserError for other formats to
+    print, for any option in `needs_run`, or if `file` is no report.
     """
     from orchestrator import report as reports
     from orchestrator.cli.shown_report import places, shown

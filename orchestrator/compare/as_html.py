@@ -164,7 +164,7 @@ def _speed(comparisons: Sequence[Comparison]) -> Section:
 
 
 def _with_ratio(comparison: Comparison) -> list[tuple[ComparedCell, float]]:
-    """Return (cell, ratio) of each cell with a ratio and its interval, the gravest verdict first."""
+    """Return (cell, ratio) of each cell whose ratio has a known interval, the gravest verdict first."""
     return [
         (cell, cell.ratio)
         for cell in wording.ordered(comparison.cells)

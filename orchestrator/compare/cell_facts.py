@@ -43,7 +43,8 @@ class _Fault(NamedTuple):
     """A fault that keeps a cell from being compared. words: its name. found: returns whether a cell has it.
 
     with_status: texts name the cell's status, too. remedy: what to do. same_work: `compare` shows the change of speed
-    nevertheless. judged: `compare` also shows a verdict, by the prior standard deviation.
+    nevertheless. judged: `compare` also gives a verdict, by the standard deviation of the cell or of
+    configs/margins.yaml, whichever is larger.
     """
 
     words: str
@@ -123,8 +124,8 @@ def _varies(place: Place) -> bool:
 def difference(before: Place, after: Place, *, any_device: bool = False) -> str:
     """Return why two cells cannot be compared, such as "batch size 8, then 4"; "" if they can.
 
-    The reason is a fault of a cell other than unsteady times, or a fact that differs. any_device: allow another GPU
-    model, memory or power limit.
+    The reason is a fault of one or both cells, or a fact that differs. Unsteady times are no reason. any_device: allow
+    another GPU model, memory or power limit.
     """
     if (found := _gravest((one for one in _FAULTS if not one.judged), before, after)) is not None:
         who = {name: one for name, one in _sides(before, after) if found.found(one)}
@@ -196,7 +197,7 @@ def not_watched(kind: str, throttled: bool | None) -> bool:  # noqa: FBT001  # a
 
 
 def unwatched(before: Place, after: Place) -> str:
-    """Return "throttling unknown in the first run" or the like; "" if it is known in both."""
+    """Return "throttling unknown in the first run", or in the second, or in both; "" if it is known in both."""
     who = [name for name, one in _sides(before, after) if not_watched(one.device.kind, one.cell.throttled)]
     return f"{UNWATCHED} in {' and '.join(who)}" if who else ""
 
@@ -206,7 +207,10 @@ def _sides(before: Place, after: Place) -> tuple[tuple[str, Place], ...]:
 
 
 class Change(NamedTuple):
-    """A version or setting of two runs or devices that differs. before, after: "" if not set, adaptive or unknown."""
+    """A version or setting that differs between two runs or devices, with its values before and after.
+
+    A value is "" if it is not set or unknown, or if it is adaptive, as a number of iterations can be.
+    """
 
     name: str
     before: str
@@ -231,7 +235,7 @@ def shown(name: str, value: str | None) -> str:
 def changes(before: Side, after: Side, paired: Iterable[tuple[SideDevice, SideDevice]]) -> Iterator[Change]:
     """Yield the differing versions and settings of two runs, then those of `paired` devices, each once.
 
-    paired: (device of `before`, its partner in `after`). Another board is the change "board", from UUID to UUID.
+    paired: (device of `before`, its partner in `after`). If their UUIDs differ, the change "board" has both UUIDs.
     """
     yield from differences(before.stack, after.stack)
     seen: dict[Change, None] = {}

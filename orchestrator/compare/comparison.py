@@ -221,8 +221,12 @@ def compare(
 def exit_code(comparisons: Sequence[Comparison], fail_on: Collection[ChangeVerdict]) -> ExitCode:
     """Return MISSED if `failing` finds anything, else INCOMPLETE or PASSED. fail_on: verdicts that fail the comparison.
 
-    INCOMPLETE: a comparison has no cell to judge, a cell with a result in the first run lacks a partner or has a
-    verdict in UNJUDGED, or a device of the second run has no cell in the baseline.
+    INCOMPLETE if one of these is true of any comparison:
+
+        no compared cell has a result in the first run
+        a compared cell with such a result is PROBABLY SLOWER, INCONCLUSIVE or NOT COMPARABLE
+        a cell with a result in the first run has no partner
+        a device of the second run has no cell in the baseline
     """
     if failing(comparisons, fail_on):
         return ExitCode.MISSED

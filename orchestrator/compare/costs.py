@@ -15,7 +15,7 @@ _JOULES: Final = 3_600_000
 class _Million(NamedTuple):
     """A unit of which a million is priced. of: its name, such as "tokens".
 
-    per_second: throughput in this unit. energy_j: joules of one.
+    per_second: throughput in this unit. energy_j: joules of one. None: unknown.
     """
 
     of: str

@@ -133,8 +133,8 @@ def _of_siblings(
 ) -> Iterator[tuple[tuple[object, ...], Relative]]:
     """Yield (key, speed) of each cell: its speed in percent of the median of identical devices.
 
-    key: UUID and fields of the cell, as returned by `_among_siblings`. The speed is unknown if any of the devices
-    compared in this cell has a fault. places: (UUID, cell) → the cell in `report`, with its device.
+    key: UUID of the device, then fields of the cell, in the order of `_among_siblings`. The speed is unknown if any of
+    the devices compared in this cell has a fault. places: (UUID, cell) → the cell in `report`, with its device.
     """
     named = {_among_siblings(uuid, key): place for (uuid, key), place in places.items()}
     for spread in report.cross_gpu:

@@ -25,8 +25,8 @@ _Devices = list[SideDevice]
 class Beside(NamedTuple):
     """Cells and devices of two runs: pairs (of the first run, of the second run), and those without a partner.
 
-    pairs: of cells, also without a result. devices: pairs of devices. only_before, only_after: cells with a result, but
-    without a partner in the other run. alone_before, alone_after: devices without a partner.
+    pairs: of cells, even of those without a result. devices: pairs of devices. only_before, only_after: cells that have
+    a result but no partner. alone_before, alone_after: devices without a partner.
     """
 
     pairs: list[tuple[Place, Place]]
@@ -92,8 +92,9 @@ def _paired(before: Sequence[SideDevice], after: Sequence[SideDevice]) -> list[t
 def _with_baseline(baseline: Side, run: Side) -> Beside:
     """Pair the cells of a run with those of a baseline, in which devices of one GPU model count as one device.
 
-    If a GPU of the baseline that was compared is also in the run, both are of the same node. Then GPUs of the baseline
-    that were not compared have no partner.
+    If a GPU whose baseline results were compared is also in the run, run and baseline are of the same node. Then each
+    other GPU of the baseline has no partner. On another node, each GPU of the baseline with a cell that was compared
+    for its GPU model has one.
     """
     known = by_key(baseline)
     pairs: list[tuple[Place, Place]] = []

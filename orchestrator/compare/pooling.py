@@ -39,8 +39,9 @@ def partners(candidates: Sequence[Place], place: Place, *, any_device: bool = Fa
 def combined(places: Sequence[Place]) -> Place:
     """Return the results of one or more devices for the same cell as one result, with the launches of all.
 
-    Differences between devices are removed from the values (`_launches`). The result is throttled, contaminated or
-    power-capped if one is, and steady if all are. `figures`, `host_bound` and the like are those of the first.
+    Differences between devices are removed from the values (`_launches`). The result is contaminated or power-capped if
+    one is, and steady if all are. It is throttled if one is, else unknown if one is. The other fields of the cell, such
+    as `figures`, are those of the first device; `parameters` is the first known number.
     """
     first = places[0]
     if len(places) == 1:

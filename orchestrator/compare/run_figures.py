@@ -124,7 +124,10 @@ def impossible(report: Report) -> Iterator[str]:
 
 
 def of_report(report: Report, name: str) -> Side:
-    """Reduce a report to a side, without values that are `impossible`. name: to show, such as "this run"."""
+    """Reduce a report to a side, without values below LEAST or above MOST.
+
+    name: to show, such as "this run".
+    """
     return Side(
         baseline_version=None,
         name=name,

@@ -49,7 +49,10 @@ def decode(data: bytes, kind: type[T], name: str) -> T:
 
 
 def convert(value: object, kind: type[T], name: str) -> T:
-    """Convert decoded JSON to `kind` as `decode` does. name: of the file. Raises ConfigError if it does not match."""
+    """Convert `value`, which is decoded JSON, to `kind`. Text is not converted to numbers.
+
+    name: of the file, for the error. Raises ConfigError if `value` does not match `kind`.
+    """
     try:
         return msgspec.convert(value, type=kind)
     except msgspec.ValidationError as error:

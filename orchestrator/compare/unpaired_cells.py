@@ -33,9 +33,9 @@ def other_mode(key: CellKey, cells: Container[CellKey], own: str, side: str, *, 
 
 
 class Other:
-    """Explains why cells of the run `own` have no partner in the run `side`.
+    """Explains why cells of the run `own` have no partner in the run `side`. is_first: whether `side` is the first run.
 
-    is_first: whether `side` is the first run. The advice is to measure again in the mode of the first run.
+    If `side` measured a cell in the other mode, the text advises to measure again in the mode of the first run.
     """
 
     def __init__(self, side: Side, own: Side, *, is_first: bool) -> None:

@@ -45,9 +45,9 @@ def ordered(cells: Sequence[ComparedCell]) -> list[ComparedCell]:
 
 
 def headline(comparisons: Sequence[Comparison]) -> str:
-    """Return "1 SLOWER, 3 SAME, 1 cell missing": numbers of verdicts, and of cells and devices without a partner.
+    """Return the numbers of verdicts and of what has no partner: "1 SLOWER, 3 SAME, 1 cell missing".
 
-    Cells without a partner are those of the first run. Such devices are counted only with a baseline.
+    What has no partner is a cell of the first run, or a device of the second run without a cell in the baseline.
     """
     lone = [cell for comparison in comparisons for cell in comparison.only_before]
     without = sum(bool(cell.why) for cell in lone)
@@ -129,7 +129,10 @@ def margin(cell: ComparedCell) -> str:
 
 
 def judged(cell: ComparedCell) -> str:
-    """Return the change of a cell, "-5.0% (95% interval -5.9% to -4.2%, margin 1%)", or "-5.0%"; "" if unknown."""
+    """Return the change of a cell, "-5.0% (95% interval -5.9% to -4.2%, margin 1%)"; "" if it is unknown.
+
+    If only the interval is unknown, the text is "-5.0%".
+    """
     between = f" (95% interval {interval(cell)}, {margin(cell)})" if cell.low is not None else ""
     return f"{change(cell)}{between}"
 

@@ -36,7 +36,7 @@ def profiles() -> Iterable[str]:
 
 
 def health_signals() -> Iterable[str]:
-    """Return the names of a GPU's health signals and of their groups."""
+    """Return the names of a GPU's health signals, and of groups of signals, such as "pcie"."""
     from orchestrator.config.health_signals import names
 
     return names()

@@ -132,10 +132,10 @@ FAMILIES: Final = {
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of all signals and groups."""
+    """Return the names of all signals, then those of the groups of signals, such as "pcie"."""
     return (*(signal.name for signal in SIGNALS), *FAMILIES)
 
 
 def signals_of_word(word: str) -> tuple[str, ...]:
-    """Return the names of the signals of a group; for any other word, known or not, only this word."""
+    """Return the names of the signals of a group such as "pcie"; for any other word, known or not, only this word."""
     return FAMILIES.get(word, (word,))

@@ -33,8 +33,9 @@ class _SiblingMargins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Standard deviations of rates, in percent of the mean. device: of cells limited by the device.
 
-    host: of all other cells, as `cell_facts.measures_host` says. Margins.runs has two such pairs: `launch` for the
-    rates of launches in one run, `session` for the mean rates of sessions.
+    host: of all other cells: limited by the host, limited by something unknown, on a CPU device, or not steady with too
+    few launches to show their own spread. Margins.runs has two such pairs: `launch` for the rates of launches in one
+    run, `session` for the mean rates of sessions.
     """
 
     device: Margin

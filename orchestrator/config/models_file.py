@@ -54,9 +54,10 @@ _EXPONENT: Final = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+|[-+]?[0-9]*\.[0-9]*[e
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"class_": "class"}):
-    """One model of the file. config, args and input_shape are checked by hand: they may hold any value.
+    """One model of the file. class_: the key `class`, as in "net.py:Net" or "pkg.module:Net". type: one of TYPES.
 
-    class_: the key `class`, as in "net.py:Net" or "pkg.module:Net". type: one of TYPES.
+    title: name in the text report; None: `name`. args, config: positional and keyword arguments of the class.
+    input_shape: shape of its inputs. args, config and input_shape may hold any value here, and are checked later.
     """
 
     name: str

@@ -86,9 +86,9 @@ class Option:
 
     spec: flags and placeholder, "-m, --models NAMES". key: with its section, "gpu.ids". Each may be "". sets: field of
     Configuration that gets the value unchanged, or "". default: text for --help; also the value if there are `choices`
-    but no key. follows: key whose option sets this key, too. constant: value that a flag stands for. needs: the option
-    has no effect without it. choices: for completion. least, most: limits of a NUMBER. separator: of a list; "" if the
-    option is repeated instead.
+    but no key. follows: another key; its command-line option sets this key, too. constant: value that a flag stands
+    for. needs: the option has no effect without it. choices: for completion. least, most: limits of a NUMBER.
+    separator: of a list; "" if the option is repeated instead.
     """
 
     spec: str  # flags and metavar, "-m, --models NAMES" or "--history/--no-history"; empty for a key alone
