@@ -39,10 +39,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about the GPUs. on_bus: number of NVIDIA GPUs on the PCI bus, None if unreadable.
 
     chosen: GPUs that `gpu_ids` names. why_none: why `chosen` is empty although NVML works, or "". cuda_answers: answers
-    of the CUDA probe, or Silence if it gave none; one for each group of GPUs in cuda_probe.visible_together. modes:
-    device UUID → NVML's compute mode. busy: foreign processes on the chosen GPUs. mps: an MPS daemon
-    runs, or CUDA_MPS_PIPE_DIRECTORY is set. environment: (name, value) of each environment variable that changes what
-    is measured.
+    of the CUDA probe, or Silence where it gave none: one for all whole GPUs together, then one for each MIG slice.
+    modes: device UUID → NVML's compute mode. busy: foreign processes on the chosen GPUs. mps: an MPS daemon runs, or
+    CUDA_MPS_PIPE_DIRECTORY is set. environment: (name, value) of each environment variable that changes what is
+    measured.
     """
 
     inventory: Inventory

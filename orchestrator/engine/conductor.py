@@ -189,9 +189,10 @@ class Conductor:
             self._step(Freed(uuid))
 
     def beware(self, message: XidSeen | GpuBroken | TooHot) -> None:
-        """Handle an error or overheating of a GPU: quarantine it and end its launches, if it is too hot or unusable.
+        """Quarantine a GPU that is too hot or unusable, and end its launches. Of other errors, only warn.
 
-        Otherwise warn of an Xid that this GPU has not reported before. Of a quarantined GPU, only remember the message.
+        An Xid is warned of only the first time that the GPU reports its number. A message about a GPU that is already
+        quarantined is only noted.
         """
         hazards = self.failure_context.hazards
         device, news = self._devices[message.uuid], hazards.is_news(message)
@@ -209,9 +210,10 @@ class Conductor:
             self.carry_out(self.fleet.end(live, failure, self._clock.now()))
 
     def look_after_the_waiting(self, now: float) -> None:
-        """Free GPUs that are idle again and have cooled or rested for 120 s; quarantine those busy for too long.
+        """Free GPUs that are cool enough or idle again, and quarantine GPUs that stay busy for too long.
 
-        If the run stops, free all that wait. now: loop's clock (s).
+        A hot GPU is freed after 120 s in any case. A GPU that is busy with other processes is quarantined after 600 s.
+        If the run stops, free all waiting GPUs. now: seconds of the loop's clock.
         """
         context = self.failure_context
         released = self._waiting.released(now, context.samples, context.foreign.here, stopping=self.state.stopping)
@@ -307,11 +309,11 @@ class Conductor:
         return gang.halted([sibling.ending() for sibling in live.siblings], failure, stopped[0] if stopped else None)
 
     def _doubt(self, live: Live, device: Device, *, last: bool) -> None:
-        """Withdraw a launch's result if other processes used `device`, or for throttling if a retry may help.
+        """Withdraw a result if others used `device`, or if `device` was throttled and a retry may help.
 
-        With --allow-busy, other processes are only recorded. Throttling of `device` is ignored in a run with a time
-        limit, while the run stops, and on a quarantined device. last: whether `device` is the launch's last one to
-        become free.
+        live: process of the launch whose result it is. With --allow-busy, use by others is only recorded. Throttling is
+        ignored in a run with a time limit, while the run stops, and on a quarantined device. last: whether `device` is
+        the last device of the launch to become free, so that its result will not be needed again.
         """
         result = self._results.get(live.spec.launch)
         if result is None:

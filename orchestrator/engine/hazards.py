@@ -48,9 +48,9 @@ class Hazards:
         return failure
 
     def grave(self, uuids: Collection[str]) -> Failure | None:
-        """Return the failure of that one of these GPUs that became unusable first in time; None if all are usable.
+        """Return the failure for launches on these GPUs, from the GPU that became unusable first; None if all work.
 
-        If several GPUs are given, Failure.device is the UUID of that GPU.
+        uuids: of the GPUs. If there are several, Failure.device becomes the UUID of the unusable one.
         """
         for uuid, failure in self._grave.items():
             if uuid in uuids:

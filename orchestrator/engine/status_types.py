@@ -58,16 +58,17 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     reason: why the run stopped before it was done, or "". pid, host: of the process that works on it, else None.
     planned, measured, failed, dropped, settled: numbers of launches, added ones among them. planned: None for a run
     that adds rounds until its time is up. failed: failed for good, or skipped. dropped: not made for lack of time.
-    settled: launches that need no more work, for any reason. importing_s: seconds since the zygote began the import for
-    which launches wait; None if none waits. skipped: model, or part of its cells → reason. started: seconds since the
-    epoch. limit_s: the run's time limit in seconds, the reports included. limit_left_s: seconds of it that are left;
-    None without a limit, or if no process of this host works on the run. eta_s: seconds until the last measurement
-    ends; None if unknown, as before every device has ended a launch. share: part of the run that is over, 0 to 1; None
-    if unknown. stop_requested_s: seconds since the first stop request; None without one. stops_now: a stop was
-    requested twice. If no process works on the run, share and stop_requested_s are None. quarantined: label of a device
-    → reason. last_failure: the last failed attempt whose launch has no result yet, in words, or "". reports, unwritten:
-    paths of existing and missing reports. no_outcome: why a run that has ended has no outcome. lost: missing result
-    files, only checked if no process works on the run.
+    settled: launches that need no more work, for any reason. importing_s: seconds for which launches have waited until
+    the zygote has imported its modules; None if they do not wait for it. skipped: name of a skipped model, or of a part
+    such as "resnet50 training fp16" → reason. started: seconds since the epoch. limit_s: the run's time limit in
+    seconds, the reports included. limit_left_s: seconds of it that are left; None without a limit, or if no process of
+    this host works on the run. eta_s: seconds until the last measurement ends; None if unknown, for example until every
+    device has ended a launch. share: part of the run that is over, 0 to 1; None if unknown. stop_requested_s: seconds
+    since the first stop request; None without one. stops_now: a stop was requested twice. If no process works on the
+    run, share and stop_requested_s are None. quarantined: label of a device → reason. last_failure: the last failed
+    attempt whose launch has no result yet, in words, or "". reports, unwritten: paths of existing and missing reports.
+    no_outcome: why a run that has ended has no outcome. lost: missing result files, only checked if no process works on
+    the run.
     """
 
     run_id: str

@@ -32,9 +32,9 @@ class CheckReport(Part, frozen=True, kw_only=True):
     verified_operations: floating-point operations whose results were compared. verified_bytes: compared bytes of memory
     or transfers. mismatches: number of comparisons that found an error. error_bound: upper limit of the share of wrong
     checks with 95 % confidence, 3/n after n right ones. error_bound_per_hour: upper limit of wrong checks per measured
-    hour. Both are null if errors were found, or without checks. method: how outputs were compared. covered_share:
-    checked share of the free memory (CPU: of the planned memory), 0 to 1; null for other checks. covered: the same in
-    words.
+    hour. Both are null if errors were found, or without checks. method: how outputs were compared. covered_share: share
+    of the free memory of a GPU, or of the planned memory of a CPU device, that was checked, 0 to 1. It is null for
+    checks that do not test memory. covered: this share in words, or "".
     """
 
     check: str
@@ -94,9 +94,9 @@ class PaceReport(Part, frozen=True, kw_only=True):
     """Verdict on one kind of rates of a GPU, such as its rates in training. text: the evidence.
 
     courses: changes over the burn-in, those "against its siblings" first. reason: probable reason why the GPU is
-    slower. reason_text: this reason in words, else "". rate_per_clock_percent: change of the work per SM clock cycle,
-    over the burn-in or compared with the siblings, as the rates are. reason and rate_per_clock_percent are null if
-    unknown, or if the GPU is not slower.
+    slower. reason_text: this reason in words, else "". rate_per_clock_percent: change of the work per SM clock cycle:
+    over the burn-in if the GPU became slower, compared with its siblings if it is slower than they are. reason and
+    rate_per_clock_percent are null if unknown, or if the GPU is not slower.
     """
 
     kind: str
@@ -112,12 +112,13 @@ class GpuBurnIn(Part, frozen=True, kw_only=True):
     """Result of the burn-in on one GPU.
 
     reasons: gravest first. action: that of the first reason. rounds: number of rounds with a result of the GPU.
-    served_seconds: time in launches, in gaps between them, and before the first launch of the run. At most 20 s of each
-    gap count. In each session, neither the time before its first launch nor its gaps in total count for longer than its
-    launches took. under_load_seconds: time of the measured blocks only. compared_launches: number of launches whose
-    output bits were compared with those of another launch. heat_soak: null without launches, and for a CPU device,
-    whose rates are not judged. not_tested: check or rate → why it was not tested. unfinished: the checks in not_tested
-    that were planned but did not finish. not_decided: the rates in not_tested that were measured but have no verdict.
+    served_seconds: time that counts towards requested_seconds. That is the time in launches, up to 20 s of each gap
+    between launches, and up to 20 s before the first launch of the run. All gaps of a session together count for at
+    most as long as its launches took. So does the time before the first launch. under_load_seconds: time of the
+    measured blocks only. compared_launches: number of launches whose output bits were compared with those of another
+    launch. heat_soak: null without launches, and for a CPU device, whose rates are not judged. not_tested: check or
+    rate → why it was not tested. unfinished: the checks in not_tested that were planned but did not finish.
+    not_decided: the rates in not_tested that were measured but have no verdict.
     """
 
     gpu_uuid: str

@@ -79,11 +79,12 @@ class Standing(Part, frozen=True, kw_only=True):
 
     why: reason for the verdict, or why there is none. identical: number of identical GPUs in the run, with this one.
     effects: one rate for each mode and bound (power, clock, ...), over all cells that this bound limits. percent,
-    low_percent, high_percent: rate in percent of the siblings' median with its interval, from the effect that decides
-    the verdict. p: p-value after Holm's correction over the GPUs. slowest_cells: at most 5, those that the verdict
-    counts as slow before others; empty if the verdict is OK or SPLIT. reason, next_step: probable reason and advice,
-    for a finding, a SUSPECT or a slowed-down GPU. not_comparable: differing fact → number of cells excluded for it.
-    launches_wanted: total launches per cell that should resolve SUSPECT; else, or if no number would, null.
+    low_percent, high_percent: rate in percent of the siblings' median, with the 90 % interval; those of the effect that
+    decides the verdict. p: p-value after Holm's correction over the GPUs. slowest_cells: at most 5 cells in which the
+    GPU is slower than its siblings: first those that the verdict counts as slow, then others. They are empty if the
+    verdict is OK, SPLIT or NONE. reason, reason_text: probable reason why the GPU is slow, and the same in words; null
+    and "" without one. next_step: advice, or "". not_comparable: differing fact → number of cells excluded for it.
+    launches_wanted: total launches per cell that may resolve SUSPECT; null for other verdicts, and if no number would.
     launches_added: launches beyond the plan, because an identical GPU was SUSPECT. baseline: name of the board's
     baseline, or empty. baseline_percent: rate in percent of the baseline's, with the 90 % interval.
     """
@@ -215,7 +216,7 @@ class ThresholdResult(Part, frozen=True, kw_only=True):
 class Cost(Part, frozen=True, kw_only=True):
     """Price (in the currency of price_per_hour) and energy (kWh) of a million samples or tokens (unit) on a device.
 
-    phase: "inference", "training" or "generation". energy_kwh_per_million: null if unknown.
+    phase: "inference", "training" or "generation". energy_kwh_per_million: null if unknown. cell: its id.
     """
 
     gpu_uuid: str

@@ -80,16 +80,17 @@ class OperatorRow(Part, frozen=True, kw_only=True):
     """An operator at one shape. times: in milliseconds, by name; empty unless the status is ok.
 
     Backward times are missing if the operator has no gradient. category: as in configs/operators.yaml. reason: why the
-    status is not ok. mode: solo (other devices idle) or loaded. sizes: dimensions of the shape. deviation, tolerance:
-    largest relative deviation from the fp64 reference, and the permitted one. gradient_verified: whether every launch
-    verified the gradient; False if there is none. intensity: floating-point operations per byte moved. gb_per_second,
-    tflops: rates of the forward pass, by its time without host work ("pure"). memory_percent, compute_percent: these
-    rates in percent of those of the probes in this run. roof_percent: the larger of both (roofline). eager_percent,
-    eager_backward_percent: speed of the forward pass, and of both passes, in percent of that of the eager
-    implementation, by pure times; null in rows of eager. grade: of eager_percent. graphed: whether pure times come from
-    a CUDA graph, which has no host work; null on a CPU device. host_bound: whether the host mostly decides the pure
-    time of the forward pass. throttled, contaminated: as in Measured (figures/cells.py). advice: what to do about the
-    row, or "".
+    status is not ok. mode: solo (other devices idle) or loaded. shape: its name, such as "small". sizes: its
+    dimensions. deviation, tolerance: largest relative deviation from the fp64 reference, and the permitted one.
+    gradient_verified: whether every launch verified the gradient; False if there is none. intensity: floating-point
+    operations per byte moved. gb_per_second, tflops: rates of the forward pass, by its time without host work ("pure").
+    memory_percent, compute_percent: these rates in percent of those of the probes in this run. roof_percent: the larger
+    of both (roofline). eager_percent, eager_backward_percent: speed of the forward pass, and of both passes, in percent
+    of that of the eager implementation, by pure times; null in rows of eager. grade: in words, how good eager_percent
+    is; null without it. graphed: whether pure times come from a CUDA graph, which has no host work; null on a CPU
+    device. host_bound: whether the host mostly decides the pure time of the forward pass. throttled: whether the GPU
+    was slowed down in a launch; null if unknown. contaminated: whether another process used the device when the run
+    began or during a launch. advice: what to do about the row, or "".
     """
 
     cell: str

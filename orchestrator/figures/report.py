@@ -28,9 +28,9 @@ SCHEMA_VERSION: Final = 6
 class SegmentReport(Part, frozen=True, kw_only=True):
     """Session of a run: the work of one orchestrator process. started: ISO 8601, UTC.
 
-    duration_seconds: from its start to its end, or to the last start or end of a launch. launches: number of launches
-    that it started. boot_id: the kernel's id of the boot, or "". suspended_seconds: length of each suspension of the
-    process.
+    duration_seconds: from its start to its end. If no end was recorded, to the last start or end of a launch. launches:
+    number of launches that it started. boot_id: the kernel's id of the boot, or "". suspended_seconds: length of each
+    suspension of the process.
     """
 
     started: str

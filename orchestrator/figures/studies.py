@@ -62,7 +62,7 @@ class StudyRow(Part, frozen=True, kw_only=True):
 
     @property
     def metric(self) -> OperatorMetric:
-        """Device time, peak memory and compile time of the row as a measurement; None where the row has none."""
+        """The row as one time of an operator: device time, peak memory and compile time. Missing figures are None."""
         return OperatorMetric(
             cell=self.cell,
             status=CELL_STATUS[self.status],

@@ -115,9 +115,10 @@ class _Gpus:
         self._all_slices = tuple(part for slices in self._slices.values() for part in slices)
 
     def of_word(self, word: str) -> tuple[Device, ...]:
-        """Return the devices that one word names; for "all" every visible one, for a GPU in MIG mode its slices.
+        """Return the devices that `word` names: an index, a UUID or its first characters, or "all".
 
-        Raises DeviceError if any is unusable, as a GPU in MIG mode that is named itself.
+        "all" names every visible GPU or, if that is in MIG mode, its slices. Raises DeviceError if a device is unknown
+        or unusable, or if "all" finds no GPU. A GPU in MIG mode is unusable if `word` names the GPU itself.
         """
         if word != "all":
             return (self._at(int(word)) if word.isdecimal() else self._by_uuid(word),)

@@ -99,9 +99,9 @@ class Fleet:
         return tuple(token for token, live in self.live.items() if live.pid is None)
 
     def hear(self, message: FromWorker, now: float) -> Iterator[Happening]:
-        """Handle a worker's message. Ignore a message whose token is not in `live`, or belongs to another launch.
+        """Handle a worker's message, unless its token is unknown or belongs to another launch than the message names.
 
-        The answer to such a Hello is Dismiss. Other such messages get no answer.
+        In that case a Hello is answered with Dismiss, and other messages are ignored. now: seconds of the loop's clock.
         """
         live = self.live.get(message.token)
         if live is None or message.launch != live.spec.launch:
@@ -123,9 +123,10 @@ class Fleet:
                 yield from self._apply(live, lifecycle.Reported(outcome), now)
 
     def died(self, pidfd: int, now: float) -> Iterator[Happening]:
-        """Kill the process group of the dead process with this pidfd, reap it, and close the pidfd. now: loop's clock.
+        """Kill the rest of a dead process's group, reap it and close its pidfd. Yield what follows from its death.
 
-        Yields what the run must know of its end, perhaps nothing. Must be iterated to its end to have these effects.
+        That may be nothing, or the outcome of the launch and the end of the process. Nothing is done before the
+        iterator is used, so iterate to the end. now: seconds of the loop's clock.
         """
         live = next(live for live in self.live.values() if live.pidfd == pidfd)
         assert live.pid is not None
@@ -175,7 +176,10 @@ class Fleet:
         return min((live.begun for live in self.live.values() if live.pid is None), default=float("inf"))
 
     def hold_logs(self) -> None:
-        """Free the disk space of the middle of too large logs of running launches. It then reads as NULs, unmarked."""
+        """Free disk space: punch a hole into each log of a running launch that takes over 8 MiB on disk.
+
+        The first MiB and the last 3 MiB stay. The hole reads as NUL bytes, and no text in the log marks it.
+        """
         for live in self.live.values():
             log_files.hold_below_cap(live.paths.stdout)
             log_files.hold_below_cap(live.paths.stderr)

@@ -106,7 +106,10 @@ class ZygoteClient:
         return self._silence if self._silence and exit_ == Exit(code=None, signal=signal.SIGKILL) else words
 
     def hold_log(self) -> None:
-        """Free the disk space of the middle of the zygote's log if it is too large. It then reads as NULs, unmarked."""
+        """Free disk space: punch a hole into the zygote's log if it takes over 8 MiB on disk.
+
+        The first MiB and the last 3 MiB stay. The hole reads as NUL bytes, and no text in the log marks it.
+        """
         log_files.hold_below_cap(self._log)
 
     def close(self) -> Exit | None:

@@ -25,7 +25,10 @@ _XID: Final = re.compile(rb"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)(?: GPU-I:(\d+))?(?:
 
 
 class KernelLog:
-    """The kernel's log from now on. slots: PCI address → our devices there. gap: why records were missed, or ""."""
+    """Reads Xids from the kernel's log, from the creation of this object on.
+
+    slots: PCI address of a GPU → devices of the run on this GPU. gap: why records were missed, or "".
+    """
 
     def __init__(self, slots: Mapping[str, Occupants], path: Path = KMSG) -> None:
         self._slots = {_slot(kernel_name(address)): there for address, there in slots.items()}
