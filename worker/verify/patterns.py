@@ -103,13 +103,19 @@ def moving_inversions(span: Span, turn: Turn, device: torch.device) -> torch.Ten
 
 
 def walking_ones_and_zeros(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
-    """Return words with one bit set, one place further in each next word. Their complement is the walking zero."""
+    """Return words with one bit set, one place further in each next word. Their complement is the walking zero.
+
+    The place, from 0 for the lowest bit, is the word's index in the memory plus `turn.number`, modulo 64.
+    """
     places = own_address(span, turn, device).add_(turn.number).remainder_(_WORD_BITS)
     return torch.bitwise_left_shift(1, places)
 
 
 def modulo_20(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
-    """Return equal words, except that every twentieth is the complement of the others."""
+    """Return equal words, except that every twentieth is the complement of the others.
+
+    turn: which ones: the words whose index in the memory has the same remainder as `turn.number` when divided by 20.
+    """
     chosen = own_address(span, turn, device).remainder_(_APART) == turn.number % _APART
     return chosen.to(torch.int64).neg_().bitwise_xor_(~_EVERY_TWENTIETH)
 

@@ -286,7 +286,10 @@ class Replays:
 
 @dataclass(frozen=True, kw_only=True)
 class _ReplayedWork(Work):
-    """Work whose blocks are replays. begin, end: called before and after each block, untimed. grouped: as in Work."""
+    """Work whose blocks are replays. begin, end: called before and after each block, untimed.
+
+    grouped: False, so that each step is timed alone.
+    """
 
     begin: Callable[[], None]
     end: Callable[[], None]
