@@ -94,7 +94,12 @@ class LaunchPaths:
 
 @dataclass(frozen=True)
 class RunPaths:
-    """Files of one run, all in `folder`."""
+    """Files of one run, all in `folder`.
+
+    config: settings of the run, without its plan. plan: the cells to measure. compared_with: baseline, thresholds and
+    price to compare the run with. lock: held by the process that works on the run, and names it. telemetry: folder of
+    the samples. health: health records of the GPUs. launches: folder of the launches.
+    """
 
     folder: Path
 
