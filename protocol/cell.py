@@ -83,10 +83,11 @@ AUTO: Final = 0
 class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
     """One thing to measure: a model, a workload and their settings, on one or several devices.
 
-    devices: UUIDs (or "cpu:N"), the leader first. Each has its own process. batch_size: AUTO for a scan. input_size:
-    side in pixels or length in tokens (for generation, of the prompt). In a burn-in also the side of matrices, or MiB
-    to test or send. None: the model has one fixed size, or a memory test takes its usual share of the free memory.
-    new_tokens: for generation only. dynamic_shapes: True if compiled for any input size.
+    devices: UUIDs (or "cpu:N"), the leader first. Each has its own process. batch_size: AUTO if gpubench has still to
+    find one by trying several (`-b auto`). input_size: side in pixels or length in tokens (for generation, of the
+    prompt). In a burn-in also the side of matrices, or MiB to test or send. None: the model has one fixed size, or a
+    memory test takes its usual share of the free memory. new_tokens: for generation only. dynamic_shapes: True if
+    compiled for any input size.
     """
 
     devices: tuple[str, ...]
@@ -149,14 +150,16 @@ def device_label(kind: str, uuid: str, gpu_id: int, slice_index: int | None) -> 
 class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One device of the run, as found before the first cell. Fields that could not be read are None.
 
-    uuid: of a GPU or MIG slice, or "cpu:N". gpu_id: number by which the user knows it, an index within
-    CUDA_VISIBLE_DEVICES if that is set. slice_of: UUID of a MIG slice's GPU. slice_index: None for a slice with its own
-    gpu_id. shared_gpu: another slice of that GPU is in the run. cpus: cores to which its workers are bound. A CPU
-    device has cores of its own, and a GPU a share of the cores near it. () if a GPU's near cores are unknown or not
-    usable. shared_cores: another CPU device of the run has the same cores. busy_with: text that names another program's
-    process on the device at the start of the run (--allow-busy); None if there was none. pcie_generation: highest one
-    that device and host support. pcie_width: lanes in use. memory_used_bytes: by all processes. cuda_driver_version:
-    newest CUDA version that the driver supports. compute_capability: such as "9.0". power_limit_w: the enforced one.
+    uuid: of a GPU or MIG slice, or "cpu:N". gpu_id: number by which the user knows it: index of a GPU (within
+    CUDA_VISIBLE_DEVICES if that is set), or N of "cpu:N". A MIG slice has the gpu_id of its GPU, or its own if
+    CUDA_VISIBLE_DEVICES names the slice. slice_of: UUID of a MIG slice's GPU. slice_index: index of a MIG slice in its
+    GPU; None for a slice with its own gpu_id. shared_gpu: another slice of that GPU is in the run. cpus: cores to which
+    its workers are bound. A CPU device has cores of its own, and a GPU a share of the cores near it. () if a GPU's near
+    cores are unknown or not usable. shared_cores: another CPU device of the run has the same cores. busy_with: text
+    that names another program's process on the device at the start of the run (--allow-busy); None if there was none.
+    pcie_generation: highest one that device and host support. pcie_width: lanes in use. memory_used_bytes: by all
+    processes. cuda_driver_version: newest CUDA version that the driver supports. compute_capability: such as "9.0".
+    power_limit_w: the enforced one.
     """
 
     uuid: str
@@ -270,13 +273,14 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A model, as described in configs/models.yaml.
 
-    type: as in `list-models --type`. family: key of MODULES in worker/models/registry.py. config: arguments of the
-    family's `build`. preload: modules that the zygote (protocol/messages.py) imports. sizes: None for a fixed size.
-    generation: None for a model that cannot generate text. inference_gflops: 1e9 operations of one forward pass of one
-    item of default size. memory_mb: memory of a training step of batch 32 in fp32. Both are only used for estimates.
-    item: plural name of a sample in reports, such as "images". on_request: True if "all" does not select it. own: code
-    of a user's own model; None for a model of gpubench. operator: set if an operator is measured instead of a model.
-    parameters: their number. It, inference_gflops and memory_mb are 0 for a user's own model and an operator.
+    title: name in reports. type: "transformer", "cnn", "generative", "other", "probe" or "operator". family: key of
+    MODULES in worker/models/registry.py. config: arguments of the family's `build`. preload: modules that the zygote
+    (protocol/messages.py) imports. sizes: None for a fixed size. generation: None for a model that cannot generate
+    text. parameters: number of parameters. inference_gflops: 1e9 operations of one forward pass of one item of default
+    size. memory_mb: memory of a training step of batch 32 in fp32. These three are 0 for a user's own model and an
+    operator, and the last two are only used for estimates. item: plural name of a sample in reports, such as "images".
+    on_request: True if "all" does not select it. own: the user's code that makes the model, or the user's function
+    in place of an operator's; None for gpubench's own. operator: set if an operator is measured instead of a model.
     """
 
     name: str

@@ -129,7 +129,11 @@ STEP: Final = struct.Struct("=q")
 
 
 class LoadSteps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Endlessly repeated load: on_s seconds of work, off_s of rest. offset_s: a monotonic time at which work starts."""
+    """Endlessly repeated load: on_s seconds of work, then off_s seconds of rest.
+
+    offset_s: a time at which work begins, in seconds of the host's monotonic clock. Work also begins at all whole
+    multiples of on_s + off_s before and after it.
+    """
 
     on_s: float
     off_s: float
@@ -307,7 +311,10 @@ class AwaitFree(_Message, frozen=True, kw_only=True):
 
 
 class DeviceFree(_Message, frozen=True, kw_only=True):
-    """Answer to AwaitFree. free: False at the timeout, or at once if unreadable (used_bytes None). at_ns: monotonic."""
+    """Answer to AwaitFree. free: True if the GPU uses at most `limit_bytes`, False at the timeout.
+
+    If the memory cannot be read, the answer comes at once, with free=False and used_bytes=None. at_ns: monotonic.
+    """
 
     uuid: str
     free: bool

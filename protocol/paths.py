@@ -79,7 +79,10 @@ class LaunchPaths:
         return self.shape.read_text(encoding="utf-8") if died else ""
 
     def fatal_shapes(self) -> set[str]:
-        """Return operator shapes to skip, because other attempts at the cell died there: the newest one, or any two."""
+        """Return the operator shapes to skip, because other attempts at the cell died there.
+
+        These are the shape at which the newest other attempt died, if it did, and each shape at which two or more died.
+        """
         folders = (folder for folder in self.folder.parent.glob("[0-9]*") if folder != self.folder)
         shapes = [LaunchPaths(one).fatal_shape for one in sorted(folders, key=lambda folder: int(folder.name))]
         return {shape for shape in shapes if shape and (shape == shapes[-1] or shapes.count(shape) > 1)}
@@ -91,7 +94,12 @@ class LaunchPaths:
 
 @dataclass(frozen=True)
 class RunPaths:
-    """Files of one run, all in `folder`."""
+    """Files of one run, all in `folder`.
+
+    config: settings of the run, without its plan. plan: the cells to measure. compared_with: baseline, thresholds and
+    price to compare the run with. lock: held by the process that works on the run, and names it. telemetry: folder of
+    the samples. health: health records of the GPUs. launches: folder of the launches.
+    """
 
     folder: Path
 
@@ -114,7 +122,10 @@ class RunPaths:
         return self.telemetry / f"{slug(uuid)}.samples"
 
     def launch(self, cell_id: str, attempt: int) -> LaunchPaths:
-        """Return the files of a cell's n-th attempt. cell_id, attempt: as in attempt_name."""
+        """Return the files of a cell's n-th attempt.
+
+        cell_id: Cell.id of the cell as planned. attempt: number of the attempt, from 1.
+        """
         return LaunchPaths(self.folder / attempt_name(cell_id, attempt))
 
     def results(self) -> Iterator[str]:

@@ -38,13 +38,14 @@ class StopReason(enum.StrEnum):
 
 
 class SeriesName(enum.StrEnum):
-    """Name of a series of measured times.
+    """Name of a series of measured times. Every workload has ITERATION, and may have others of the following.
 
-    ITERATION: always. Of an operator: rounds of calls. FORWARD, BACKWARD, OPTIMIZER: training, but not by a user's own
-    train_step. FORWARD, LATENCY (end to end, with its own number of values; on a CPU device the times of FORWARD):
-    inference. INSTANTIATE, WEIGHTS, TO_DEVICE: loading. FIRST_TOKEN, once an iteration, and INTER_TOKEN, new_tokens - 1
-    times: generation. BEST (faster trial run of gemm with the chosen matrix size), COPY, TRIAD: probes. COPIES (between
-    devices), TO_HOST, TO_DEVICE, ALL_REDUCE: links of a burn-in. Their series "prepare" and "verify" have no member.
+    Operators: ITERATION holds rounds of calls. Training, except by a user's own train_step: FORWARD, BACKWARD,
+    OPTIMIZER. Inference: FORWARD, and LATENCY (end to end, with its own number of values; on a CPU device the times of
+    FORWARD). Load: INSTANTIATE, WEIGHTS, TO_DEVICE. Generation: FIRST_TOKEN (one value an iteration), INTER_TOKEN
+    (new_tokens - 1 values an iteration). Probes: BEST (faster trial run of gemm with the chosen matrix size), COPY,
+    TRIAD. Links of a burn-in: COPIES (between devices), TO_HOST, TO_DEVICE, ALL_REDUCE, and two series without a member
+    here, "prepare" and "verify".
     """
 
     ITERATION = "iteration"

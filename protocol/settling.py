@@ -1,7 +1,7 @@
 """Test whether times have settled: compare the trend of block medians with their noise.
 
-    warm-up: block │ block │ block │ … settled_blocks, or the cap     ends it
-    report:  the blocks that had settled │ all measured blocks        lasting_change: the result is unsettled
+    settled_blocks    trend of the last blocks of the warm-up              ends the warm-up before its longest duration
+    lasting_change    trend from those blocks to the last measured one     reported as an unsettled result
 
 A GPU's clock falls for seconds to minutes while it heats up. The slope over all blocks shows this despite noise.
 """
@@ -85,9 +85,10 @@ def settled_blocks(medians_ms: Sequence[float], block_s: float, cap_s: float) ->
 def lasting_change(warm_up_ms: Sequence[float], settled: int, measured_ms: Sequence[float]) -> float | None:
     """Return the relative change of times from the settled end of warm-up to the end of the measurement.
 
-    0.02 means 2 % longer. None if the change is below 0.1 % or at most 1.5 times Trend.half_width, if a time is 0, or
-    if fewer than LEAST_BLOCKS blocks are used. Both lists hold medians of blocks. settled: number of warm-up blocks to
-    use, from the end of the warm-up. If it is 0, all but the first quarter of them are used.
+    0.02 means 2 % longer. warm_up_ms, measured_ms: median time of each block. settled: number of warm-up blocks to use,
+    from the end of the warm-up. If it is 0, all warm-up blocks but the first quarter are used. The result is None if
+    the change is below 0.1 %, or at most 1.5 times half of its 95 % confidence interval. It is also None if a time is
+    0, or if fewer than LEAST_BLOCKS blocks are used.
     """
     kept = settled or len(warm_up_ms) - len(warm_up_ms) // 4
     medians_ms = [*warm_up_ms[len(warm_up_ms) - kept :], *measured_ms]

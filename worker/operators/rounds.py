@@ -18,8 +18,8 @@ _MOST_CALLS: Final = 2000
 def copies(input_bytes: int, room_bytes: int, kind: str) -> int:
     """Return how many copies of the inputs to make, which calls use in turn: 1 to MOST_COPIES.
 
-    They fill ROTATED_BYTES of this `kind` ("cuda" or "cpu"), so that no cache holds all, but at most a quarter of
-    `room_bytes` (free memory). input_bytes: of one copy.
+    All copies together have about ROTATED_BYTES[kind], so that no cache holds all of them, but at most a quarter of
+    `room_bytes`. kind: "cuda" or "cpu". room_bytes: free memory. input_bytes: bytes of one copy.
     """
     wanted = math.ceil(ROTATED_BYTES[kind] / max(input_bytes, 1))
     return max(1, min(wanted, MOST_COPIES, room_bytes // 4 // max(input_bytes, 1)))

@@ -21,12 +21,12 @@ from worker.timing import HostClock, Step, TimedBlock
 def pure_ms(
     calls: Sequence[Step], device: torch.device, window_s: float, given: Sequence[torch.Tensor]
 ) -> tuple[list[float], TimedBlock, bool]:
-    """Time rounds of calls back to back: as many as fit in about `window_s` seconds, but 5 to 2000.
+    """Time rounds of calls back to back: as many rounds as fit in about `window_s` seconds, but 5 to 2000.
 
-    calls: one for each copy of the inputs. A round makes all of them, in order. If a round would take longer than
-    `window_s`, it makes only as many of the last calls as fit, but at least two. given: inputs of the last call. Its
-    outputs may be views of them. Returns the mean milliseconds of a call in each round, the timed block of all rounds,
-    and True if the calls ran as a CUDA graph.
+    calls: one for each copy of the inputs. A round makes all of them, in order. If such a round would take longer than
+    `window_s`, each round makes only as many of the last calls as fit, but at least two. given: inputs of the last
+    call. They show which of its outputs are views of an input, which is allowed. Returns the mean milliseconds of a
+    call in each round, the timed block of all rounds, and True if the calls ran as a CUDA graph.
     """
     begin = time.monotonic()
     calls[0]()
@@ -54,7 +54,8 @@ def pure_ms(
 def _captured(plain: Step, device: torch.device, given: Sequence[torch.Tensor]) -> torch.cuda.CUDAGraph | None:
     """Return the calls that `plain` makes as a CUDA graph; None on a CPU device or if the graph does not work.
 
-    given: inputs of the last call. A graph works if it can be captured, and a replay writes every output again.
+    A graph works if it can be captured, and a replay writes every output of the last call again. given: inputs of that
+    call. An output that is a view of one of them is not tested.
     """
     if device.type != "cuda":
         return None
@@ -75,9 +76,10 @@ def _captured(plain: Step, device: torch.device, given: Sequence[torch.Tensor]) 
 
 
 def _repeats(graph: torch.cuda.CUDAGraph, outputs: Sequence[object], given: Sequence[torch.Tensor]) -> bool:
-    """Whether a replay of `graph` recomputes all `outputs` of its last call. A capture may miss work on another stream.
+    """Whether a replay of `graph` writes all `outputs` of its last call again.
 
-    given: inputs of that call. Views of them are not tested. False if an output is neither a tensor nor None.
+    A capture may miss work on another stream. given: inputs of that call. An output that is a view of one of them is
+    not tested. False if an output is neither a tensor nor None.
     """
     shared = {tensor.untyped_storage().data_ptr() for tensor in given}
     tensors = [one for one in outputs if isinstance(one, torch.Tensor)]

@@ -38,10 +38,11 @@ class Bench:
 
 @dataclass(frozen=True)
 class Probe:
-    """Work of a probe. steps: of one iteration, as in measure.Work. tensors: all of its tensors on the device.
+    """Work of a probe. tensors: all of its tensors on the device.
 
-    flops: operations of one iteration, None if only bytes count. bytes_moved: series → bytes moved in one iteration.
-    best_ms: only of gemm.py: iteration times in the faster burst (short trial run) with the chosen matrix size.
+    steps: name of the series of times → step, in order, of one iteration. flops: operations of one iteration, None if
+    only bytes count. bytes_moved: series → bytes moved in one iteration. best_ms: only of gemm.py: iteration times in
+    the faster burst (short trial run) with the chosen matrix size.
     """
 
     steps: dict[str, Step]

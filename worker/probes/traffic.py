@@ -1,6 +1,7 @@
 """Bandwidth of the device's own memory, and of transfers between host and device.
 
-A copy of n bytes within the device counts 2 n, a triad (a = b + s c) 3 n, a transfer n, as nvbandwidth counts it.
+A copy of n bytes within the device counts 2 n bytes, and a triad (a = b + s c) counts 3 n. A transfer counts n, as in
+nvbandwidth.
 """
 
 from typing import Final

@@ -38,7 +38,10 @@ class Digester:
     """
 
     def __init__(self, like: torch.Tensor, seed: int, *, stock: bool = False) -> None:
-        """Draw the weights from `seed`. Raises ValueError if `words` raises it for `like`."""
+        """Draw the weights from `seed`. Raises ValueError if `like` is unsuitable.
+
+        It must be a contiguous matrix whose rows are whole 32-bit words.
+        """
         rows, columns = words(like).shape
         self._rows = seeded.odd(seed, _ROWS, rows, like.device).to(torch.int32)
         self._columns = seeded.odd(seed, _COLUMNS, columns, like.device)
@@ -90,7 +93,11 @@ def words(output: torch.Tensor) -> torch.Tensor:
 
 
 def add_stock(matrix: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor, totals: torch.Tensor, slot: int) -> None:
-    """Add the digest of `matrix` (words) to totals[slot] by torch's own operators. rows, columns: weights R and C."""
+    """Add the digest of `matrix` to totals[slot] by torch's own operators.
+
+    matrix: result of `words`. rows, columns: weights R (int32) and C (int64) of the formula in the module's docstring,
+    one for each row and column of `matrix`. totals: int64 on the device of `matrix`.
+    """
     step = max(_CHUNK // len(columns), 1)
     for at in range(0, len(rows), step):
         inner = (matrix[at : at + step] * columns).sum(dim=1)  # int32 times int64 is computed as int64, and wraps

@@ -119,8 +119,9 @@ def _digesters(gradients: Sequence[torch.Tensor], seed: int) -> list[Digester]:
 class GradientFault:
     """Injects the fault of `assign.injection`, if any: flips bits in one gradient at one step of a replay.
 
-    The step is random, out of the `steps` of a replay. The first possible replay gets the fault; if the injection is
-    stuck, all later ones do too, at the same step and gradient.
+    The step is chosen at random out of `steps`, the number of steps of a replay. The first replay with
+    `begin(possible=True)` gets the fault. If the injection is stuck, all later replays with possible=True get it too,
+    at the same step and gradient.
     """
 
     def __init__(self, assign: Assign, steps: int) -> None:

@@ -2,20 +2,22 @@
 
     ↑ write w        ↑ check w, write ~w        ↓ check ~w, write w        ↑ check w
 
-↑ from the first word w to the last, ↓ back (moving inversions). All chunks of a group are checked, and the host reads
-the results, before any of them is written. A stuck address line turns two words into one. Each pattern finds these
-faults in otherwise healthy memory ("all": in any bits, word or line; lines of word indices count from 0):
+w: a word of the pattern. ~w: its complement. ↑ from the first word to the last, ↓ back (moving inversions). chunk: part
+of the memory that is written or checked at once. group: neighbouring chunks. All of them are checked, and the host
+reads the results, before any of them is written. A stuck address line turns two words into one. Each pattern finds
+these faults in otherwise healthy memory ("all": in any bits, word or line. "-": none. "line < 6": only lines 0 to 5 of
+the words' indices):
 
     fault                                                own address  moving inv.  walking  modulo 20  random
     bits that flip after they were written                    all         all        all       all      all
     a bit stuck at 0 or 1                                     all         all        all       all      all
     an address line stuck, the two words in two groups        all         all        all       all      all
-    ... in the same group                                     all          -       line < 6    all      all
+    an address line stuck, both words in one group            all          -       line < 6    all      all
 
-chunk: part of the memory that is written or checked at once. march: the four walks above with one pattern. turn: one of
-the marches of a pattern. Some faults need certain neighbouring bits (coupling), so the words change each turn: moving
-inversions take the next of seven backgrounds, the walking bit starts one of 64 places further, modulo 20 one of 20, and
-random takes new words. Marches are numbered over a whole burn-in. A round has one launch of the test:
+march: the four walks above with one pattern. turn: one of the marches of a pattern. Some faults need certain
+neighbouring bits (coupling), so the words change each turn: moving inversions take the next of seven backgrounds, the
+walking bit starts one of 64 places further, modulo 20 one of 20, and random takes new words. Marches are numbered over
+a whole burn-in. A round has one launch of the test:
 
     round 0    march 0 ▶ 1 ▶ 2 ▶ …        own address 0, moving inversions 0, walking 0, …
     round 1    march 17 ▶ 18 ▶ 19 ▶ …     walking 3, modulo 20 3, random 3, own address 4, …
@@ -103,13 +105,19 @@ def moving_inversions(span: Span, turn: Turn, device: torch.device) -> torch.Ten
 
 
 def walking_ones_and_zeros(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
-    """Return words with one bit set, one place further in each next word. Their complement is the walking zero."""
+    """Return words with one bit set, one place further in each next word. Their complement is the walking zero.
+
+    The place, from 0 for the lowest bit, is the word's index in the memory plus `turn.number`, modulo 64.
+    """
     places = own_address(span, turn, device).add_(turn.number).remainder_(_WORD_BITS)
     return torch.bitwise_left_shift(1, places)
 
 
 def modulo_20(span: Span, turn: Turn, device: torch.device) -> torch.Tensor:
-    """Return equal words, except that every twentieth is the complement of the others."""
+    """Return equal words, except that every twentieth is the complement of the others.
+
+    turn: which ones: the words whose index in the memory has the same remainder as `turn.number` when divided by 20.
+    """
     chosen = own_address(span, turn, device).remainder_(_APART) == turn.number % _APART
     return chosen.to(torch.int64).neg_().bitwise_xor_(~_EVERY_TWENTIETH)
 

@@ -17,8 +17,9 @@ class Products(Protocol):
     """Products of square matrices, each verified by one number, its verdict.
 
     A verdict is a digest of the output, or a number of errors in it. pairs: number of pairs of operands; `pair` is an
-    index from 0. side: rows of a matrix. what, method: names of the products and of their verification. digests,
-    not_tested: as in Verification. odd: (pair, wrong verdict, output) of outputs that were wrong in preparation.
+    index from 0. side: rows of a matrix. what, method: names of the products and of their verification. digests: for
+    each pair, the digest that every output must have, in hexadecimal; () if the verification uses none. not_tested:
+    check that is omitted → reason. odd: (pair, wrong verdict, output) of outputs that were wrong in preparation.
     """
 
     pairs: int

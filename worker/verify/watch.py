@@ -172,7 +172,10 @@ class Watch:
 
 @dataclass(frozen=True, kw_only=True)
 class WatchedWork(Work):
-    """Work whose products `watch` verifies. A block has at most len(watch.outputs) products. grouped: as in Work."""
+    """Work whose products `watch` verifies. A block has at most len(watch.outputs) products.
+
+    grouped: False, so that each product is timed alone.
+    """
 
     watch: Watch
     grouped: bool = False

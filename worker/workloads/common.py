@@ -215,8 +215,8 @@ def fields(
 ) -> dict[str, Any]:
     """Return the fields of Result that every launch has: name → value.
 
-    module: the model. isolation: as in Environment. items: samples in an iteration. series: name → milliseconds, to add
-    to the measured series.
+    module: the model. isolation: "fork" or "exec", the way in which this process was started. items: samples in an
+    iteration. series: name → milliseconds, to add to the measured series.
     """
     found = asdict(measurements.measured)
     device = torch.device(assign.device.kind)  # the module may have no parameters to ask

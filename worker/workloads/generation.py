@@ -99,9 +99,11 @@ class _Author:
         return tokens
 
     def measured(self, measurements: common.Measurements) -> tuple[list[list[int]], int]:
-        """Return for each measured batch its times in ns (start, then each token), and the number of all their tokens.
+        """Return the times of each measured batch, and the number of all tokens in these batches.
 
-        measurements: has the number of measured iterations, which selects them among all batches written so far.
+        The times are points in nanoseconds of the host's perf_counter_ns: the start of the batch, then the arrival of
+        each token. measurements: how many iterations were measured, and how many followed in the load window. They
+        select the measured batches, because an iteration writes one batch.
         """
         end = len(self.tokens) - (measurements.load.iterations if measurements.load else 0)
         begin = end - sum(block.iterations for block in measurements.measured.blocks)

@@ -241,7 +241,10 @@ class LinksTest:
 
 @dataclass(frozen=True, kw_only=True)
 class _LinksWork(Work):
-    """Work of LinksTest. The leader decides the number of iterations; that of the warm-up must be fixed."""
+    """Work of LinksTest. The leader decides the number of iterations; that of the warm-up must be fixed.
+
+    grouped: False, so that each iteration is timed alone.
+    """
 
     test: LinksTest
     gang: Gang
@@ -254,8 +257,8 @@ class _LinksWork(Work):
     def agreed(self, reason: StopReason | None) -> StopReason | None:
         """Return the leader's reason to stop, or None to continue. reason: of this process, used only by the leader.
 
-        Each process must call this. If any of them has a new mismatch, all first repeat the last iteration with one:
-        the highest LinksTest.wrong.
+        Each process must call this. If LinksTest.wrong is above 0 in any process, all processes first repeat one
+        iteration: the one with the highest of these numbers.
         """
         reasons: tuple[StopReason | None, ...] = (None, *StopReason)
         wrong, decided = self.gang.largest(self.test.wrong, reasons.index(reason) if self.gang.leads else 0)

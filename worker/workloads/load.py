@@ -143,9 +143,11 @@ class _Loading:
 
 
 def weights_name(assign: Assign, structure: str) -> str:
-    """Return the file name of the weights: the model's name, and a hash of what it depends on, but not of the seed.
+    """Return the file name of the weights: the model's name, and a hash of what decides their names, shapes and types.
 
-    structure: result of Own.structure for the user's own model, otherwise "".
+    The hash covers the ModelSpec, `structure`, the Python files of worker/models, the input size, the precision, and
+    the versions of torch, torchvision and transformers. It does not cover the seed. structure: result of Own.structure
+    for the user's own model, otherwise "".
     """
     versions = (str(torch.__version__), devices.installed("torchvision"), devices.installed("transformers"))
     code = hashlib.sha256(b"".join(module.read_bytes() for module in sorted(_BUILDERS.glob("*.py")))).hexdigest()

@@ -4,7 +4,8 @@
     hbm      the device's own memory                     series copy and triad
     h2d, d2h from pinned memory of the host to the device, and back    series iteration
 
-A rate is flops_per_iteration, or bytes_per_iteration of a series, divided by the series' times. burst: see gemm.py.
+A rate is flops_per_iteration, or bytes_per_iteration of a series, divided by the series' times. burst: short trial run
+of gemm with one matrix size. The size that is measured has two bursts before the measurement.
 """
 
 from collections.abc import Callable

@@ -180,10 +180,11 @@ class Replays:
         self._fault.begin(possible=len(self._expected) == REPLAY_STEPS and self._stage.phase is Phase.MEASURE)
 
     def end(self) -> None:
-        """Compare the steps of the replay that ended with the reference. The first different step counts as a mismatch.
+        """Compare the replay that has just ended with the reference. Its first different step counts as a mismatch.
 
-        Later steps are not compared. The first replays may be short. If no step differs, further steps of this replay
-        are added to the reference. Raises NotFiniteError if a loss of the reference is NaN or infinite.
+        Later steps are not compared. The first replays may have fewer steps than the others. If no step differs, and
+        this replay has more steps than the reference, the further steps are added to the reference. Raises
+        NotFiniteError if a loss of the reference is NaN or infinite.
         """
         if self._stage.phase is not self._phase:
             self._phase, self._done = self._stage.phase, 0
@@ -286,7 +287,10 @@ class Replays:
 
 @dataclass(frozen=True, kw_only=True)
 class _ReplayedWork(Work):
-    """Work whose blocks are replays. begin, end: called before and after each block, untimed. grouped: as in Work."""
+    """Work whose blocks are replays. begin, end: called before and after each block, untimed.
+
+    grouped: False, so that each step is timed alone.
+    """
 
     begin: Callable[[], None]
     end: Callable[[], None]

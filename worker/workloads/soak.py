@@ -87,9 +87,10 @@ class RandomProducts:
         return (self._left, self._right, *self._references)
 
     def _reference(self, pair: int) -> tuple[torch.Tensor, int, list[tuple[int, int, torch.Tensor]]]:
-        """Make products of `pair` until one equals an earlier one, at most four. The last is the reference.
+        """Make products of `pair` until one equals an earlier one, but at most four. The last product is the reference.
 
-        Returns the reference, its digest, and (pair, signed digest, output) of each product that differs from it.
+        So the fourth is the reference if all four differ. Returns the reference, its digest, and (pair, signed digest,
+        output) of each product that differs from it.
         """
         made: dict[int, torch.Tensor] = {}
         for _ in range(_TRIES):

@@ -20,9 +20,10 @@ _SHARP_S: Final = 0.05  # longest block, and so the longest delay of a rest
 
 
 def run(assign: Assign, stage: Stage, isolation: str) -> Result:
-    """Measure the cell as soak.py does, with load and rest as in `assign.steps`. Raises ValueError if that is None.
+    """Multiply random matrices and verify each product, with work and rest as in `assign.steps`.
 
-    isolation: "fork" or "exec", for the result.
+    The matrices have the side `input_size` of the cell. isolation: "fork" or "exec", for the result. Raises ValueError
+    if `assign.steps` is None.
     """
     if assign.steps is None:
         raise ValueError(f"{assign.cell.id}: a cell of {assign.cell.workload} needs times to work and to rest")

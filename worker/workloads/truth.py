@@ -78,7 +78,10 @@ class WholeProducts:
         return 0
 
     def expected(self, pair: int) -> torch.Tensor:
-        """Return the correct output of `pair`, computed in fp64 on the device."""
+        """Return the correct output of `pair` in the outputs' type, computed in fp64 on the device.
+
+        pair: index of the pair of operands, from 0 to `pairs` - 1.
+        """
         return exact.product(*self.operands(pair), self._stored)
 
     def operands(self, pair: int) -> tuple[torch.Tensor, torch.Tensor]:
