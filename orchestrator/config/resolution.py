@@ -108,10 +108,10 @@ def resolve(settings: LayeredSettings, catalogue: Catalogue, places: Places) -> 
 
 
 def _set_as_given(settings: LayeredSettings, owner: str) -> dict[str, Any]:
-    """Return field → value for the fields of `owner` that take a setting unchanged, as in Option.sets.
+    """Return field → value for the fields of `owner` that get the value of a setting unchanged.
 
-    owner: "measurement" for fields of Measurement, "" for fields of Configuration. Fields without a setting are
-    omitted.
+    owner: "measurement" for fields of Measurement, "" for fields of Configuration. Each option names the field that it
+    sets (Option.sets in config/options.py). Fields without a setting are omitted.
     """
     fields = {option.key: option.sets.rpartition(".") for option in (*MEASUREMENT, *HISTORY) if option.sets}
     return {
@@ -130,7 +130,7 @@ def refuse_mistakes(
     """Return the settings of `file`. Raises ConfigError for a mistake in any key.
 
     Each key is checked alone: all other keys get their default values. The key `models` is not checked if it names the
-    user's own code. options, defaults: as in `gather`.
+    user's own code. options: all that exist. defaults: path of configs/default.yaml.
     """
     settings, below = from_file(file, options), from_defaults(defaults, options)
     for key in settings.values:

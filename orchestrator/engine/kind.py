@@ -74,7 +74,8 @@ class Remaining(NamedTuple):
 def configured_terms(configuration: Configuration, device: Device, slot: Slot, cell: Cell) -> LaunchTerms:
     """Return the settings of a launch as configured. slot: (cell id, round).
 
-    The load_s of the measurement is 0 if this launch has no load window (plan/load_windows.py).
+    load_s of the measurement is 0 if the launch has no load window, a time in which power and utilisation are read.
+    Only launches of round 0 at the largest batch size, on GPUs with telemetry, can have one.
     """
     load_s = load_windows.window_s(cell, configuration, device, slot[1])
     return LaunchTerms(replace(configuration.measurement, load_s=load_s), configuration.deadlines)

@@ -77,11 +77,12 @@ def snapshot(
     """Describe the whole run at one moment. Waiting launches of a skipped model count as done and failed.
 
     live: token of a launch → its process. samples: UUID → newest reading. named: describes cells. elapsed_s: since this
-    process began to launch. launch_s: device → mean seconds of its ended launches. expected_s: cell → estimated seconds
-    of a launch. limited: seconds spent and left, None without a time limit. stops_s: seconds until a stop or the time
-    limit has ended all launches, None without either. rounds: launches are added until the time is up. Launches dropped
-    for lack of time then do not count as done. open_ended: any number of launches may be added. stands: status → number
-    of planned cells. note: what idle devices wait for. If it is not "", the remaining launches are not used to estimate
+    process began to launch. launch_s: device (UUID) → mean seconds of its ended launches. expected_s: cell id →
+    estimated seconds of a launch. limited: seconds spent and left, None without a time limit. stops_s: seconds until a
+    stop or the time limit has ended all launches, None without either. rounds: launches are added until the time is up,
+    so their total is unknown. Launches dropped for lack of time then do not count as done. open_ended: any number of
+    launches may be added, perhaps none, so only the time tells the share and the end. stands: status → number of
+    planned cells. note: what idle devices wait for. If it is not "", the remaining launches are not used to estimate
     the remaining time.
     """
     by_device = {launch.device.uuid: launch for launch in live.values()}

@@ -98,7 +98,10 @@ class Recorder:
         self._append(records.Foreign(device=message.uuid, at_ns=message.at_ns, by=by))
 
     def left(self, passed: Passed) -> None:
-        """Record the exit and teardown time of a launch's process. passed: the last of its devices that became free."""
+        """Record that the last process of a launch is gone or cannot be killed: its exit and its teardown time.
+
+        passed: the device of this process, for which the run waited last.
+        """
         exit_ = passed.gone.exit
         self._append(
             records.Left(
@@ -126,9 +129,9 @@ class Recorder:
         self._append(records.TelemetryEnded(at_ns=time.monotonic_ns()))
 
     def quarantined(self, device: str, reason: str) -> None:
-        """Record that a device (UUID) is quarantined. A resume ends that, but in a burn-in only if all devices are.
+        """Record that a device (UUID) is quarantined. reason: text.
 
-        reason: text.
+        A resume ends the quarantine. In a burn-in, it does so only if all devices are quarantined.
         """
         self._append(records.Quarantine(device=device, at_ns=time.monotonic_ns(), reason=reason))
 

@@ -114,9 +114,10 @@ def clear_up(stored: StoredRun, paths: RunPaths) -> None:
 def left_to_do(stored: StoredRun, paths: RunPaths, kind: Kind) -> tuple[int, int]:
     """Return (number of launches that remain, number of all launches) of a run. Launches added to the plan count.
 
-    kind: says whether the run has a duration (burn-in). Without one, a launch with a lost result remains. With one,
-    none remain if the run came to its end and is not short (Remaining); else, if all planned launches are done, one
-    more of each cell. Raises RunFolderError if a file of the run is damaged.
+    kind: says whether the run has a duration (burn-in). Without a duration, a launch also remains if its result is
+    lost. With one, no launch remains if the run came to its end and `remaining` says that it is not short. Otherwise
+    its unsettled launches remain or, if all are settled, one more launch of each planned cell. Raises RunFolderError if
+    a file of the run is damaged.
     """
     records = read(paths.journal) if paths.journal.exists() else ()
     if not any(isinstance(record, Segment) for record in records):
@@ -241,8 +242,9 @@ def _take_over(
     """Record that this process works on the run, and repair what earlier processes left.
 
     Record the end of their attempts, withdraw results whose file is lost, withdraw (with --allow-busy: mark) results
-    contaminated by another process, and delete unfinished temporary files. driver: version, None if unknown. settings:
-    (name, value) of environment variables that change measurements.
+    contaminated by another process, and delete unfinished temporary files. driver: version, None if unknown. kind:
+    tells how long a burn-in was served before, which is recorded, too. settings: (name, value) of environment variables
+    that change measurements.
     """
     records = journal.recovered
     so_far = remaining(stored, paths, kind) if records else None

@@ -74,11 +74,11 @@ class Measured(CellReport, frozen=True, kw_only=True):
     launch's mean iteration, as a share of the mean. launch_values: the figure that cells are compared by, for each
     launch: samples/s, tokens/s, ms of loading, TFLOP/s or GB/s of probes. launch_spread_percent: (largest - smallest) /
     median of the launches' throughput. launch_interval_percent: half of the 95 % interval of the geometric mean of
-    launch_values, in percent of it; null below three. drift_percent: change of the times from the first half to the
-    second; drifting: whether it exceeds 0.5 %. unsettled_percent: lasting change of the times from the end of warm-up
-    to the end of the measurement, which makes steady_state none; null if no change is certain. host_percent: share of
-    an iteration that the host needs to enqueue it. launch_bound: whether the GPU waited for the host, or nearly so:
-    host_percent is 80 or more, and the rest of an iteration is below 50 ms.
+    launch_values, in percent of it; null below three launches. drift_percent: change of the times from the first half
+    to the second; drifting: whether it exceeds 0.5 %. unsettled_percent: lasting change of the times from the end of
+    warm-up to the end of the measurement; null if no change is certain, else steady_state is "none". host_percent:
+    share of an iteration that the host needs to enqueue it. launch_bound: whether the GPU waited for the host, or
+    nearly so: host_percent is 80 or more, and the rest of an iteration is below 50 ms.
 
     peak_memory_mb: allocated on a GPU, resident set on a CPU device (memory_basis says which). cold_memory_*: peak from
     the first iteration to the end of warm-up; warm_memory_*: peak over the measured blocks. gpu_memory_used_mb: memory
@@ -89,8 +89,8 @@ class Measured(CellReport, frozen=True, kw_only=True):
     host_memory_mb: peak resident set. sm_clock_drift_percent: change of the SM clock from the first half of the
     measured time to the second. clock_event_reasons: why NVML reports a lower clock. power_capped_percent,
     slowdown_percent: share of the measured time with clocks limited by power, or by heat or a hardware brake.
-    throttled: whether slowdown_percent exceeds 1; if not, null if a launch lacks it. contaminated: whether another
-    process computed on the GPU when the run began or during a launch (--allow-busy).
+    throttled: whether slowdown_percent exceeds 1 in any launch; null if it does in none, but is unknown in one.
+    contaminated: whether another process computed on the GPU when the run began or during a launch (--allow-busy).
     """
 
     steady_state: str | None
@@ -179,13 +179,15 @@ class ShapeTimes(Part, frozen=True, kw_only=True):
 
 
 class ShapeFigures(Part, frozen=True, kw_only=True):
-    """Figures of a compiled model whose input size changes from call to call. way: static, dynamic or padded (buckets).
+    """Figures of a compiled model whose input size changes from call to call.
 
-    error: why there are no figures. limited: whether torch reached its limit of compiled forms. Then some calls may
-    have run eager. cache_hits: calls that compiled nothing; null if `limited`, or without calls. reasons: why torch
-    compiled again, "file:line: reason", each once. total_ms: time of all calls. padding: elements of padded inputs
-    divided by those of the real ones. padding_time: sum of later_call_ms over the sizes divided by that sum of the
-    static way. padding and padding_time are null except for padded.
+    way: static (compiled for each size), dynamic (compiled for any size) or padded (as static, after each size was
+    padded to a multiple of a fixed number). error: why there are no figures. limited: whether torch reached its limit
+    of compiled forms. Then some calls may have run eager. cache_hits: calls that compiled nothing; null if `limited`,
+    or without calls. reasons: why torch compiled again, "file:line: reason", each once. total_ms: time of all calls.
+    padding: number of elements of the padded inputs divided by that of the real ones. padding_time: sum of
+    later_call_ms over the sizes, divided by the same sum for the way static. padding and padding_time are null for
+    static and dynamic.
     """
 
     way: str
@@ -204,14 +206,15 @@ class ShapeFigures(Part, frozen=True, kw_only=True):
 class CompilationFigures(Part, frozen=True, kw_only=True):
     """Figures of torch.compile in one cell, and its comparison with the same cell in eager mode.
 
-    own: whether the model's code calls torch.compile itself. Then there is no eager cell to compare with. cold: figures
-    of the first launch, with empty caches; cached: medians of later launches. compile_ms: TorchDynamo and its backend;
-    first_call_ms: time of the first iteration, including its compilation. graph_breaks, recompilations: "file:line:
-    reason", each once. absolute_error, relative_error, cosine_distance: deviation of the outputs from those of eager
-    (protocol.result.Compilation), largest of all launches; within_tolerance: whether relative_error is within the
-    tolerance of the precision. speed_up: eager time over compiled time of an iteration, with its 95 % interval.
-    memory_of_eager: peak memory divided by that of eager. pays_after_iterations: iterations until a cold compilation
-    has paid off; null where it never does. These are null beyond the tolerance, and without an eager time at the same
+    own: whether the model's code calls torch.compile itself. Then there is no eager cell to compare with. cold_*: of
+    the first launch, with empty caches. cached_*: medians of later launches, which find filled caches. compile_ms:
+    TorchDynamo and its backend; first_call_ms: time of the first iteration, including its compilation. graph_breaks,
+    recompilations: "file:line: reason", each once. absolute_error, relative_error, cosine_distance: deviation of the
+    outputs from those of eager (protocol.result.Compilation), largest of all launches; within_tolerance: whether
+    relative_error is within the tolerance of the precision. speed_up: eager time over compiled time of an iteration,
+    with its 95 % interval. memory_of_eager: peak memory divided by that of eager. pays_after_iterations: iterations
+    until a cold compilation has paid off; null where it never does. speed_up*, memory_of_eager and
+    pays_after_iterations are null if the outputs are beyond the tolerance, or if the eager cell has no time at the same
     batch size. shapes: figures of the first launch with changing input sizes (--compile-shapes), one for each way to
     compile (ShapeWay).
     """

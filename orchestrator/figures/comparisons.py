@@ -12,8 +12,8 @@ from orchestrator.stats.stragglers import Bound, SiblingVerdict
 class SpreadValue(Part, frozen=True, kw_only=True):
     """One device in a comparison of identical devices. not_comparable: why its value is excluded.
 
-    percent_of_median: value in percent of the median of the included values. It is null for an excluded device, except
-    if throttling is the reason, and for all devices below two included values.
+    percent_of_median: value in percent of the median of the included values. It is null for a device that is excluded
+    for another reason than throttling. With fewer than two included values, it is null for all devices.
     """
 
     gpu_uuid: str

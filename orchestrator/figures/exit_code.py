@@ -12,10 +12,11 @@ from protocol.exit_codes import MEANING, ExitCode
 class CauseKind(enum.StrEnum):
     """Kinds of causes that count against a run. Of several causes, the kind listed first decides the exit code.
 
-    SLOWER, UNDECIDED: a gate's comparison found a regression, or gave no verdict on a cell. MISSED, NOT_HELD: by
-    thresholds. WRONG: wrong output of an operator or a compiled model. STOPPED: also a run that is still running.
-    CELLS: failed or not measured, also operators that failed at some shapes. MEMORY: a cell ran out of memory on one
-    GPU, and fits on another of the same kind. TIME: the time limit left no time.
+    SLOWER, UNDECIDED: a gate's comparison found a regression, or gave no verdict on a cell. MISSED, NOT_HELD: a figure
+    missed a threshold, or could not be judged by it. WRONG: wrong output of an operator or a compiled model. STOPPED:
+    also a run that is still running. CELLS: cells failed or were not measured, or operators failed at some shapes.
+    MEMORY: a cell ran out of memory on one GPU, and fits on another of the same kind. TIME: the time limit left no
+    time.
     """
 
     BROKEN = "gpubench failed"

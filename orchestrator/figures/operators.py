@@ -147,10 +147,13 @@ class OperatorRow(Part, frozen=True, kw_only=True):
 class OperatorMetric(Part, frozen=True, kw_only=True):
     """One of the times of an operator or study row, in the form that comparisons and thresholds read.
 
-    The fields that Measured has, too, mean the same (figures/cells.py). wrong: how the output differs from the fp64
-    reference; "" if it is right. call_ms: time of a call, median over calls, then over launches; null without a result.
-    launch_values: this time of each launch. interval_percent: as in OperatorTime. compile_cold_ms: compile time of the
-    first call, longest of all launches. It and peak_memory_mb are null except in a study.
+    The fields from batch_size to telemetry_note exist because models have them (Measured in figures/cells.py). They
+    keep their defaults, except peak_memory_mb and compile_cold_ms in a study. wrong: how the output differs from the
+    fp64 reference; "" if it is right. call_ms: time of a call, median over calls, then over launches; null without a
+    result. launch_values: this time of each launch. interval_percent: as in OperatorTime. launch_bound: whether work of
+    the host decides the time; null if unknown. throttled: whether the GPU was slowed down in a launch; null if unknown.
+    contaminated: whether another process used the device. compile_cold_ms: compile time of the first call, longest of
+    all launches.
     """
 
     cell: str

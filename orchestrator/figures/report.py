@@ -48,8 +48,9 @@ class Metadata(Part, frozen=True, kw_only=True):
     *_version: null if unknown. cuda_version: version that torch was built for. finished: false while running, or if
     interrupted or killed. running: still running when the report was made. test_date: start of the run, ISO 8601, UTC.
     test_duration_seconds: sum over the sessions (segments). zygote_start_ms: duration of each start of the zygote;
-    empty with --isolation exec. command: command line, without arguments of user commands. telemetry_note: why
-    telemetry is missing or limited, or "". settings: environment variables that change what is measured.
+    empty with --isolation exec. command: command line. Of a command in --on-finish or --on-failure, it has only the
+    program, because arguments may be secret. telemetry_note: why telemetry is missing or limited, or "". settings:
+    environment variables that change what is measured.
     """
 
     tool_version: str
@@ -127,10 +128,11 @@ class ConfigurationReport(Part, frozen=True, kw_only=True):
 
     precision: `precisions` as one text. *batch_sizes: 0 for `auto`. launches: planned launches of each cell.
     sequence_lengths, input_sizes, memory_format: empty or null if each model uses its default. required_signals:
-    signals named by --require. preset: "quick", "triage", "gate" or null. time_limit_seconds: of a preset or burn-in.
-    profile: name in configs/profiles.yaml. isolation: how launches start, "fork" (of the zygote) or "exec" (new
-    interpreter). mode: such as "loaded,solo". target_relative_half_width: a measurement may end once half of the
-    confidence interval of the mean iteration time, divided by this mean, is this small.
+    signals named by --require. preset: command with default settings of its own ("quick", "triage", "gate", "ops",
+    "study"), or null. time_limit_seconds: of a preset or burn-in. profile: name in configs/profiles.yaml. isolation:
+    how launches start, "fork" (of the zygote) or "exec" (new interpreter). mode: such as "loaded,solo".
+    target_relative_half_width: a measurement may end once half of the confidence interval of the mean iteration time,
+    divided by this mean, is this small.
     """
 
     precision: str
@@ -160,11 +162,13 @@ class ConfigurationReport(Part, frozen=True, kw_only=True):
 
 
 class CellEntry(Part, frozen=True, kw_only=True):
-    """One planned cell and its final state, with fields as in CellReport.
+    """One planned cell and its final state.
 
-    batch_size_requested: 0 for `-b auto`. attempts: number of started launches, failed ones included. compile_mode:
-    mode of torch.compile; "eager" without it, and in reports of earlier versions. quality: by figures/quality.py; null
-    in reports of earlier versions.
+    batch_size_requested: 0 for `-b auto`. batch_size: that of the figures; null without figures. refers_to: id of
+    another planned cell that has the figures, if the status is referred; batch_size is then that of the other cell.
+    reason: why the status is not ok, or "". launches: number of launches with a valid result. attempts: number of
+    started launches, failed ones included. compile_mode: mode of torch.compile; "eager" without it, and in reports of
+    earlier versions. quality: the result in a word (figures/quality.py); null in reports of earlier versions.
     """
 
     cell: str
@@ -264,10 +268,14 @@ class Overhead(Part, frozen=True, kw_only=True):
 
 
 class FailureReport(Part, frozen=True, kw_only=True):
-    """A launch without a valid result, except for sizes too large in a scan; fields as in AttemptReport. at: its start.
+    """A launch without a valid result. Not listed: batch sizes that a scan tried and that are too large.
 
-    status: final state of its cell. signal: AttemptReport.failure_signal. evidence["fault"]: what the failure is
-    attributed to, if known.
+    at: its start, ISO 8601. status: final state of its cell. attempt: its number, from 1, among the attempts at the
+    cell. outcome: failure | damaged (the result file is missing or not valid) | interrupted (no end was recorded).
+    category, phase, exception, evidence: of the failure. evidence["fault"]: what the failure is attributed to, if
+    known. message: of the failure or damage. code: CUDA's error code, or the exit code of a process that reported no
+    outcome. signal: number of the signal that ended the process according to the failure. folder: where its logs are,
+    within the run's folder.
     """
 
     at: str

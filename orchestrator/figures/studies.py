@@ -21,14 +21,16 @@ class StudyRow(Part, frozen=True, kw_only=True):
 
     compile_mode: mode of torch.compile, "eager", or "jax". Times in milliseconds, medians over calls, then over
     launches. device_ms: time of a call when calls run back to back. launch_values: device_ms of each launch.
-    interval_percent: as in OperatorTime. host_ms: time until a call returns. total_ms: time until its work is done.
-    compile_ms: compile time of the first call, longest of all launches; null where nothing is compiled. peak_bytes:
-    peak memory of a call; on a CPU device, of its process. kernels: number of kernels that a call launches; on a CPU
-    device, of operators that call no other operator. operations: the slowest ones. shape_ok, values_ok: whether the
-    output agrees with fp64; null where not compared. deviation, tolerance: largest and allowed relative deviation from
-    fp64. graphed: whether device_ms comes from a CUDA graph, which has no host work; null on a CPU device. host_bound:
-    whether the host mostly decides device_ms; null on a CPU device. throttled, contaminated: as in Measured
-    (figures/cells.py). relative_speed: device time of the study's first implementation divided by device_ms.
+    interval_percent: half of a 95 % interval of device_ms, in percent; null if there are too few calls. host_ms: time
+    until a call returns. total_ms: time until its work is done. compile_ms: compile time of the first call, longest of
+    all launches; null where nothing is compiled. peak_bytes: peak memory of a call; on a CPU device, of its process.
+    kernels: number of kernels that a call launches; on a CPU device, of operators that call no other operator.
+    operations: the slowest ones. shape_ok, values_ok: whether the output agrees with fp64; null where not compared.
+    deviation, tolerance: largest and allowed relative deviation from fp64. graphed: whether device_ms comes from a CUDA
+    graph, which has no host work; null on a CPU device. host_bound: whether the host mostly decides device_ms; null on
+    a CPU device. throttled: whether the GPU was slowed down in a launch; null if unknown. contaminated: whether another
+    process used the device when the run began or during a launch. relative_speed: device time of the study's first
+    implementation divided by device_ms.
     """
 
     cell: str

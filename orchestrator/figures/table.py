@@ -78,13 +78,13 @@ class Limit:
 class Figure:
     """A figure of a cell: its names, its unit, where it comes from, and what uses it.
 
-    field: its name, without `read` also that of the field in the JSON report. column, title, heading: name in CSV, in
-    the text report, and in the table of all cells (HTML). With "", the figure is not shown there. All three show
-    figures in the order of this table. source: what workers measure for it; None: analysis/cell_figures.py computes it.
-    unit: of the value, such as "ms", or "". better: whether higher or lower values are better. workloads: workloads
-    that have this figure. main: whether cells are compared by this figure. pytorch: whether PyTorch's records contain
-    it. limit: how thresholds limit it; None: they do not. read: returns the value from a measurement; None: the value
-    is the measurement's attribute `field`.
+    field: its name. Without `read`, the field in the JSON report has the same name. column, title, heading: name in
+    CSV, in the text report, and in the table of all cells (HTML). With "", the figure is not shown there. All three
+    show figures in the order of this table. source: how it is computed from the results of the launches; None:
+    analysis/cell_figures.py computes it otherwise. unit: of the value, such as "ms", or "". better: whether higher or
+    lower values are better. workloads: workloads that have this figure. main: whether cells are compared by this
+    figure. pytorch: whether PyTorch's records contain it. limit: how thresholds limit it; None: they do not. read:
+    returns the value from a measurement; None: the value is the measurement's attribute `field`.
     """
 
     field: str

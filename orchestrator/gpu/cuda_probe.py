@@ -62,7 +62,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def require(devices: Sequence[Device]) -> None:
-    """Raise DeviceError unless CUDA works and shows all GPUs among `devices`; ConfigError as in `refusal`."""
+    """Raise DeviceError unless CUDA works and shows all GPUs among `devices`.
+
+    Raises ConfigError if new processes would import packages from another folder than this process.
+    """
     wrong = refusal(devices)
     if wrong is not None:
         raise DeviceError(f"{wrong}. Nothing was started.")

@@ -140,7 +140,7 @@ class Fleet:
         """Act on every process whose deadline has passed, by its state.
 
         At work: send SIGTERM, then SIGKILL. Alive after SIGKILL: give it up as unkillable. Not made yet: fail its
-        launch. Failed or dead: stop waiting for its last message or the cause.
+        launch. Dead: stop waiting for its last message. Failed: stop waiting for the cause of its failure.
         """
         for live in tuple(self.live.values()):
             yield from self._apply(live, lifecycle.TimePassed(), now)

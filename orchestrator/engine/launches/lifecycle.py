@@ -164,7 +164,7 @@ def requested(deadlines: Deadlines, measurement: Measurement, now: float) -> Lau
 
 
 def advance(launch: Launch, event: Event, now: float) -> tuple[Launch, tuple[Action, ...]]:
-    """Return the state of the process after an event, and the actions to take, in order. now: as in `requested`.
+    """Return the state of the process after an event, and the actions to take, in order. now: loop's clock (s).
 
     An event that is impossible in the current status changes nothing.
     """

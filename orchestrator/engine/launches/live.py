@@ -26,10 +26,10 @@ class Live:
     next: launch that the process belongs to. launch: state of this process (lifecycle.py). begun: time of the request.
     oom_kills: the kernel's count of out-of-memory kills at that time, None if unknown. gang: connection to the other
     processes; None if there are none. siblings: all processes of the launch by rank, this one included. pid, pidfd:
-    None before the process exists; pidfd also once it is reaped. noted: whether the loop watches the pidfd.
-    because_of_another: whether the process was ended because another one failed or was ended. over_ns: monotonic time
-    at which the outcome was on disk. state: the kernel's state of the process before it was sent SIGTERM; "" without
-    SIGTERM. entered: start of each phase in monotonic nanoseconds.
+    None before the process exists; pidfd also once it is reaped. noted: whether the loop watches the pidfd. outcome_at:
+    when it first reported an outcome or died. because_of_another: whether the process was ended because another one
+    failed or was ended. over_ns: monotonic time at which the outcome was on disk. state: the kernel's state of the
+    process before it was sent SIGTERM; "" without SIGTERM. entered: start of each phase in monotonic nanoseconds.
     """
 
     next: NextLaunch

@@ -33,13 +33,14 @@ def describe(pauses: Iterable[Pause], measuring: Span, blocks: Sequence[Block]) 
 
 
 def _spans(pause: Pause, measuring: Span, blocks: Sequence[Block]) -> bool:
-    """Whether the worker paused, too: its block at the middle of the pause, or the gap between blocks there, is long.
+    """Whether the worker paused, too, when the orchestrator did: the times around the middle of the pause show it.
 
-    A block is long if it lasted at least half of the pause more than usual, a gap if it lasted at least half of the
-    pause. The usual duration comes from the time per iteration of the other blocks: the longest for a pause below 2 s,
-    because a slow disk may pause only the orchestrator, and the shortest for longer pauses. False if the middle is
-    outside `measuring`. Also False for a pause below 2 s without other blocks, or without blocks before and after the
-    gap.
+    If the middle is in a block, this block must have lasted longer than usual, by at least half of the pause. If it is
+    between two blocks, this gap must have lasted at least half of the pause. The usual duration of a block comes from
+    the time per iteration of the other blocks. For a pause below 2 s, the longest of these counts, because a slow disk
+    may pause only the orchestrator. For a longer pause, the shortest counts. False if the middle is outside
+    `measuring`, the span of warm-up and measurement. For a pause below 2 s, also False if there is no other block, or
+    if the gap is not between two blocks.
     """
     middle, half = (pause.begin_ns + pause.end_ns) // 2, (pause.end_ns - pause.begin_ns) // 2
     if not measuring[0] <= middle < measuring[1]:

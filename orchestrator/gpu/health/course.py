@@ -20,13 +20,13 @@ class Course:
     """How the health values of one GPU, or of the machine, changed over a run.
 
     looks: number of readings. first, last, lowest, highest: name of a value → that reading of it. rise: name → total
-    increase of a counter, also across its resets. busy_lowest: name → lowest reading at BUSY_PERCENT or more
-    utilisation. spent_s: name (meant for temperature margins) → longest time with all readings at 0 or less.
-    _spent_now_s: such time up to the newest reading, else 0. refusals: name → why the value is missing in the newest
-    reading. broken: NVML's first report that the GPU is unusable. damaged: its first report that the InfoROM is
-    damaged. unheard: source of Xids (the driver's error numbers) → why it could not be read at some time. deaf: why no
-    source could be read at some time. Texts are "" if all was well. watched_s: seconds between the readings, without
-    pauses between telemetry processes.
+    increase of a counter, also across its resets. busy_lowest: name → lowest reading while the GPU's utilisation was
+    BUSY_PERCENT or more. spent_s: name → longest time in which all readings of the value were 0 or less; this shows a
+    temperature margin that is used up. _spent_now_s: name → such time that lasts to the newest reading; 0 if that is
+    above 0. refusals: name → why the value is missing in the newest reading. broken: NVML's first report that the GPU
+    is unusable. damaged: its first report that the InfoROM is damaged. unheard: source of Xids (the driver's error
+    numbers) → why it could not be read at some time. deaf: why no source could be read at some time. Texts are "" if
+    all was well. watched_s: seconds between the readings, without pauses between telemetry processes.
     """
 
     looks: int = 0
