@@ -180,7 +180,7 @@ def test_workers_go_first_where_memory_runs_out(disturbed: Disturbed) -> None:
 
 
 def test_an_orphan_is_ended_with_its_worker(disturbed: Disturbed) -> None:
-    """What a worker started does not outlive it."""
+    """Processes that a worker started end with the worker."""
     assert [one.promised is not None for one in disturbed.attempts("leaves")] == [True, True]
     assert not any(works(one) for one in disturbed.orphans)
 

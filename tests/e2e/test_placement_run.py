@@ -27,7 +27,7 @@ def statuses(report: dict[str, Any], model: str) -> set[str]:
 
 
 def faulty(report: dict[str, Any]) -> set[str]:
-    """Whose fault the failures are: the beginning of what their evidence says."""
+    """Return the attributions of the failures: the first words of their evidence."""
     return {one["evidence"]["fault"].partition(":")[0].partition(",")[0] for one in report["failures"]}
 
 

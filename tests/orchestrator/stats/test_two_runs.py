@@ -129,7 +129,7 @@ def test_holm_agrees_with_statsmodels() -> None:
 
 
 def test_holm_is_over_the_cells() -> None:
-    """What stands alone may not stand among a hundred."""
+    """A difference has a larger p-value among a hundred cells than alone."""
     noisy = pair([100.0, 101.0, 99.5], [97.0, 98.1, 96.4])
     alone = judge([noisy])[0]
     among = judge([noisy, *runs(100, noise=0.008, seed=5)])[0]

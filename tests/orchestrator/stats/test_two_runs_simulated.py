@@ -59,7 +59,7 @@ def test_a_cell_that_has_one_launch_among_others_of_three_gets_their_spread() ->
 
 
 def test_cells_of_the_host_are_judged_by_their_own_prior() -> None:
-    """What scatters by 15 % is no change; half the speed of several cells is found together, where one cell cannot."""
+    """Noise of 15 % is no change. Half the throughput of several cells is found only by their mean."""
     noisy = Setting(cells=20, launches=(1, 1), spread=0.15, host=True, session=0.01)
     assert share(noisy, "tells_a_change") <= 2 / REPETITIONS
     half = simulated_verdicts(Setting(cells=4, launches=(1, 1), spread=0.05, host=True, changed=4, speed=0.5), 1)

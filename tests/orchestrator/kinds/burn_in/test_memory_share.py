@@ -31,7 +31,7 @@ def went(way: str, percent: float) -> Verification:
 
 
 def test_every_way_is_told_once() -> None:
-    """What it cost differs from launch to launch, and makes no other way."""
+    """Launches whose digests differ only in cost count as one method."""
     launches = [went(TRITON, 1.2), went(STOCK, 8.0), went(TRITON, 1.3)]
     assert tallies.method(launches) == f"{launches[0].method}; {launches[1].method}"
     assert tallies.method(launches[::2]) == launches[0].method
