@@ -152,7 +152,7 @@ def test_both_readmes_have_the_same_commands_and_tables() -> None:
 
 
 def test_readme_begins_with_the_two_commands() -> None:
-    """Who opens the README sees at once how to begin."""
+    """The first two commands of the README are how to begin: make bench and make test."""
     lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     first = [line.split()[:2] for line in lines if line.startswith("    ")][:2]
     assert first == [["make", "bench"], ["make", "test"]]

@@ -183,7 +183,7 @@ def installed(tmp_path: Path, **environment: str) -> subprocess.CompletedProcess
     ],
 )
 def test_what_cannot_be_installed_with_is_refused(tmp_path: Path, environment: dict[str, str], message: str) -> None:
-    """Whoever names a Python gets no other one; without wheels there is nothing for pip to try."""
+    """An explicitly named Python is never replaced by another one, and without wheels pip is not tried."""
     (tmp_path / "empty").mkdir()
     done = installed(tmp_path, **environment)
     assert done.returncode == 2

@@ -117,7 +117,7 @@ def unexplained_silences(source: Source) -> Iterator[str]:
 
 
 def compared_values(nodes: Iterable[ast.AST]) -> Iterator[ast.expr]:
-    """What the assertions of a test, and the `match` of pytest.raises, compare with something."""
+    """Yield the values that the assertions of a test, and the `match` of pytest.raises, compare."""
     for node in nodes:
         match node:
             case ast.Assert(test=test):
@@ -132,7 +132,7 @@ def compared_values(nodes: Iterable[ast.AST]) -> Iterator[ast.expr]:
 
 
 def parts_of(value: ast.expr) -> Iterator[ast.expr]:
-    """A value and what it consists of; of a call its function, and so the text in `text.format()`, but no argument."""
+    """Yield a value and its parts. Of a call only the function, and so the text in `text.format()`, but no argument."""
     yield value
     if isinstance(value, ast.Call):
         yield from parts_of(value.func)
@@ -142,18 +142,26 @@ def parts_of(value: ast.expr) -> Iterator[ast.expr]:
                 yield from parts_of(part)
 
 
-def named_values(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
-    """What the names of a test stand for: its variables, those of its loops over literals, and its parameters."""
+def named_values(
+    nodes: Iterable[ast.AST], constants: Iterable[tuple[str, ast.expr]] = ()
+) -> Iterator[tuple[str, ast.expr]]:
+    """Yield names with the values that they stand for: variables, loops over literals, and parameters of a test.
+
+    constants: of the module, for loops and parameters whose rows are one of them.
+    """
+    literals = dict(constants)
     for node in nodes:
         match node:
-            case ast.Assign(targets=[target], value=value):
+            case ast.Assign(targets=[target], value=value) | ast.AnnAssign(target=target, value=ast.expr() as value):
                 yield from columns(ast.unparse(target), [value])
-            case ast.For(target=target, iter=ast.Tuple(elts=rows) | ast.List(elts=rows)):
-                yield from columns(ast.unparse(target), rows)
-            case ast.Call(
-                func=ast.Attribute(attr="parametrize"), args=[names, ast.Tuple(elts=rows) | ast.List(elts=rows)]
+            case (
+                ast.For(target=names, iter=rows)
+                | ast.comprehension(target=names, iter=rows)
+                | ast.Call(func=ast.Attribute(attr="parametrize"), args=[names, rows])
             ):
-                yield from columns(ast.unparse(names), rows)
+                table = literals.get(rows.id) if isinstance(rows, ast.Name) else rows
+                if isinstance(table, ast.Tuple | ast.List):
+                    yield from columns(ast.unparse(names), table.elts)
 
 
 def columns(names: str, rows: Iterable[ast.expr]) -> Iterator[tuple[str, ast.expr]]:
@@ -166,18 +174,57 @@ def columns(names: str, rows: Iterable[ast.expr]) -> Iterator[tuple[str, ast.exp
                 yield from ((name, row) for name in found)
 
 
-def sentences(source: Source) -> Iterator[str]:
+def inputs(source: Source) -> set[str]:
+    """Return the names of arguments of calls outside assertions: these texts are the test's own, not gpubench's."""
+    asserted = {id(part) for node in source.nodes if isinstance(node, ast.Assert) for part in ast.walk(node)}
+    return {
+        part.id
+        for node in source.nodes
+        if isinstance(node, ast.Call) and id(node) not in asserted and not is_comparison(node)
+        for argument in (*node.args, *(word.value for word in node.keywords))
+        for part in parts_of(argument)
+        if isinstance(part, ast.Name)
+    }
+
+
+def is_comparison(call: ast.Call) -> bool:
+    """Return whether a call compares its arguments with a text, or prepares a pattern or the cases of a test."""
+    return isinstance(call.func, ast.Attribute) and call.func.attr in SEARCHES | {"raises", "escape", "parametrize"}
+
+
+def is_sentence(value: object) -> bool:
+    return any(len(WORD.findall(part)) > MOST_WORDS for part in WILDCARD.split(str(value)))
+
+
+def constants(source: Source) -> list[tuple[str, ast.expr]]:
+    """Return the constants of a module with their values, without the inputs of its tests."""
+    values = list(named_values(source.tree.body))
+    if not any(
+        isinstance(part, ast.Constant) and is_sentence(part.value) for _, value in values for part in parts_of(value)
+    ):
+        return values
+    own = inputs(source)
+    return [(name, value) for name, value in values if name not in own]
+
+
+def pinned_sentences(source: Source) -> Iterator[str]:
     """Places where a test compares with prose: more than MOST_WORDS words between two wildcards of a pattern."""
+    of_module = constants(source)
     for function in source.nodes:
         if isinstance(function, ast.FunctionDef):
             nodes = [
-                node for node in ast.walk(function) if isinstance(node, ast.Assert | ast.Call | ast.Assign | ast.For)
+                node
+                for node in ast.walk(function)
+                if isinstance(node, ast.Assert | ast.Call | ast.Assign | ast.AnnAssign | ast.For | ast.comprehension)
             ]
+            values = [*of_module, *named_values(nodes, of_module)]
             compared = [part for value in compared_values(nodes) for part in parts_of(value)]
-            names = {part.id for part in compared if isinstance(part, ast.Name)}
-            compared += [part for name, value in named_values(nodes) if name in names for part in parts_of(value)]
+            resolved: set[str] = set()
+            while names := {part.id for part in compared if isinstance(part, ast.Name)} - resolved:
+                resolved |= names
+                compared += [part for name, value in values if name in names for part in parts_of(value)]
             for text in {part.value: part for part in compared if isinstance(part, ast.Constant)}.values():
-                if any(len(WORD.findall(part)) > MOST_WORDS for part in WILDCARD.split(str(text.value))):
+                if is_sentence(text.value):
                     yield f"{source.name}:{text.lineno} {text.value!r}"
 
 
@@ -229,7 +276,7 @@ def test_only_golden_files_hold_sentences() -> None:
     """
     own_words = (ROOT / "tests/golden", ROOT / "tests/e2e/chaos")
     sources = [parse(path) for path in TESTS if not any(path.is_relative_to(folder) for folder in own_words)]
-    assert [found for source in sources for found in sorted(sentences(source))] == []
+    assert [found for source in sources for found in sorted(set(pinned_sentences(source)))] == []
 
 
 def test_only_the_zygote_forks() -> None:

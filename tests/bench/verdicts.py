@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from orchestrator.stats.two_runs import ChangeVerdict
-from tests.fakes.compared_runs import Said, Setting, said
+from tests.fakes.compared_runs import PairVerdicts, Setting, simulated_verdicts
 
 LAUNCHES: Final = (1, 2, 3, 5)
 FIRST_SEED: Final = 10_000
@@ -50,25 +50,25 @@ def main(repetitions: int) -> None:
     table({"all cells 10 % slower": Setting(changed=68, speed=0.9)}, repetitions, _some)
 
 
-def table(settings: dict[str, Setting], repetitions: int, words: Callable[[list[Said]], str]) -> None:
+def table(settings: dict[str, Setting], repetitions: int, words: Callable[[list[PairVerdicts]], str]) -> None:
     for session in SESSIONS:
         print(f"\n| spread, sessions {session:.1%} | {' | '.join(str(launches) for launches in LAUNCHES)} |")
         for name, setting in settings.items():
             entries = []
             for launches in LAUNCHES:
                 own = replace(setting, launches=(launches, launches), session=session)
-                entries.append(words([said(own, FIRST_SEED + seed) for seed in range(repetitions)]))
+                entries.append(words([simulated_verdicts(own, FIRST_SEED + seed) for seed in range(repetitions)]))
             print(f"| {name} | {' | '.join(entries)} |", flush=True)
 
 
-def _unchanged(all_of: list[Said]) -> str:
+def _unchanged(all_of: list[PairVerdicts]) -> str:
     good = (ChangeVerdict.SAME, ChangeVerdict.NO_CHANGE)
     cells = [one.verdict in good for found in all_of for one in found.cells]
     whole = [not {*found.verdicts} - {*good} for found in all_of]
     return f"{_percent(found.tells_a_change for found in all_of)} / {_percent(cells)} / {_percent(whole)}"
 
 
-def _some(all_of: list[Said]) -> str:
+def _some(all_of: list[PairVerdicts]) -> str:
     return _percent(one.tells_a_change for one in all_of)
 
 

@@ -30,7 +30,7 @@ def test_the_largest_batch_that_works_is_found(tmp_path: Path) -> None:
 
 
 def test_a_killed_scan_goes_on_where_it_was(tmp_path: Path) -> None:
-    """What was learned is in the journal: no size that had an answer is tried again."""
+    """A resumed scan reads the journal: no batch size with a result is tried again."""
     folder = tmp_path / "run"
     faults.prepare(folder, faults.model("m", do="raise", above=20, seconds=0.15), batch_sizes=(AUTO,))
     killed = Node(folder)

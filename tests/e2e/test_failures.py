@@ -121,7 +121,7 @@ class Disturbed:
             node.until(lambda: score(worker.pid) == 1000)
             self.scores = score(worker.pid), score(node.zygote().pid), score(node.process.pid)
             worker.kill()
-        if not self.orphans and self.over("leaves"):
+        if not self.orphans and self.has_ended("leaves"):
             self.orphans = [one for one in psutil.Process(node.process.pid).children(True) if name_of(one) == "sleep"]
             # It was killed: on a busy core it has yet to die of that.
             node.until(lambda: not any(works(one) for one in self.orphans) and not node.of(Finished))
@@ -133,8 +133,8 @@ class Disturbed:
                     resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
                     self.limited.add(pid)
 
-    def over(self, model: str) -> bool:
-        """Whether a launch of this model has left."""
+    def has_ended(self, model: str) -> bool:
+        """Return whether a launch of this model has ended."""
         launches = {one.launch for one in self.node.of(Start) if one.cell.startswith(model)}
         return any(one.launch in launches for one in self.node.of(Left))
 
@@ -180,7 +180,7 @@ def test_workers_go_first_where_memory_runs_out(disturbed: Disturbed) -> None:
 
 
 def test_an_orphan_is_ended_with_its_worker(disturbed: Disturbed) -> None:
-    """What a worker started does not outlive it."""
+    """Processes that a worker started end with the worker."""
     assert [one.promised is not None for one in disturbed.attempts("leaves")] == [True, True]
     assert not any(works(one) for one in disturbed.orphans)
 

@@ -153,5 +153,5 @@ def test_a_machine_that_varies_is_named_by_the_launches_of_one_cell(tmp_path: Pa
                 break
         process.terminate()
         process.communicate(timeout=60)
-    assert ["--time-limit" in words for words in warnings] == [True]
+    assert ["--time-limit" in warning for warning in warnings] == [True]
     assert list(launches.values()) == [2, 2]

@@ -39,7 +39,7 @@ def begin(nvml: FakeNvml, folder: Path, gpus: int, environment: dict[str, str]) 
 
 
 def test_a_grave_fault_takes_its_gpu_out_at_once(tmp_path: Path) -> None:
-    """What runs there fails by that name and is not tried again; the healthy GPU measures everything; exit code 3."""
+    """The launch on a faulty GPU fails and is not retried. The healthy GPU measures every cell; the exit code is 3."""
     nvml, folder = FakeNvml(tmp_path, gpus=4), tmp_path / "run"
     models = [faults.model(f"m{number}", seconds=LASTS_S) for number in range(3)]
     gpu_runs.prepare(nvml, folder, *models)

@@ -26,7 +26,7 @@ def timed(folder: Path, *models: ModelSpec, code: int = 0, **options: Any) -> di
 
 
 def test_a_launch_that_would_take_too_long_is_ended(tmp_path: Path) -> None:
-    """What hangs or is stopped is ended when it has had its share, and counts as dropped; all else is measured."""
+    """Launches that hang or are stopped end when their time is used up, and their cells are dropped. Others are ok."""
     hangs = faults.model("hangs", do="hang, deaf to SIGTERM", above=1, on="cpu:0")
     stops = faults.model("stops", do="stop", above=1, on="cpu:1")
     report = timed(tmp_path / "run", faults.model("good"), hangs, stops, batch_sizes=(1, 2), devices=2)

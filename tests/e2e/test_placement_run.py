@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from orchestrator.state.failure_policy import STRIKES
 from orchestrator.store.journal_records import Quarantine, Skipped
 from protocol.cell import Scalar
 from protocol.failure import Category
@@ -11,7 +12,6 @@ from tests.fakes import faults, gpu_runs
 from tests.fakes.node import Node, start
 from tests.fakes.nvml import FakeNvml, uuid
 
-ON_ITS_DEVICE = "2 cells failed on it and work on another device"
 DEADLINES = Deadlines(start=20, import_=20, build=20, warm_up=0.7, measure=1, finish=20)
 
 
@@ -27,7 +27,7 @@ def statuses(report: dict[str, Any], model: str) -> set[str]:
 
 
 def faulty(report: dict[str, Any]) -> set[str]:
-    """Whose fault the failures are: the beginning of what their evidence says."""
+    """Return the attributions of the failures: the first words of their evidence."""
     return {one["evidence"]["fault"].partition(":")[0].partition(",")[0] for one in report["failures"]}
 
 
@@ -51,12 +51,14 @@ def test_a_model_that_fails_on_two_devices_is_skipped(tmp_path: Path) -> None:
 def test_a_device_on_which_two_cells_fail_is_quarantined(tmp_path: Path) -> None:
     """Two models hang on it and are measured on the other one: it is named, its health is WARN, the other goes on."""
     node, report = run_on_gpus(tmp_path, {f"model{number}": {"do": "hang", "on": uuid(0)} for number in range(5)})
-    assert [(one.device, one.reason) for one in node.of(Quarantine)] == [(uuid(0), ON_ITS_DEVICE)]
+    (quarantine,) = node.of(Quarantine)
+    assert quarantine.device == uuid(0)
+    assert (quarantine.reason.startswith(f"{STRIKES} cells "), "another device" in quarantine.reason) == (True, True)
     assert {cell["status"] for cell in report["cells"] if cell["gpu_uuid"] == uuid(1)} == {"ok"}
     assert {one["category"] for one in report["failures"]} == {Category.DEADLINE}
     assert faulty(report) == {"the device"}
     assert report["health"]["gpus"][0]["verdict"] == "WARN"
-    assert report["gpu_info"][0]["quarantined"] == ON_ITS_DEVICE
+    assert report["gpu_info"][0]["quarantined"] == quarantine.reason
 
 
 def test_a_person_who_stops_workers_takes_no_gpu_out(tmp_path: Path) -> None:

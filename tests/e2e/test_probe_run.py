@@ -14,7 +14,7 @@ runpy.run_module("orchestrator", run_name="__main__", alter_sys=True)
 
 
 def test_probes_run_like_any_other_cell(tmp_path: Path) -> None:
-    """What is applicable is measured, a model is compared with it; in a cpuset, CPU devices are cut from our cores."""
+    """Applicable probes are measured and a model is compared with them. In a cpuset, CPU devices use only its cores."""
     ours = min(os.sched_getaffinity(0))
     options = "--gpu-ids cpu:0 -m lstm,gemm,hbm,h2d,d2h -b 1 -p fp32,bf16 -i 3 -w 2 --launches 1"
     options += " --phases inference -f json,txt"

@@ -152,7 +152,7 @@ def test_lost_results_are_measured_again(folder: Path) -> None:
 
 
 def test_a_copy_leaves_the_report_of_the_original_alone(finished: Path, folder: Path) -> None:
-    """What is resumed in a copy is reported there alone; a run that was moved publishes where it was requested to."""
+    """A run resumed in a copy writes its report only there. A moved run still publishes to the requested place."""
     published = finished / "out" / "report.json"
     before = published.read_bytes()
     next(folder.glob("launches/good*/1/result.msgpack")).unlink()

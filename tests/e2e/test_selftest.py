@@ -152,7 +152,7 @@ def test_sigterm_before_the_first_fault_ends_it_in_order(tmp_path: Path, module:
 
 
 def test_ctrl_c_ends_it_gently(tmp_path: Path) -> None:
-    """What runs may end, the table is shown with what was found out, exit code 4; nothing is left behind."""
+    """After Ctrl-C, running launches may end, the results so far are printed, exit code 4, and nothing is left."""
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT.format(change=""), "freeze (SIGSTOP),NaN", "selftest", "--json"],
         cwd=tmp_path,

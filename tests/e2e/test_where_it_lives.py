@@ -56,7 +56,7 @@ def counted(report: Path) -> tuple[int, int]:
 
 
 def as_nobody() -> Sequence[str]:
-    """What makes a command run as that user, who may read everything, as root's folders, and write nothing."""
+    """Return the prefix of a command that runs as a user who may read everything and write nothing."""
     if shutil.which("setpriv") is None:
         pytest.skip("no setpriv to become another user with")
     keep = [f"--{kind}=-all,+dac_read_search" for kind in ("inh-caps", "ambient-caps")]

@@ -252,8 +252,8 @@ def failure_of(outcome: Outcome) -> Failure:
     return outcome.failure
 
 
-def verified(found: Outcome | Result) -> Verification:
-    result = result_of(found) if isinstance(found, Outcome) else found
+def verified(ended: Outcome | Result) -> Verification:
+    result = result_of(ended) if isinstance(ended, Outcome) else ended
     return result.verification
 
 

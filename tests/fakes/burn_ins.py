@@ -102,12 +102,12 @@ class FakeBurnIn(FakeRun):
         self._wall_s += (at_ns - self.now_ns) / 1e9
         self.now_ns = at_ns
 
-    def _launch(self, cell: Cell, number: int, cell_s: int, rate: float, found: Mapping[str, Verification]) -> None:
+    def _launch(self, cell: Cell, number: int, cell_s: int, rate: float, verified: Mapping[str, Verification]) -> None:
         """Blocks of a second, of ten iterations each; a slow device does the same in more time.
 
-        found: by device, what its launch verified; mismatches are seen in its first second.
+        verified: UUID → verification by its launch; mismatches are seen in its first second.
         """
-        found = {uuid: _seen(one, self.now_ns + SECOND_NS) for uuid, one in found.items()}
+        seen = {uuid: _seen(one, self.now_ns + SECOND_NS) for uuid, one in verified.items()}
         self.measured(
             cell,
             number=number,
@@ -115,8 +115,8 @@ class FakeBurnIn(FakeRun):
             blocks=round(cell_s * rate),
             iterations=10,
             flops_per_iteration=1e12 if cell.workload is not Workload.MEMORY else None,
-            verification=found[cell.devices[0]],
-            others={uuid: found[uuid] for uuid in cell.devices[1:]},
+            verification=seen[cell.devices[0]],
+            others={uuid: seen[uuid] for uuid in cell.devices[1:]},
         )
 
     def climate(

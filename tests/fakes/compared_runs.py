@@ -1,4 +1,4 @@
-"""Pairs of runs that nobody measured: launches and sessions that scatter as told, and what is said of them."""
+"""Pairs of runs that nobody measured: launches and sessions that scatter as specified, and the verdicts on them."""
 
 import math
 import random
@@ -34,8 +34,8 @@ class Setting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
-    """What is said of a pair of runs. changed: of the cells that changed alone."""
+class PairVerdicts:
+    """Verdicts on a pair of runs. changed: only those of the cells that changed."""
 
     cells: list[Judged]
     changed: list[Judged]
@@ -48,12 +48,12 @@ class Said:
 
     @property
     def tells_a_change(self) -> bool:
-        """Whether any cell, or all together, changed by what is said."""
+        """Whether a verdict reports a change: of any cell, or of all together."""
         return self.mean.verdict is not None or bool(FALSE & {*self.verdicts})
 
     @property
     def finds_every_change(self) -> bool:
-        """Whether every cell that changed is said to be slower."""
+        """Whether the verdict on every cell that changed is "slower"."""
         return all(one.verdict in FALSE and one.ratio < 1 for one in self.changed)
 
 
@@ -90,9 +90,9 @@ def simulated(setting: Setting, seed: int) -> list[Pair]:
     return found
 
 
-def said(setting: Setting, seed: int) -> Said:
-    """What is said of one pair of runs."""
+def simulated_verdicts(setting: Setting, seed: int) -> PairVerdicts:
+    """Return the verdicts on one simulated pair of runs."""
     pairs = simulated(setting, seed)
     cells = judge(pairs)
     (mean,) = group_means([pairs])
-    return Said(cells=cells, changed=cells[: setting.changed], mean=mean)
+    return PairVerdicts(cells=cells, changed=cells[: setting.changed], mean=mean)

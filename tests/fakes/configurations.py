@@ -21,7 +21,7 @@ _read = functools.cache(catalogue.load)
 
 
 def shipped_catalogue() -> Catalogue:
-    """What ships in configs/, parsed once in a process, which takes longer than many a test: a copy for each caller."""
+    """Return a copy of the shipped catalogue. It is parsed only once in a process, because parsing is slow."""
     return copy.deepcopy(_read())
 
 

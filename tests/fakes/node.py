@@ -128,7 +128,7 @@ def start(
 
 
 def leftovers(folder: Path) -> dict[str, Sequence[str]]:
-    """What a run must not leave behind: processes with a file of its folder open, sockets, temporary files."""
+    """Return the leftovers of a run: processes with a file of its folder open, sockets, temporary files."""
     return {
         "processes": [name_of(process) for process in psutil.process_iter() if _uses(process, folder)],
         "sockets": [name for name in _sockets(folder) if (SOCKETS / name).exists()],

@@ -49,7 +49,7 @@ def many(report: Report, count: int) -> Report:
 
 
 def standing(device: GpuInfo, verdict: SiblingVerdict) -> Standing:
-    """What is said of a device beside its siblings, without the figures that led to it."""
+    """Return the verdict on a device compared with its siblings, without figures."""
     figures = dict.fromkeys(("percent", "low_percent", "high_percent", "p", "reason", "launches_wanted"))
     empty: dict[str, Any] = {"why": "", "reason_text": "", "next_step": "", "effects": (), "slowest_cells": ()}
     return Standing(

@@ -36,14 +36,14 @@ sys.modules[made_up.__name__] = made_up
 
 
 def installed(folder: Path, *, slow: str, percent: float, noise: float) -> Mapping[str, str]:
-    """What to add to the environment of a run. slow: the GPU that loses so much; launches scatter by `noise`."""
+    """Return variables for the environment of a run. slow: GPU that is slower by `percent`. noise: of launches."""
     (folder / "site").mkdir(exist_ok=True)
     (folder / "site" / "sitecustomize.py").write_text(_SITE)
     return {"PYTHONPATH": f"{folder / 'site'}{os.pathsep}{ROOT}", "GPUBENCH_FAKE_RATES": f"{slow} {percent} {noise}"}
 
 
 def forward_ms(cell: Cell, number: int, *, slow: str, percent: float, noise: float) -> float:
-    """What a forward pass of the cell takes in the launch that has so many results before it."""
+    """Return the time of a forward pass of the cell in a launch. number: of the results before it."""
     chance = random.Random(f"{cell.devices} {cell.model} {number}")
     share = 1 / (1 - percent / 100) if cell.devices[0] == slow else 1.0
     return FORWARD_MS * share * (1 + chance.gauss(0, noise))

@@ -70,7 +70,7 @@ def cells(count: int, *, speed: float = 1.0, seed: int = 1, launches: int = 3, n
     ]
 
 
-def side(*found: SideCell, name: str = "before", devices: tuple[SideDevice, ...] = (), **changes: object) -> Side:
+def side(*of_cells: SideCell, name: str = "before", devices: tuple[SideDevice, ...] = (), **changes: object) -> Side:
     made = Side(
         baseline_version=None,
         name=name,
@@ -79,14 +79,14 @@ def side(*found: SideCell, name: str = "before", devices: tuple[SideDevice, ...]
         profile="standard",
         stack=STACK,
         devices=devices or (device(),),
-        cells=found or (cell(),),
+        cells=of_cells or (cell(),),
     )
     return msgspec.structs.replace(made, **changes)
 
 
-def baseline(*found: SideCell, devices: tuple[SideDevice, ...] = (), **changes: object) -> Side:
+def baseline(*of_cells: SideCell, devices: tuple[SideDevice, ...] = (), **changes: object) -> Side:
     own = {"name": "base", "run_id": "20260101-000000-000000", **changes}
-    return side(*found, devices=devices, **{"baseline_version": VERSION, **own})  # type: ignore[arg-type]  # mypy holds every value of **changes against `name`, which is text
+    return side(*of_cells, devices=devices, **{"baseline_version": VERSION, **own})  # type: ignore[arg-type]  # mypy holds every value of **changes against `name`, which is text
 
 
 def measured(folder: Path, *, launches: int = 2, forward_ms: float = 10.0) -> FakeRun:

@@ -30,20 +30,20 @@ def freed(now: RunState, *devices: str) -> RunState:
     return now
 
 
-def ended(now: RunState, one: NextLaunch, hurt: Failure | None = None, figures: Figures | None = None) -> RunState:
+def ended(now: RunState, launch: NextLaunch, hurt: Failure | None = None, figures: Figures | None = None) -> RunState:
     """The state after the end of a launch, with its devices free."""
-    return freed(transitions.step(now, Ended(one.launch, hurt, figures)), *one.cell.devices)
+    return freed(transitions.step(now, Ended(launch.launch, hurt, figures)), *launch.cell.devices)
 
 
-def record(one: NextLaunch) -> Start:
+def record(launch: NextLaunch) -> Start:
     """The record of the start of a launch."""
     return Start(
-        launch=one.launch,
-        cell=one.planned,
-        round=one.slot[1],
-        attempt=one.attempt,
-        batch_size=one.cell.batch_size,
-        device=one.device,
+        launch=launch.launch,
+        cell=launch.planned,
+        round=launch.slot[1],
+        attempt=launch.attempt,
+        batch_size=launch.cell.batch_size,
+        device=launch.device,
         at_ns=0,
     )
 

@@ -36,7 +36,7 @@ def bounded(name: str) -> settings:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_seeds_are_right(name: str) -> None:
-    """What is valid to begin with passes its own check; else nothing that is derived from it would reach far."""
+    """Valid seeds pass the check of their target. Else mutations of them would fail early and reach little code."""
     target = TARGETS[name]
     assert target.seeds()
     for seed in target.seeds():

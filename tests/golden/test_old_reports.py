@@ -31,7 +31,7 @@ def name(path: Path) -> str:
     return f"{path.parent.name}/{path.stem}"
 
 
-def told(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(path.read_bytes())
     return found
 
@@ -39,7 +39,7 @@ def told(path: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("path", [*KEPT, *MEASURED], ids=name)
 def test_kept_report_is_read_by_compare(path: Path, tmp_path: Path) -> None:
     """Its devices and cells are those of the report, each with at least one figure where one was measured."""
-    side, kept = report_reader.read(str(path), str(tmp_path)), told(path)
+    side, kept = report_reader.read(str(path), str(tmp_path)), read_json(path)
     assert side.run_id == kept["metadata"]["run_id"]
     assert {device.gpu_uuid for device in side.devices} == {gpu["gpu_uuid"] for gpu in kept["gpu_info"]}
     metrics = [one for result in kept["results"] for one in result["inference_metrics"].values()]
@@ -51,7 +51,7 @@ def test_kept_report_is_read_by_compare(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", KEPT, ids=name)
 def test_kept_report_is_rendered(path: Path) -> None:
     """In every format that needs nothing but the report; JSON of today's version gives its values back."""
-    report, kept = report_reader.report(path), told(path)
+    report, kept = report_reader.report(path), read_json(path)
     layout = registry.of_report(report).layout
     for kind in ReportFormat:
         if kind is not ReportFormat.SAMPLES:
@@ -67,7 +67,7 @@ def test_kept_report_is_rendered(path: Path) -> None:
 @pytest.mark.parametrize("path", EARLIER, ids=name)
 def test_migration_keeps_every_figure(path: Path) -> None:
     """What the old report says is in the new one, but for what moved, as version 1's memory of warm blocks."""
-    old = told(path)
+    old = read_json(path)
     new = report_migrations.migrated(copy.deepcopy(old), old["schema_version"])
     kept = set(flat(new))
     assert {line for line in flat(old) if line not in kept and not any(word in line for word in MOVED)} == set()
@@ -78,7 +78,7 @@ def test_migration_keeps_every_figure(path: Path) -> None:
 
 def test_migration_to_6_keeps_the_values_of_renamed_keys() -> None:
     """A burn-in with quarantined and suspended devices has all of them."""
-    old = told(OLD_REPORTS / "v5" / "burn-in-gpus.json")
+    old = read_json(OLD_REPORTS / "v5" / "burn-in-gpus.json")
     new = report_migrations.migrated(copy.deepcopy(old), 5)
     assert new["excluded"] == old["left_out"]
     assert [gpu["quarantined"] for gpu in new["gpu_info"]] == [gpu["taken_out"] for gpu in old["gpu_info"]]
@@ -108,7 +108,7 @@ def test_every_earlier_version_has_a_step_and_a_kept_report(version: int) -> Non
 def test_report_of_another_version_is_refused_by_its_number(tmp_path: Path, version: object) -> None:
     """With the versions that are read."""
     path = tmp_path / "report.json"
-    path.write_text(json.dumps(told(KEPT[0]) | {"schema_version": version}))
+    path.write_text(json.dumps(read_json(KEPT[0]) | {"schema_version": version}))
     with pytest.raises(ConfigError) as refusal:
         report_reader.read(str(path), str(tmp_path))
     assert f"versions 1 to {SCHEMA_VERSION}." in str(refusal.value)
@@ -133,7 +133,7 @@ def test_damaged_report_of_an_earlier_version_is_refused(tmp_path: Path, version
     """By the decoder, as one of today's version."""
     kept = min((OLD_REPORTS / f"v{version}").glob("*.json"))
     path = tmp_path / "report.json"
-    path.write_text(json.dumps(told(kept) | damage))
+    path.write_text(json.dumps(read_json(kept) | damage))
     with pytest.raises(ConfigError, match="not as gpubench writes it"):
         report_reader.report(path)
 

@@ -36,7 +36,7 @@ def test_a_steep_window_has_not_settled_but_the_blocks_behind_it() -> None:
 
 
 def test_a_change_that_ended_in_the_warm_up_does_not_last() -> None:
-    """What is before the settled blocks is not looked at; what goes on through the measurement has its size."""
+    """Blocks before the settled ones are ignored. A change that lasts through the measurement is a share."""
     ramp = noisy([9.9 + 0.1 * place / 24 for place in range(24)], 0.0001)
     assert settling.lasting_change(ramp[:16], 0, ramp[16:]) == pytest.approx(0.0083, abs=0.001)
     assert settling.lasting_change(noisy([9.0] * 8 + [10.0] * 8), 8, noisy([10.0] * 8)) is None

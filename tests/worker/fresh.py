@@ -41,7 +41,7 @@ class Fresh:
         source = EVERY_CORE * every_core + "from tests.fakes import assignments; assignments.main()"
         return codec.decode(self._run(source, codec.encode(assign), environment or {}), Outcome)
 
-    def together(self, assigns: Sequence[Assign]) -> list[Outcome]:
+    def launch_gang(self, assigns: Sequence[Assign]) -> list[Outcome]:
         if (place := assigns[0].gang) is not None:
             Path(place.steps).write_bytes(bytes(8 * len(assigns)))
         with ThreadPoolExecutor(len(assigns)) as pool:

@@ -30,7 +30,7 @@ def steps_begun(folder: Path) -> tuple[int, ...]:
     return struct.unpack(f"={SIZE}q", (folder / "steps").read_bytes())
 
 
-def together(folder: Path, do: Callable[[int, Gathering], object]) -> list[Future[object]]:
+def run_ranks(folder: Path, do: Callable[[int, Gathering], object]) -> list[Future[object]]:
     """Run `do` in a thread for each rank, gathered; then its connections end like those of a process."""
 
     def one(rank: int) -> object:
@@ -58,7 +58,7 @@ def test_alignment_waits_for_the_last_rank(folder: Path) -> None:
         gathering.align()
         return last.is_set()
 
-    assert [one.result() for one in together(folder, wait)] == [True] * SIZE
+    assert [one.result() for one in run_ranks(folder, wait)] == [True] * SIZE
     assert early == [(2, 1, 2)]
     assert steps_begun(folder) == (2, 2, 2)
 
@@ -71,7 +71,7 @@ def test_rank_that_leaves_is_a_communication_error(folder: Path, culprit: int) -
         if rank != culprit:
             gathering.align()
 
-    errors = [one.exception() for one in together(folder, leave)]
+    errors = [one.exception() for one in run_ranks(folder, leave)]
     assert [type(error) for rank, error in enumerate(errors) if rank != culprit] == [CommunicationError] * (SIZE - 1)
     assert errors[culprit] is None
     assert all("transfer 2" in str(error) for error in errors if error is not None)

@@ -120,7 +120,7 @@ def test_farthest_of_many_elements_are_computed_anew(monkeypatch: pytest.MonkeyP
 
 
 def test_the_farthest_elements(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not finite first, over all chunks; the same bits are no difference, be they those of an infinity."""
+    """Non-finite elements come first, over all chunks. Equal bits are no difference, even those of an infinity."""
     monkeypatch.setattr(bits, "_CHUNK", 3)
     expected = torch.tensor([[1.0, 2, 3, torch.inf], [5, 6, 7, 8]])
     output = torch.tensor([[1.0, 2.5, -3, torch.inf], [torch.nan, 6, 8, torch.inf]])

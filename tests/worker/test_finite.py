@@ -128,7 +128,7 @@ def test_own_model_may_mask_with_infinity(write: Code, tmp_path: Path, number: s
 
 @pytest.mark.parametrize(("place", "tokens"), [("prefill", 1), ("decode", 3)])
 def test_text_that_ends_in_nan_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, tokens: int) -> None:
-    """What was read of a prompt is in the cache, and so in the last logits."""
+    """NaN from the prompt stays in the cache, and so reaches the last logits."""
     honest = getattr(causal, place)
 
     def broken(*arguments: object) -> tuple[torch.Tensor, object]:

@@ -45,7 +45,7 @@ def assigned(folder: Path, rank: int, size: int, *, seed: int = 1, precision: Pr
 )
 def test_healthy_devices_verify_every_word(fresh: Fresh, tmp_path: Path, precision: Precision) -> None:
     """With as many iterations on each; copies and sums have their bytes and times."""
-    outcomes = fresh.together([assigned(tmp_path, rank, 2, precision=precision) for rank in range(2)])
+    outcomes = fresh.launch_gang([assigned(tmp_path, rank, 2, precision=precision) for rank in range(2)])
     one, other = map(verified, outcomes)
     assert (one.checks, one.mismatches, one.kept) == (other.checks, 0, ())
     assert one.checks >= 6
@@ -64,7 +64,7 @@ def test_flipped_bits_are_found_by_sender_and_receiver(fresh: Fresh, tmp_path: P
     """The device finds its own numbers wrong, once; the other one its copy. Neither comes back."""
     assigns = [assigned(tmp_path, rank, 2) for rank in range(2)]
     assigns[1] = msgspec.structs.replace(assigns[1], injection=Injection(flip_bits=2))
-    receiver, culprit = map(verified, fresh.together(assigns))
+    receiver, culprit = map(verified, fresh.launch_gang(assigns))
     own = [one for one in culprit.kept if one.sender is None and not one.of_all]
     assert [(one.bits, one.repeated, one.wrong_again) for one in own] == [(2, 10, 0)] * 2
     assert all(one.same_when_read_again for one in own)
@@ -78,7 +78,7 @@ def test_a_fault_that_stays_comes_back_every_time(fresh: Fresh, tmp_path: Path) 
     """Stuck bits are wrong in all ten repetitions."""
     assigns = [assigned(tmp_path, rank, 2) for rank in range(2)]
     assigns[0] = msgspec.structs.replace(assigns[0], injection=Injection(flip_bits=1, stuck=True))
-    first, second = map(verified, fresh.together(assigns))
+    first, second = map(verified, fresh.launch_gang(assigns))
     assert first.kept
     assert second.kept
     assert all(one.wrong_again == one.repeated == 10 for one in (*first.kept, *second.kept))
@@ -89,7 +89,7 @@ def test_silent_peer_is_a_communication_failure(fresh: Fresh, tmp_path: Path) ->
     """A process whose peer fails before the first transfer reports that the connection broke."""
     good, bad = (assigned(tmp_path, rank, 2) for rank in range(2))
     bad = msgspec.structs.replace(bad, cell=msgspec.structs.replace(bad.cell, input_size=None))
-    categories = [failure_of(one).category for one in fresh.together([good, bad])]
+    categories = [failure_of(one).category for one in fresh.launch_gang([good, bad])]
     assert categories == [Category.COMMUNICATION, Category.EXCEPTION]
 
 

@@ -151,7 +151,7 @@ def test_slow_iterations_end_soon_after_the_caps() -> None:
 
 
 def test_first_and_second_iteration_stand_apart() -> None:
-    """What is paid only once is in the first iteration's time, and in no other."""
+    """One-time costs are in the time of the first iteration, and in no other."""
     cold = iter([20.0])
 
     def step() -> None:

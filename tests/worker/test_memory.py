@@ -20,7 +20,7 @@ def test_shared_weights_count_once() -> None:
 
 
 def test_resident_peak_is_that_since_the_reset() -> None:
-    """What importing, or the process before a fork, once took is not the launch's peak."""
+    """Memory that imports, or the process before a fork, used earlier is not part of the launch's peak."""
     words = run_script("""
 from worker import memory
 ballast = bytearray(256 << 20); ballast[::4096] = b"1" * len(ballast[::4096])

@@ -79,7 +79,7 @@ def results(story: Story, ledger: Ledger) -> tuple[dict[int, int], list[str]]:
 
 
 def _of_another(result: dict[str, Any], start: Record, ledger: Ledger) -> Iterator[str]:
-    """What in a result is not what was to be measured. Planted times are 1 ms for each item of the batch."""
+    """Yield differences between a result and its planned cell. Planted times are 1 ms for each item of the batch."""
     planned, size = ledger.cells.get(start["cell"], {}), start["batch_size"]
     if result["cell"] != planned or start["device"] not in planned.get("devices", ()):
         yield f"its result is that of {result['cell']}"
@@ -218,7 +218,7 @@ def _forked_by_the_dead(story: Story, hit: Hit) -> Iterator[str]:
 
 
 def _unsaid(hit: Hit, life: Life) -> Iterator[str]:
-    """What costs no launch stands in the log, if the orchestrator lived on for long enough."""
+    """Yield faults that cost no launch and are missing in the log of an orchestrator that lived on for long enough."""
     said = KINDS[hit.kind].said
     if said and (life.ended_ns - hit.at_ns) / 1e9 > _HEARD_S and said not in life.log.read_text(errors="replace"):
         yield f"{hit.kind}: the log does not say '{said}'"

@@ -64,7 +64,7 @@ def _last_words(life: Life) -> str:
 
 
 def _broken(story: Story, life: Life, *, full: bool) -> Iterator[str]:
-    """Who could not write on says so, and nobody else does; the journal has kept room for it."""
+    """An orchestrator whose disk was full reports that, and no other does. The journal has reserved the space."""
     finished = story.finished.get(life.pid)
     if finished is not None and finished["broken"] and life.code != 5:
         yield f"PID {life.pid} wrote that gpubench could not go on ({finished['reason']}), and ended with {life.code}"

@@ -55,19 +55,19 @@ def of(ledger: Ledger) -> Figures:
     return found
 
 
-def table(found: Figures) -> str:
+def table(figures: Figures) -> str:
     """Markdown, ready for docs/reliability.md."""
     lines = [
         "| fault | times | verdict, median | longest |",
         "|---|---|---|---|",
-        *(_row(kind, found.counts[kind], found.seconds) for kind in sorted(found.counts)),
+        *(_row(kind, figures.counts[kind], figures.seconds) for kind in sorted(figures.counts)),
     ]
-    total = sum(found.counts.values())
-    sizes = f"{_kib(found.journal_bytes)} KiB of journal and {_kib(found.log_bytes)} KiB of logs at most"
+    total = sum(figures.counts.values())
+    sizes = f"{_kib(figures.journal_bytes)} KiB of journal and {_kib(figures.log_bytes)} KiB of logs at most"
     lines += [
         "",
-        f"{total} faults in {found.storms} runs, {found.lives} processes of the orchestrator, {found.launches} "
-        f"launches ({found.on_several} on several devices), {found.results} results; {sizes} in one run.",
+        f"{total} faults in {figures.storms} runs, {figures.lives} processes of the orchestrator, {figures.launches} "
+        f"launches ({figures.on_several} on several devices), {figures.results} results; {sizes} in one run.",
     ]
     return "\n".join(lines)
 

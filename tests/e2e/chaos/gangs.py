@@ -26,7 +26,7 @@ def all_born(story: Story, ledger: Ledger, launch: int) -> bool:
 
 
 def of_another(result: Mapping[str, Any], planned: Mapping[str, Any]) -> Iterator[str]:
-    """What in a result is not what its members, and no others, had to say: each came together as often as the rest."""
+    """Yield errors in a gang's result: it has exactly its members' parts, and all members made equally many checks."""
     others = tuple(planned.get("devices", ()))[1:]
     said = {device: told["key"] for device, told in result["others"].items()}
     if said != {device: [device] for device in others}:

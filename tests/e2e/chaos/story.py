@@ -74,6 +74,6 @@ class Story:
         return result
 
     def model(self, launch: int) -> str:
-        """Whose cell it is. Names of models here hold no dash."""
+        """Return the model of a launch's cell. Names of models here have no dash."""
         name: str = self.start[launch]["cell"].split("-")[0]
         return name

@@ -44,7 +44,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
 
 
 @pytest.fixture(scope="module")
-def together(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+def gang_run(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     """A run of three devices, two cells on each, and two on all of them, of which the second fails on one."""
     folder = tmp_path_factory.mktemp("gangs") / "run"
     configs = {"together": {"seconds": 0.1}, "planted": {"do": "raise", "on": CULPRIT}}
@@ -54,13 +54,13 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     return lies.done(stored, folder, planted=CULPRIT)
 
 
-def test_runs_that_went_well_are_left_alone(alone: Ledger, together: Ledger, tmp_path: Path) -> None:
+def test_runs_that_went_well_are_left_alone(alone: Ledger, gang_run: Ledger, tmp_path: Path) -> None:
     """Nothing is found where nothing is wrong, and launches on several devices are counted."""
-    assert checker.check(alone) == checker.check(together) == []
-    found = figures.of(together)
+    assert checker.check(alone) == checker.check(gang_run) == []
+    found = figures.of(gang_run)
     assert (found.launches, found.on_several, found.results) == (8, 2, 7)
     assert dict(found.counts) == {"member of a gang: raise": 1}
-    ledger = lies.copied(together, tmp_path)
+    ledger = lies.copied(gang_run, tmp_path)
     tell(ledger, failure(category=KILLED), unplanted, struck("worker: SIGKILL", "planted", "cpu:2"))
     assert dict(figures.of(ledger).counts) == {"member of a gang: SIGKILL": 1}
 
@@ -295,9 +295,9 @@ GANG_LIES: dict[str, tuple[Step, ...]] = {
 
 
 @pytest.mark.parametrize("name", GANG_LIES)
-def test_a_lie_about_several_devices_is_found(together: Ledger, tmp_path: Path, name: str) -> None:
+def test_a_lie_about_several_devices_is_found(gang_run: Ledger, tmp_path: Path, name: str) -> None:
     """One place of a run with cells on several devices is changed."""
-    tell(lies.copied(together, tmp_path), *GANG_LIES[name])
+    tell(lies.copied(gang_run, tmp_path), *GANG_LIES[name])
 
 
 @pytest.mark.parametrize("kind", ["json", "csv", "txt"])

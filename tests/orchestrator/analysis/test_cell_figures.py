@@ -245,7 +245,7 @@ def test_a_probe_that_failed_is_listed_without_a_rate(tmp_path: Path) -> None:
 
 
 def test_sizes_and_memory_formats_have_entries_of_their_own(tmp_path: Path) -> None:
-    """What differs in input size or memory format is another measurement; each finds its place under its batch."""
+    """Cells that differ in input size or memory format have separate entries, each under its batch size."""
     run = FakeRun(tmp_path, models=shipped("resnet50", "vit-base"), batch_sizes=(8,), input_sizes=(224, 512))
     for cell in run.stored.plan.cells:
         run.measured(cell, forward_ms=20.0 if cell.input_size == 512 else 10.0)

@@ -14,8 +14,8 @@ from protocol.failure import Category
 from tests.fakes.runs import SECOND_NS, FakeRun, gpus
 
 
-def told(run: FakeRun) -> Timeline:
-    """The timeline of what lies on disk."""
+def timeline_of(run: FakeRun) -> Timeline:
+    """Return the timeline of the files on disk."""
     return reporting.make_all(run.paths).timeline
 
 
@@ -26,7 +26,7 @@ def test_launches_and_readings_share_their_time(tmp_path: Path) -> None:
     run.measured(run.cell())
     run.samples()
     run.finish()
-    (device,) = told(run).devices
+    (device,) = timeline_of(run).devices
     (span,), (stretch,) = device.spans, device.stretches
     assert (span.words, span.workload, span.failed) == ("resnet50 inference fp32 b1", "inference", False)
     assert span.end_s - span.start_s == pytest.approx((run.now_ns - launch) / 1e9, abs=0.2)
@@ -42,7 +42,7 @@ def test_a_reboot_does_not_turn_time_back(tmp_path: Path) -> None:
     run.segment(boot_id="another", now_ns=5 * SECOND_NS)
     run.measured(run.cell(batch_size=8))
     run.finish()
-    first, second = told(run).devices[0].spans
+    first, second = timeline_of(run).devices[0].spans
     assert 0 <= first.start_s < first.end_s <= second.start_s < 60
 
 
@@ -53,7 +53,7 @@ def test_a_launch_without_a_result_is_marked(tmp_path: Path) -> None:
     run.interrupted(run.cell(batch_size=8))
     run.measured(run.cell(batch_size=1, device=1))
     run.finish()
-    failed, other = told(run).devices
+    failed, other = timeline_of(run).devices
     assert [(span.failed, span.end_s > span.start_s) for span in failed.spans] == [(True, True), (True, False)]
     assert [span.failed for span in other.spans] == [False]
 
@@ -65,7 +65,7 @@ def test_what_a_scan_was_told_is_no_failure(tmp_path: Path) -> None:
     run.measured(cell, batch_size=1)
     run.failed(cell, Category.OUT_OF_MEMORY, batch_size=2)
     assert run.ended().failures == ()
-    (device,) = told(run).devices
+    (device,) = timeline_of(run).devices
     assert [(span.failed, span.words[-2:]) for span in device.spans] == [(False, "b1"), (False, "b2")]
 
 
@@ -75,7 +75,7 @@ def test_of_endless_failures_the_rest_is_counted(tmp_path: Path) -> None:
     for _ in range(MOST_FAILED + 7):
         run.failed(run.cell(), Category.EXCEPTION)
     run.finish()
-    (device,) = told(run).devices
+    (device,) = timeline_of(run).devices
     assert (len(device.spans), device.unseen) == (MOST_FAILED, 7)
 
 

@@ -21,8 +21,8 @@ from tests.fakes.runs import FakeRun, cpus, gpus, shipped
 Invoke = Callable[..., Result]
 
 
-def told(run: FakeRun) -> list[str]:
-    """The chapter about failures, its lines without their indentation."""
+def failure_lines(run: FakeRun) -> list[str]:
+    """Return the lines of the chapter about failures, without their indentation."""
     return [line.strip() for line in text.lines(failures(run.report()))]
 
 
@@ -71,7 +71,7 @@ def test_a_run_that_was_only_stopped_has_no_root_cause(tmp_path: Path) -> None:
     run = FakeRun(tmp_path)
     run.failed(run.cell(batch_size=1), Category.STOPPED)
     run.interrupted(run.cell(batch_size=8))
-    assert not any(line.startswith("Root cause") for line in told(run))
+    assert not any(line.startswith("Root cause") for line in failure_lines(run))
 
 
 def test_an_interrupted_run_begins_with_what_is_missing_and_how_to_continue(invoke: Invoke, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_the_root_cause_has_its_evidence(tmp_path: Path) -> None:
     """Exit, progress, memory, the end of stderr, the innermost calls; harmless for a terminal of 80 columns."""
     run = FakeRun(tmp_path)
     run.failed(run.cell(), Category.CRASHED, phase=Phase.MEASURE, evidence=EVIDENCE)
-    lines = told(run)
+    lines = failure_lines(run)
     for line in (
         "Exit: killed by SIGSEGV",
         "Progress: measure, 40% done",
@@ -125,7 +125,7 @@ def test_a_failure_that_repeats_is_shown_once(tmp_path: Path) -> None:
     for attempt in range(4):
         run.failed(run.cell(), Category.EXCEPTION, message="repeated", number=attempt)
     run.failed(run.cell(), Category.EXCEPTION, message="others", number=4)
-    lines = told(run)
+    lines = failure_lines(run)
     assert sum("repeated" in line for line in lines) == 1
     assert sum("others" in line for line in lines) == 1
     assert any(" 3 more " in line for line in lines)
@@ -215,7 +215,7 @@ def test_on_one_gpu_two_models_in_a_row_are_the_gpus_fault(tmp_path: Path) -> No
         "lstm",
         *["resnet50"] * 2,
     ]
-    words = " ".join(told(run))
+    words = " ".join(failure_lines(run))
     assert f"At fault: {faults[0]}" in words
     assert re.search("GPU 0 was .*: resnet50 and lstm ", words)
 
@@ -240,7 +240,7 @@ def test_what_a_launch_ended_in_stands_beside_its_cause(tmp_path: Path) -> None:
     run.failed(run.cell(), Category.DEVICE_HARDWARE, message="Xid 48 of GPU 0", evidence=evidence)
     run.finish()
     ended_as = "Ended as: CUDA error: CUDA error 999"
-    lines = told(run)
+    lines = failure_lines(run)
     root = lines.index(ended_as)
     assert lines[root - 1].startswith("Xid 48 ")
     assert "Exit: exit code 0" in lines[root + 1 :]

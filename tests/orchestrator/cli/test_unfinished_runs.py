@@ -15,8 +15,8 @@ from tests.fakes.runs import FakeRun
 OLDEST, OLDER, NEWEST = "20260101-000000-aaaaaa", "20260102-000000-aaaaaa", "20260103-000000-aaaaaa"
 
 
-def over(run: FakeRun) -> None:
-    """It came to the end of its plan."""
+def completed(run: FakeRun) -> None:
+    """The run reached the end of its plan."""
     run.everything()
     run.finish()
 
@@ -42,14 +42,14 @@ def damaged(run: FakeRun) -> None:
 
 
 def unreadable(run: FakeRun) -> None:
-    """It is over, and nobody can read what was asked of it."""
-    over(run)
+    """It is completed, and nobody can read what was asked of it."""
+    completed(run)
     run.paths.config.write_text("not: [a run")
 
 
 def without_a_journal(run: FakeRun) -> None:
     """It was deleted, and there are results."""
-    over(run)
+    completed(run)
     run.paths.journal.unlink()
 
 
@@ -65,18 +65,18 @@ Happened = Callable[[FakeRun], None]
     ("oldest", "older", "newest", "chosen"),
     [
         (stopped, stopped, died, NEWEST),
-        (stopped, over, stopped, NEWEST),
-        (stopped, over, broken, NEWEST),
-        (over, over, not_begun, NEWEST),
-        (died, over, damaged, NEWEST),
-        (died, stopped, over, OLDER),
-        (died, over, over, OLDEST),
-        (stopped, damaged, over, OLDEST),
-        (broken, without_a_journal, over, OLDEST),
-        (over, damaged, over, NEWEST),
-        (over, stopped, unreadable, OLDER),
-        (over, over, unreadable, NEWEST),
-        (over, over, over, NEWEST),
+        (stopped, completed, stopped, NEWEST),
+        (stopped, completed, broken, NEWEST),
+        (completed, completed, not_begun, NEWEST),
+        (died, completed, damaged, NEWEST),
+        (died, stopped, completed, OLDER),
+        (died, completed, completed, OLDEST),
+        (stopped, damaged, completed, OLDEST),
+        (broken, without_a_journal, completed, OLDEST),
+        (completed, damaged, completed, NEWEST),
+        (completed, stopped, unreadable, OLDER),
+        (completed, completed, unreadable, NEWEST),
+        (completed, completed, completed, NEWEST),
     ],
 )
 def test_the_newest_that_is_not_over_is_gone_on_with(
@@ -94,7 +94,7 @@ def test_the_newest_that_is_not_over_is_gone_on_with(
 def test_a_run_that_is_named_is_the_one(tmp_path: Path) -> None:
     """Over or not, and without a word."""
     died(FakeRun(tmp_path / OLDER))
-    over(FakeRun(tmp_path / NEWEST))
+    completed(FakeRun(tmp_path / NEWEST))
     named = str(tmp_path / NEWEST)
     assert unfinished_runs.choose(named, str(tmp_path)) == (RunPaths(Path(named)), "")
 
@@ -104,7 +104,7 @@ def test_resume_goes_on_with_it_and_says_so(
 ) -> None:
     """The older run, where the newest is over."""
     died(FakeRun(tmp_path / OLDER))
-    over(FakeRun(tmp_path / NEWEST))
+    completed(FakeRun(tmp_path / NEWEST))
     shown = invoke("resume", "--runs-folder", str(tmp_path))
     assert [paths.folder.name for _, paths in executed] == [OLDER], shown.output
     assert f"note: {tmp_path / NEWEST} is over, so {tmp_path / OLDER} " in shown.output

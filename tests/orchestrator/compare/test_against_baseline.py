@@ -17,6 +17,7 @@ from orchestrator.compare.comparison import FAIL_ON, MISSING, Comparison, compar
 from orchestrator.compare.references import Against
 from orchestrator.compare.run_figures import Side, SideCell, SideDevice
 from orchestrator.compare.thresholds import Threshold
+from orchestrator.compare.unpaired_cells import _HOW, BASELINE, THIS_RUN
 from orchestrator.config import margins
 from orchestrator.figures.table import LimitName
 from orchestrator.report.as_markdown import to_markdown as report_markdown
@@ -30,8 +31,8 @@ from tests.fakes.runs import FakeRun, gpus
 from tests.fakes.sides import baseline, cell, device, side
 
 STRICT = {ChangeVerdict.SLOWER, ChangeVerdict.NOT_COMPARABLE}
-MODE = "loaded in {}, solo in the baseline (measure with --solo)"
-OF_THE_RUN = MODE.format("this run")
+MODE = f"{Mode.LOADED} in {{}}, {Mode.SOLO} in {BASELINE} ({_HOW[Mode.SOLO]})"
+OF_THE_RUN = MODE.format(THIS_RUN)
 
 
 def held(before: Side, after: Side) -> Comparison:

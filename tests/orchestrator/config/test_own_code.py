@@ -122,7 +122,7 @@ def test_own_models_are_named_by_their_code(planned: Callable[..., list[str]], e
 
 
 def test_a_models_file_alone_means_its_models(planned: Callable[..., list[str]]) -> None:
-    """Whoever gives one wants to see theirs; -m chooses among all, and theirs win over shipped ones of that name."""
+    """Without -m only the file's models run. -m selects from all models, and the file wins over equal names."""
     assert planned("--models-file", "mine.yaml", "--allow-code") == ["lstm", "other"]
     assert planned("--models-file", "mine.yaml", "-m", "resnet50,lstm", "--allow-code") == ["resnet50", "lstm"]
     everything = planned("--models-file", "mine.yaml", "-m", "all", "--allow-code")

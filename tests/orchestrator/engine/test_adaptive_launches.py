@@ -129,7 +129,7 @@ def adaptive_of(run: FakeRun, budget: Budget | None = None) -> AdaptiveLaunches:
 
 
 def doubts(run: FakeRun) -> set[tuple[str, tuple[str, ...]]]:
-    """Who is in doubt, and in which cells."""
+    """Return the GPUs that are in doubt, with their cells."""
     loaded = archive.load(run.paths)
     return {
         (doubt.gpu, doubt.cells) for doubt in report_builder.in_doubt(loaded, evidence.gather(loaded, goes_on=True))

@@ -41,15 +41,15 @@ def test_who_waits_for_two_things_waits_for_both() -> None:
     waiting.rest("GPU-0", 90, 0.0, now_ns=0)
     waiting.block("GPU-0", 100, 0.0)
 
-    def over(now: float, temperature_c: int, *, stopping: bool = False) -> list[tuple[str, str]]:
+    def released(now: float, temperature_c: int, *, stopping: bool = False) -> list[tuple[str, str]]:
         samples = {"GPU-0": sample(0, temperature_c)}
         return list(waiting.released(now, samples, lambda uuid: foreign.get(uuid, ""), stopping=stopping))
 
-    assert over(1.0, 90) == []
-    assert over(2.0, 70) == []
+    assert released(1.0, 90) == []
+    assert released(2.0, 70) == []
     assert "GPU-0" in waiting
     foreign.clear()
-    assert over(3.0, 70) == [("GPU-0", "")]
+    assert released(3.0, 70) == [("GPU-0", "")]
     assert not waiting
 
 

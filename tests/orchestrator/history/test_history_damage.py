@@ -69,7 +69,7 @@ def test_a_damaged_history_is_set_aside_and_told(tmp_path: Path, damage: Callabl
 
 
 def test_an_index_of_something_else_is_damage(tmp_path: Path) -> None:
-    """Who records looks at indexes too: by this one nothing would be found of what is there."""
+    """Recording a run checks the indexes too. With a wrong index, no query would find the stored runs."""
     where = kept(tmp_path, [record(day) for day in range(1, 4)])
     index(where)
     before = where.path.read_bytes()

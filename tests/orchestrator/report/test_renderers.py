@@ -21,9 +21,10 @@ from orchestrator.report.sections import (
     table,
     texts,
 )
+from orchestrator.report.text import _MORE
 
 FIGURES = table(
-    "Rates of <each> model",
+    "Rates <each> model",
     (*texts("Model"), *numbers("Rate"), Column("Why", priority=1, listed=True)),
     [("a|b", Badge("1.5 GB/s", Tone.GOOD), "x" * 70), ("c", "2.5 GB/s", "")],
     "Medians.",
@@ -34,24 +35,24 @@ CHART = Chart("rates", "Rates", Kind.BARS, "Says.", (Bars("x", "GB/s", ("a",), (
 TREE = Section(
     "tree",
     "A chapter",
-    ("What to know first.",),
+    ("Know this first.",),
     (CHART,),
     (FIGURES, UNFRAMED),
     (
         Finding(Badge("failed", Tone.BAD), "GPU 0", ("one",), ("two",), (Log("stderr", ("l1", "l2")),), opened=True),
-        Finding(None, "Folded", ("first", "second", "third"), ("hidden",), listed=True, most=2),
+        Finding(None, "Folded", ("first", "second", "3rd"), ("hidden",), listed=True, most=2),
         Finding(None, "Not in text", ("line",), label="checked"),
     ),
     (Section("part", "A part", ("of it",)),),
     ("Last.",),
 )
-TEXT = """\
+TEXT = f"""\
 --------------------------------------------------------------------------------
                                    A chapter
 --------------------------------------------------------------------------------
 
-What to know first.
-Rates of <each> model:
+Know this first.
+Rates <each> model:
 +-------+----------+
 | Model | Rate     |
 +-------+----------+
@@ -76,16 +77,16 @@ Failed: GPU 0
 Folded
   - first
   - second
-  - ... and 1 more in the JSON report
+  - {_MORE.format(1)}
 checked: line
 Last.
 """
 MARKDOWN = f"""\
 ## A chapter
 
-What to know first.
+Know this first.
 
-Rates of &lt;each> model:
+Rates &lt;each> model:
 
 | Model | Rate | Why |
 |---|---|---|
@@ -103,7 +104,7 @@ A part
 of it
 
 - failed: GPU 0. one; two
-- Folded. first; second; third
+- Folded. first; second; 3rd
 - checked: line
 
 Last.

@@ -31,7 +31,7 @@ AT = 40
 pytestmark = pytest.mark.usefixtures("unsynced")
 
 
-NO_MORE = "result of a launch is lost"
+NO_MORE = "launch is lost"
 """What reasons call a launch whose result is lost."""
 
 

@@ -123,7 +123,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("throttled", [True, False, None])
 def test_throttling_is_read_as_it_is_reported(*, tmp_path: Path, report: Path, throttled: bool | None) -> None:
-    """What is not known is not taken for a no, in the file of a baseline either."""
+    """Unknown throttling is not read as "not throttled". The same holds for the file of a baseline."""
     made = json.loads(report.read_bytes())
     made["probes"][0]["throttled"] = throttled
     found = report_reader.read(bad(tmp_path, made), "runs")
@@ -184,7 +184,7 @@ def test_a_baseline_that_ships_is_found_by_its_name(tmp_path: Path, monkeypatch:
 
 
 def test_the_baselines_that_ship_can_be_read() -> None:
-    """Whoever adds one adds a file of this version."""
+    """Every shipped baseline has the current version of the format."""
     folder = catalogue.configs_folder() / "baselines"
     assert (folder / "README.md").exists()
     for path in folder.glob("*.json"):

@@ -19,7 +19,7 @@ from tests.fakes.runs import FakeRun
 def test_the_collector_is_off_while_a_report_is_made_and_then_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: bool
 ) -> None:
-    """Whoever had switched it off keeps it off; a run that cannot be read changes nothing either."""
+    """The collector stays off if it was off before, and a run that cannot be read leaves it as it was."""
     run = FakeRun(tmp_path / "run", batch_sizes=(1,))
     run.measured(run.cell(batch_size=1))
     seen: list[bool] = []

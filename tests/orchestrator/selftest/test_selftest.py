@@ -40,13 +40,15 @@ FAILED = Try(
 )
 
 
-def said(status: Status, tries: tuple[Try, ...], *, quarantined: str = "", skipped: bool = False) -> Account:
-    """An account whose report agrees with its journal."""
+def consistent_account(
+    status: Status, tries: tuple[Try, ...], *, quarantined: str = "", skipped: bool = False
+) -> Account:
+    """Return an account whose report agrees with its journal."""
     reported = tuple(NamedFailure(one.category, one.message, one.phase) for one in tries if one.category is not None)
     return Account(status=status, tries=tries, reported=reported, quarantined=quarantined, skipped=skipped)
 
 
-RIGHT = said(Status.FAILED, (FAILED, msgspec.structs.replace(FAILED, seconds=1.5)))
+RIGHT = consistent_account(Status.FAILED, (FAILED, msgspec.structs.replace(FAILED, seconds=1.5)))
 TOLD = RIGHT.reported[0]
 
 
@@ -55,7 +57,7 @@ def account(
 ) -> Account:
     """The right account of KILL, with its second try changed."""
     second = msgspec.structs.replace(FAILED, **changes)
-    return said(status, (FAILED, second), quarantined=quarantined, skipped=skipped)
+    return consistent_account(status, (FAILED, second), quarantined=quarantined, skipped=skipped)
 
 
 def reporting(*failures: NamedFailure) -> Account:
@@ -66,11 +68,11 @@ def reporting(*failures: NamedFailure) -> Account:
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        (said(Status.MISSING, ()), "never"),
+        (consistent_account(Status.MISSING, ()), "never"),
         (account(injected=False), "every process"),
         (account(category="crashed"), "^category: .*killed, cause unknown.*crashed"),
         (account(signal="SIGTERM"), "ended by: .*SIGKILL.*SIGTERM"),
-        (said(Status.FAILED, (FAILED,) * 3), "^tries: .*2.*3"),
+        (consistent_account(Status.FAILED, (FAILED,) * 3), "^tries: .*2.*3"),
         (account(batch_size=2), "half the batch"),
         (account(skipped=True), "model skipped"),
         (account(quarantined="it is lost"), "it is lost"),
@@ -94,7 +96,7 @@ def test_each_deviation_is_reported_once(found: Account, words: str) -> None:
 def test_a_fault_that_is_not_noticed_is_wrong() -> None:
     """There is a result where there should be none."""
     missed = msgspec.structs.replace(FAILED, category=None, signal=None)
-    wrong = {one.partition(":")[0] for one in judge(KILL.expected, said(Status.OK, (missed,)))}
+    wrong = {one.partition(":")[0] for one in judge(KILL.expected, consistent_account(Status.OK, (missed,)))}
     assert {"category", "status"} <= wrong
 
 
@@ -124,7 +126,7 @@ HUNG = msgspec.structs.replace(
 )
 def test_endless_output_has_stacks_and_is_capped(changes: dict[str, object], words: tuple[str, ...]) -> None:
     """A log that grew between two looks is right, however fast the disk; one that was never cut is not."""
-    wrong = judge(HANG.expected, said(Status.FAILED, (msgspec.structs.replace(HUNG, **changes),)))
+    wrong = judge(HANG.expected, consistent_account(Status.FAILED, (msgspec.structs.replace(HUNG, **changes),)))
     assert all(re.search(word, one) for word, one in zip(words, wrong, strict=True))
 
 

@@ -155,7 +155,7 @@ def test_a_gpu_that_was_out_makes_the_next_round_with_its_siblings(modes: tuple[
 
 
 def test_a_cell_without_any_result_on_a_gpu_is_not_tried_there_again() -> None:
-    """What failed in every planned launch would fail again, and may take its whole deadline for that."""
+    """A cell that failed in every planned launch would fail again, and each failure may last until its deadline."""
     sick = alike(planned())[2]
     now, _ = run(planned(), lambda one: failure(Category.PROTOCOL) if one.planned == sick else None)
     slots = added_launches.decide(now, doubted(alike(now)), seed=SEED)
@@ -191,7 +191,7 @@ def test_a_failed_added_launch_is_tried_again_and_costs_no_other() -> None:
 
 
 def test_the_same_launch_is_never_added_twice() -> None:
-    """What a journal tells a second time changes nothing."""
+    """The second of two equal records in the journal changes nothing."""
     slots = added_launches.decide(through(), doubted(alike(through())), seed=SEED)
     once = transitions.step(through(), Added(slots))
     twice = transitions.step(once, Added(slots))

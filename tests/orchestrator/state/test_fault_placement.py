@@ -1,4 +1,4 @@
-"""Whose fault a failure is: the same cell on another device tells, and the run acts on it."""
+"""Attribution of a failure: the same cell on another device shows it, and the run acts on it."""
 
 import random
 from collections import Counter
@@ -91,7 +91,7 @@ def test_a_single_device_cannot_tell() -> None:
 
 
 def test_a_device_of_another_kind_is_not_asked() -> None:
-    """What fails on one product and works on another may be the fault of a library: nobody is blamed."""
+    """A model that fails on one GPU model and works on another blames no device: a library may be at fault."""
     kinds = {"GPU-0": "NVIDIA L4", "GPU-1": "NVIDIA H200", "GPU-2": "NVIDIA H200"}
     end, _ = run(
         transitions.begin(plan("abcd", 3), kinds),
@@ -136,7 +136,7 @@ def test_the_verdict(others: list[tuple[bool, tuple[Category, ...], bool]], verd
 
 
 def test_a_resumed_run_skips_the_model_still_and_tries_the_devices_again() -> None:
-    """What a model does will not change; what ailed a device may have been mended, and memory may have become free."""
+    """After resume a faulty model stays skipped. Devices are tried again: a fault may be fixed and memory free."""
     one_plan = plan("abcd", 2, rounds=2)
     now = transitions.begin(one_plan)
     records: list[Record] = [SEGMENT]

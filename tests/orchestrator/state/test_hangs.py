@@ -131,7 +131,7 @@ def test_what_a_gpu_does_not_do_is_not_compared_with_the_only_one(category: Cate
 
 
 def test_who_resumes_a_run_begins_to_count_anew() -> None:
-    """What ailed the GPU may have been mended: a hang before and one after are not two in a row."""
+    """A hang before resume and one after it are not two in a row, because the GPU may have been fixed between."""
     one_plan = plan("ab", 1)
     slots = one_plan.order["GPU-0"]
     hung = [

@@ -30,7 +30,7 @@ def test_an_import_error_skips_the_model_at_once() -> None:
 
 
 def test_nan_skips_the_model_in_its_precision_alone() -> None:
-    """What is no number in fp16 may well be one in fp32, and inference has no loss: both are measured everywhere."""
+    """NaN in fp16 training skips neither fp32 nor inference, which has no loss: both are measured everywhere."""
     kinds = [
         (Workload.TRAINING, Precision.FP16),
         (Workload.TRAINING, Precision.FP32),
@@ -88,7 +88,7 @@ def of_kinds(
     ],
 )
 def test_how_much_a_model_is_skipped_for(category: Category, phase: Phase, tried: int) -> None:
-    """What every cell does is tried once; what a workload and precision ask for, once in each; else every time."""
+    """A fault of the whole model is tried once, a fault of a workload and precision once in each, others every time."""
     end, made = run(transitions.begin(of_kinds(KINDS)), lambda _: failure(category, phase))
     assert len(made) == tried
     assert set(statuses(end, "a")) <= {SlotStatus.FAILED, SlotStatus.SKIPPED}

@@ -162,7 +162,7 @@ def test_a_resumed_burn_in_repeats_what_did_not_fit_and_says_so_until_then(tmp_p
 
 
 def test_the_rules_decide_who_has_another_chance(tmp_path: Path) -> None:
-    """What was dropped is repeated in a burn-in, and stays dropped elsewhere; the rules are all that differs."""
+    """Dropped launches are repeated in a burn-in and stay dropped in other runs. Only the rules differ."""
     run = FakeRun(tmp_path, batch_sizes=(1,))
     run.dropped(run.cell(), "no time")
     records = (*journal.read(run.paths.journal), SEGMENT)

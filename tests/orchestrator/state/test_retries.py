@@ -75,8 +75,8 @@ def test_a_loaded_launch_is_tried_again_beside_others() -> None:
 FIRST, SECOND = gang("GPU-0", "GPU-1", seed=1), gang("GPU-0", "GPU-1", seed=2)
 
 
-def together(rounds: int = 3) -> RunState:
-    """Two launches of both devices in each round, between others of their own."""
+def gang_plan_state(rounds: int = 3) -> RunState:
+    """Return the state of a plan with two launches on both devices in each round, between others on one device."""
     own = {uuid: [placing.cell(model, uuid) for model in "ab"] for uuid in FIRST.devices}
     order = {
         uuid: tuple((cell.id, number) for number in range(rounds) for cell in (a, FIRST, SECOND, b))
@@ -98,7 +98,7 @@ def lost_in_communication(now: RunState, slot: Slot) -> RunState:
 
 def test_a_gang_is_tried_again_at_the_end_of_its_round() -> None:
     """On all of its devices."""
-    now = lost_in_communication(together(), (FIRST.id, 0))
+    now = lost_in_communication(gang_plan_state(), (FIRST.id, 0))
     for uuid in FIRST.devices:
         assert [number for _, number in now.devices[uuid].queue] == [0] * 4 + [1] * 4 + [2] * 4
         assert now.devices[uuid].queue[3] == (FIRST.id, 0)
@@ -106,7 +106,7 @@ def test_a_gang_is_tried_again_at_the_end_of_its_round() -> None:
 
 def test_gangs_stay_in_one_order_where_a_device_has_a_later_cell_first() -> None:
     """A cell of the next round was brought forward on one device; each would wait for the other for ever."""
-    now = together()
+    now = gang_plan_state()
     queue = now.devices["GPU-0"].queue
     early = (placing.cell("a", "GPU-0").id, 1)
     now = with_device(now, "GPU-0", queue=(early, *(slot for slot in queue if slot != early)))

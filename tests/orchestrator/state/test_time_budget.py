@@ -109,7 +109,7 @@ def test_every_launch_is_measured_or_dropped_and_hardly_one_is_over_late(
 
 
 def test_a_faster_device_measures_more() -> None:
-    """What is seen is believed, not what was estimated."""
+    """The scheduler goes by measured times, not by estimates."""
     fast, slow = Clocked((cpu(0),), 60.0, 0.2), Clocked((cpu(0),), 60.0, 5.0)
     fast.work()
     slow.work()
@@ -117,7 +117,7 @@ def test_a_faster_device_measures_more() -> None:
 
 
 def test_what_matters_least_is_dropped_first() -> None:
-    """What is dropped is later in the plan than what is measured, but for what is too expensive for the time left."""
+    """Dropped cells come after the measured ones in the plan, unless they are too long for the remaining time."""
     run = Clocked((cpu(0),), 60.0, 1.0)
     run.work()
     places = {slot: place for place, slot in enumerate(run.planned.order["cpu:0"])}

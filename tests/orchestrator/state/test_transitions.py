@@ -192,7 +192,7 @@ def test_a_result_that_was_lost_is_measured_again() -> None:
 
 
 def test_a_resumed_run_gives_a_device_another_chance() -> None:
-    """What took a device out may have been mended by whoever resumes the run."""
+    """A device quarantined before resume is used again, because its fault may have been fixed."""
     one_plan = plan(cell(8), cell(1, model="other"), cell(8, "d1"))
     first = next(iter(transitions.begin(one_plan).slots))
     start = Start(launch=0, cell=first[0], round=0, attempt=1, batch_size=8, device="d0", at_ns=0)

@@ -37,7 +37,7 @@ def doubted(now: RunState, category: Category = Category.THROTTLED) -> tuple[Run
 
 
 def test_a_cell_is_measured_again_behind_the_others() -> None:
-    """What was taken back waits until the rest of the plan has been measured: the GPU may be cooler by then."""
+    """A withdrawn cell waits until the rest of the plan is measured, when the GPU may be cooler."""
     now, launch = measured(transitions.begin(PLAN))
     now = transitions.step(transitions.step(now, Withdrawn(launch, THROTTLED)), Freed("d0"))
     assert [slot[0] for slot in now.devices["d0"].queue] == [CELLS[1].id, CELLS[0].id]
@@ -109,5 +109,5 @@ def here(at_ns: int, by: str = "PID 7", device: str = "d0") -> Foreign:
     ],
 )
 def test_a_result_beside_somebody_of_which_nothing_was_said_is_found(records: tuple[Record, ...], beside: str) -> None:
-    """Whoever was on the device between the start of a launch and the device free again, or the end of its segment."""
+    """A foreign process counts from the start of a launch until its device is free again, or its session ends."""
     assert contamination.unmarked(PLAN, (SEGMENT, *records)) == ({0: beside} if beside else {})

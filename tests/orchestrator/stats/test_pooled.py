@@ -51,7 +51,7 @@ def test_a_cell_that_repeats_badly_keeps_a_variance_of_its_own() -> None:
 
 
 def test_the_true_variances_are_met_better_than_alone() -> None:
-    """What shrinking is for: over many cells, the logarithms come nearer to the truth."""
+    """Over many cells, shrunk variances are closer to the truth than single ones, on a logarithmic scale."""
     sigmas = [0.01 * math.exp(random.Random(number).gauss(0, 0.5)) for number in range(100)]
     own = drawn(sigmas, seed=11)
 

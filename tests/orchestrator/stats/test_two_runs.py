@@ -12,7 +12,7 @@ from orchestrator.stats import two_runs
 from orchestrator.stats.stragglers import holm
 from orchestrator.stats.two_runs import ChangeVerdict, Pair, group_means, judge
 
-WORDS = Counter[ChangeVerdict]
+VerdictCounts = Counter[ChangeVerdict]
 
 
 def pair(before: list[float], after: list[float], margin: float = 0.01) -> Pair:
@@ -33,20 +33,20 @@ def runs(
     return found
 
 
-def counted_verdicts(pairs: list[Pair]) -> WORDS:
-    """How many cells got which verdict."""
+def counted_verdicts(pairs: list[Pair]) -> VerdictCounts:
+    """Count the cells with each verdict."""
     return Counter(one.verdict for one in judge(pairs))
 
 
-def over(repetitions: int, cells: int, **how: float) -> WORDS:
-    """The verdicts on many pairs of runs."""
-    found: WORDS = Counter()
+def verdicts_of_many(repetitions: int, cells: int, **how: float) -> VerdictCounts:
+    """Count the verdicts on many pairs of runs."""
+    found: VerdictCounts = Counter()
     for seed in range(repetitions):
         found += counted_verdicts(runs(cells, seed=seed, **how))  # type: ignore[arg-type]  # the numbers of runs
     return found
 
 
-def wrong(found: WORDS) -> float:
+def wrong(found: VerdictCounts) -> float:
     """Share of cells that are called faster or slower."""
     return (found[ChangeVerdict.FASTER] + found[ChangeVerdict.SLOWER]) / found.total()
 
@@ -58,7 +58,7 @@ def wrong(found: WORDS) -> float:
 @pytest.mark.parametrize("noise", [0.003, 0.01])
 def test_runs_without_a_change_have_few_differences(noise: float, spread: float) -> None:
     """A/A: below 1 % of cells, also where they differ in noise."""
-    assert wrong(over(50, 20, noise=noise, spread=spread)) < 0.01
+    assert wrong(verdicts_of_many(50, 20, noise=noise, spread=spread)) < 0.01
 
 
 def test_a_difference_of_exactly_the_margin_is_no_regression() -> None:
@@ -81,7 +81,7 @@ def test_shares_of_verdicts(
     repetitions: int, how: dict[str, float], verdict: ChangeVerdict, low: float, high: float
 ) -> None:
     """In 20 cells of 3 launches that repeat to 1 % unless said otherwise; a slower run has no faster cell."""
-    found = over(repetitions, 20, **how)
+    found = verdicts_of_many(repetitions, 20, **how)
     assert low <= found[verdict] / found.total() <= high
     assert verdict is not ChangeVerdict.SLOWER or found[ChangeVerdict.FASTER] == 0
 
@@ -129,7 +129,7 @@ def test_holm_agrees_with_statsmodels() -> None:
 
 
 def test_holm_is_over_the_cells() -> None:
-    """What stands alone may not stand among a hundred."""
+    """A difference has a larger p-value among a hundred cells than alone."""
     noisy = pair([100.0, 101.0, 99.5], [97.0, 98.1, 96.4])
     alone = judge([noisy])[0]
     among = judge([noisy, *runs(100, noise=0.008, seed=5)])[0]
@@ -143,7 +143,7 @@ def test_recommended_launches_settle_a_difference() -> None:
     assert wanted
     assert all(4 <= number <= two_runs.MOST_LAUNCHES for number in wanted)
     needed = sorted(wanted)[len(wanted) // 2]
-    found = over(20, 20, launches=needed, noise=0.01, speed=0.97)
+    found = verdicts_of_many(20, 20, launches=needed, noise=0.01, speed=0.97)
     assert found[ChangeVerdict.SLOWER] / found.total() > 0.6
 
 

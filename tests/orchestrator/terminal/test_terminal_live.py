@@ -47,7 +47,7 @@ def test_live_lines_fit_80_columns_and_leave_the_cursor_visible(tty: Terminal) -
 
 
 def test_a_quiet_terminal_has_one_line_of_progress(tty: Terminal) -> None:
-    """Whoever waits before it sees that it goes on; of events, failures and warnings alone."""
+    """A quiet terminal shows the progress. Of the events it shows only failures and warnings."""
     display = make(tty.stream, quiet=1)
     display.show(SNAPSHOT)
     drawn = tty.read()

@@ -26,14 +26,14 @@ def verified(checks: int) -> Result:
     return msgspec.structs.replace(result(CELL), verification=Verification(key=(), method="m", checks=checks))
 
 
-def told(device: str, outcome: Result | Failure, at: float = 1.0, **more: object) -> MemberEnd:
-    """How the process on a device ended."""
+def member_end(device: str, outcome: Result | Failure, at: float = 1.0, **more: object) -> MemberEnd:
+    """Return the end of the process on a device."""
     return MemberEnd(device, f"GPU {device}", outcome, at, **more)  # type: ignore[arg-type]  # its fields, by name
 
 
 def test_results_become_one() -> None:
     """The leader's, with what the others verified."""
-    rank, outcome = judged([told("a", verified(1)), told("b", verified(2)), told("c", verified(3))])
+    rank, outcome = judged([member_end("a", verified(1)), member_end("b", verified(2)), member_end("c", verified(3))])
     assert (rank, outcome.verification.checks) == (0, 1)
     assert {device: one.checks for device, one in outcome.others.items()} == {"b": 2, "c": 3}
 
@@ -41,7 +41,7 @@ def test_results_become_one() -> None:
 def test_the_outcome_of_a_single_process_is_unchanged() -> None:
     """Nothing is added to the outcome of a launch on one device."""
     for outcome in (verified(1), failure(Category.DEADLINE), failure(Category.CRASHED)):
-        rank, same = judged([told("a", outcome)])
+        rank, same = judged([member_end("a", outcome)])
         assert (rank, same is outcome) == (0, True)
 
 
@@ -51,11 +51,24 @@ LOST, DIED = failure(Category.COMMUNICATION), failure(Category.KILLED)
 @pytest.mark.parametrize(
     ("ends", "cause"),
     [
-        ((told("a", LOST, 1.0), told("b", DIED, 1.2), told("c", LOST, 1.1)), "b"),
-        ((told("a", DIED, 2.0), told("b", failure(Category.CRASHED), 1.0), told("c", LOST, 1.1)), "b"),
-        ((told("a", verified(1)), told("b", LOST, 0.5), told("c", DIED, 2.0)), "c"),
-        ((told("a", DIED, 0.5, ended=True), told("b", DIED, 1.0, ended=True), told("c", DIED, 3.0)), "c"),
-        ((told("a", failure(Category.DEADLINE), 1.0), told("b", DIED, 2.0), told("c", LOST, 0.1)), "b"),
+        ((member_end("a", LOST, 1.0), member_end("b", DIED, 1.2), member_end("c", LOST, 1.1)), "b"),
+        (
+            (member_end("a", DIED, 2.0), member_end("b", failure(Category.CRASHED), 1.0), member_end("c", LOST, 1.1)),
+            "b",
+        ),
+        ((member_end("a", verified(1)), member_end("b", LOST, 0.5), member_end("c", DIED, 2.0)), "c"),
+        (
+            (
+                member_end("a", DIED, 0.5, ended=True),
+                member_end("b", DIED, 1.0, ended=True),
+                member_end("c", DIED, 3.0),
+            ),
+            "c",
+        ),
+        (
+            (member_end("a", failure(Category.DEADLINE), 1.0), member_end("b", DIED, 2.0), member_end("c", LOST, 0.1)),
+            "b",
+        ),
     ],
 )
 def test_the_first_failure_of_its_own_is_the_cause(ends: tuple[MemberEnd, ...], cause: str) -> None:
@@ -81,7 +94,7 @@ def test_a_surer_sign_is_the_cause_else_the_earlier_one(
     """A lost GPU may give another rank a CUDA error before it reports itself."""
     late, early = (10.6, 10.0) if surer is not weaker else (10.0, 10.6)
     for cause, other in itertools.product(surer, weaker):
-        rank, outcome = judged([told("a", failure(other), early), told("b", failure(cause), late)])
+        rank, outcome = judged([member_end("a", failure(other), early), member_end("b", failure(cause), late)])
         assert (rank, outcome.device, outcome.category) == (1, "b", cause)
         assert outcome.evidence == {"on GPU a": f"{other}: it is {other}"}
 
@@ -106,7 +119,7 @@ def test_the_rank_with_the_fewest_steps_hangs(
     """Not the first to pass its deadline; without evidence no device is the cause."""
     names = ("a", "b", "c")
     ends = [
-        told(name, LATE, ended=number > 0, steps=step, stopped=name == stopped)
+        member_end(name, LATE, ended=number > 0, steps=step, stopped=name == stopped)
         for number, (name, step) in enumerate(zip(names, steps, strict=True))
     ]
     rank, outcome = judged(ends)
@@ -117,14 +130,14 @@ def test_the_rank_with_the_fewest_steps_hangs(
 
 def test_a_connection_that_breaks_by_itself_has_no_culprit() -> None:
     """All processes lived and only report that it broke."""
-    _, outcome = judged([told("a", LOST, 1.0), told("b", LOST, 0.5), told("c", LOST, 2.0)])
+    _, outcome = judged([member_end("a", LOST, 1.0), member_end("b", LOST, 0.5), member_end("c", LOST, 2.0)])
     assert (outcome.category, outcome.device or None) == (Category.COMMUNICATION, None)
     assert len(outcome.evidence) == 2
 
 
 def test_a_halted_process_is_named_with_what_the_others_had() -> None:
     """All have results, of which none is believed; where the whole machine was halted, no device is named."""
-    ends = [told("a", verified(1)), told("b", verified(2)), told("c", verified(3))]
+    ends = [member_end("a", verified(1)), member_end("b", verified(2)), member_end("c", verified(3))]
     one = halted(ends, failure(Category.HALTED), 1)
     assert (one.device, list(one.evidence)) == ("b", ["on GPU a", "on GPU c"])
     everywhere = halted(ends, failure(Category.HALTED), None)

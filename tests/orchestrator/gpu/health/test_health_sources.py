@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.gpu.health import records, verdict
-from orchestrator.gpu.health.course import Course, follow
+from orchestrator.gpu.health.course import EVENTS, Course, follow
 from orchestrator.gpu.health.judges import State
 from orchestrator.gpu.health.kernel_log import KernelLog
-from orchestrator.gpu.health.records import Deafened, Watch
+from orchestrator.gpu.health.records import UNSUPPORTED, Deafened, Watch
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.gpu.mig import Occupants
 from tests.fakes.health import case, state
@@ -181,7 +181,7 @@ with Nvml() as nvml:
     watch.close()
 print(json.dumps(heard))
 """
-NO_EVENTS = "NVML's events not heard (not supported by this board or driver)"
+NO_EVENTS = f"{EVENTS} not heard ({UNSUPPORTED})"
 
 
 def unheard(fake: FakeNvml, log: Path, *errors: int) -> tuple[object, list[Course]]:

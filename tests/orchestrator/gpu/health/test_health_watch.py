@@ -11,6 +11,7 @@ import pytest
 
 from orchestrator.gpu.health import node, records
 from orchestrator.gpu.health.course import Course, Courses, follow
+from orchestrator.gpu.health.reader import _BROKEN
 from orchestrator.gpu.health.records import (
     NOT_COUNTED,
     UNSUPPORTED,
@@ -20,6 +21,7 @@ from orchestrator.gpu.health.records import (
     Vitals,
     Watch,
 )
+from orchestrator.gpu.nvml_errors import CORRUPTED_INFOROM
 from orchestrator.gpu.telemetry.client import Telemetry
 from protocol.messages import DeviceFree, Digest, ForeignSeen, GpuBroken, Unavailable, XidSeen
 from protocol.paths import RunPaths
@@ -165,11 +167,12 @@ def test_events_that_fail_are_no_silence(fake: FakeNvml, telemetry: Telemetry, t
 
 
 COUNTERS = {"aer_fatal", "aer_nonfatal", "aer_correctable", "memory_corrected", "memory_uncorrected"}
-INFOROM, ECC = "InfoROM of the GPU is damaged (NVML error 14)", "uncorrected memory errors: 2 in this run"
+INFOROM = f"{_BROKEN[CORRUPTED_INFOROM]} (NVML error {CORRUPTED_INFOROM})"
+ECC = "uncorrected memory errors: 2 in this run"
 
 
 BREAKS = [
-    ({"error.nvmlDeviceGetRemappedRows": 14}, INFOROM, False),
+    ({"error.nvmlDeviceGetRemappedRows": CORRUPTED_INFOROM}, INFOROM, False),
     ({"error.*": 15}, "(NVML error 15)", True),
     ({"error.*": 16}, "(NVML error 16)", True),
     ({"ecc_uncorrected": 5}, ECC, False),

@@ -13,12 +13,12 @@ from orchestrator.gpu.health.xids import XidKind
 from tests.fakes.health import SECOND_NS, WELL, case, course, state
 
 FAMILIES_OF_XIDS = {
-    "caused by an application": (8, 11, 13, 25, 31, 32, 39, 40, 41, 43, 60, 68, 69, 80),
-    "fault of the GPU": (46, 48, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158),
-    "the GPU was lost": (79,),
-    "fault of NVLink": (74, 144, 145, 146, 147, 148, 149, 150),
-    "follows another error": (45,),
-    "memory was repaired": (63, 92, 94),
+    XidKind.APPLICATION: (8, 11, 13, 25, 31, 32, 39, 40, 41, 43, 60, 68, 69, 80),
+    XidKind.RESET: (46, 48, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158),
+    XidKind.MACHINE: (79,),
+    XidKind.LINK: (74, 144, 145, 146, 147, 148, 149, 150),
+    XidKind.FOLLOWS: (45,),
+    XidKind.MEMORY: (63, 92, 94),
 }
 """Written down a second time, so that no number changes its meaning unnoticed."""
 
@@ -26,7 +26,7 @@ FAMILIES_OF_XIDS = {
 def test_the_table_of_xids() -> None:
     """Each number means what NVIDIA's documentation says; every other one is suspect."""
     known = {number: meaning for meaning, numbers in FAMILIES_OF_XIDS.items() for number in numbers}
-    assert {number: str(xids.kind(number)) for number in known} == known
+    assert {number: xids.kind(number) for number in known} == known
     assert {xids.kind(number) for number in range(200) if number not in known} == {XidKind.SUSPECT}
 
 
@@ -62,7 +62,7 @@ def test_the_message_has_the_first_error() -> None:
         ((), "", False),
         ((13, 45), "", False),
         ((94,), "", False),
-        *(((number,), "", True) for number in (79, *FAMILIES_OF_XIDS["fault of the GPU"])),
+        *(((number,), "", True) for number in (79, *FAMILIES_OF_XIDS[XidKind.RESET])),
         ((74,), "", False),
         ((), "the GPU has fallen off the bus", True),
     ],

@@ -46,7 +46,7 @@ def burn_in_run(*launches: Mapping[str, Verification], proven: str = "") -> list
 
 
 def guilty(found: Iterable[Blamed]) -> set[str]:
-    """Whom anything counts against for sure: these are FAIL."""
+    """Devices that some check proves faulty are FAIL."""
     return {one.device for one in found if not one.doubtful}
 
 

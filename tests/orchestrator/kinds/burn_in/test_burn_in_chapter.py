@@ -13,6 +13,7 @@ from orchestrator.gpu.health.judges import Action
 from orchestrator.gpu.health.verdict import HealthVerdict
 from orchestrator.kinds.burn_in import brief, chapter
 from orchestrator.kinds.burn_in.kind import BURN_IN
+from orchestrator.kinds.burn_in.memory_test import NEVER
 from orchestrator.kinds.burn_in.rate_checks import BESIDE
 from orchestrator.report.as_text import to_text
 from orchestrator.report.chapters import overview
@@ -231,7 +232,6 @@ def test_the_gravest_gpus_come_first_and_empty_columns_are_excluded(untested: Re
     assert first.title == f"cpu:1: {Action.REPLACE}"
 
 
-NEVER = "never completed, because the launches were too short or too few"
 UNTESTED = {
     "links peers fp32: NVLink and PCIe": "CPU devices have none",
     "memory: pattern modulo 20": NEVER,

@@ -61,7 +61,7 @@ def test_without_a_temperature_the_first_round_decides(temperatures: tuple[None,
 
 
 def test_only_the_windows_of_this_work_count() -> None:
-    """What the GPU was like before, and in a later stretch of work, says nothing of this one."""
+    """Temperatures before this work, and during later work, do not count."""
     before, after = work(90, 90, 90, begin=90), work(20, 20, begin=110)
     found = heat_soak([*before, *work(30, 40, 50, 60, 60, 60, 60), *after], 100, 106, LONG_S, RULE)
     assert (found.until, found.reached_c) == (107, 60)

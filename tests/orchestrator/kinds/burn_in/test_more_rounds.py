@@ -274,7 +274,7 @@ def test_a_round_that_one_gpu_was_without_is_not_made_up_for() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_whatever_is_added_is_believed_by_who_reads_the_journal(seed: int) -> None:
-    """Whoever is out, fails or comes back, and whenever: else the burn-in would be lost, with its report."""
+    """The journal stays readable, whichever GPUs are quarantined or return and cells fail. Else the burn-in is lost."""
     chance = random.Random(seed)
     devices = gpus(2 + seed % 2)
     burn_in_run = Stepped(devices, 1, chance)

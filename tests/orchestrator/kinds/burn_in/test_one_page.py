@@ -17,7 +17,7 @@ from orchestrator.gpu.health.verdict import GRAVEST_FIRST, HealthVerdict
 from orchestrator.kinds.burn_in.kind import BURN_IN
 from orchestrator.report import text
 from orchestrator.report.as_brief import to_brief
-from orchestrator.report.as_text import to_text
+from orchestrator.report.as_text import _CUT, to_text
 from orchestrator.report.one_page import on_one_page
 from orchestrator.report.sections import Rank
 from orchestrator.report.text import Paragraph
@@ -25,7 +25,7 @@ from tests.fakes.burn_ins import FakeBurnIn
 from tests.fakes.runs import gpus
 
 PAGE = 60
-CUT = "  the JSON report has all reasons in full"
+(CUT,) = _CUT.lines
 WORDS = st.text("abc 漢0123456789:-", min_size=1, max_size=300).map(lambda text: " ".join(text.split()) or "a")
 LINK = {f"{what}_gb_per_second": 1.5 for what in ("copies", "all_reduce", "all_reduce_bus", "to_host", "to_device")}
 

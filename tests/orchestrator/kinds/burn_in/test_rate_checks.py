@@ -136,7 +136,9 @@ def waiting(monkeypatch: pytest.MonkeyPatch, waits: Waits, rounds: Collection[in
     """Have launches of these rounds say that they did."""
     judged, numbers = rate_checks.paces, {gpu.uuid: place for place, gpu in enumerate(gpus(8))}
 
-    def said(devices: Sequence[Device], good: Sequence[Launched], *others: Any) -> dict[str, dict[str, RateVerdict]]:
+    def paces_with_waits(
+        devices: Sequence[Device], good: Sequence[Launched], *others: Any
+    ) -> dict[str, dict[str, RateVerdict]]:
         launches = [
             (attempt, cell, _waiting(evidence, waits(cell, numbers[attempt.start.device]) and late))
             for attempt, cell, evidence in good
@@ -144,7 +146,7 @@ def waiting(monkeypatch: pytest.MonkeyPatch, waits: Waits, rounds: Collection[in
         ]
         return judged(devices, launches, *others)
 
-    monkeypatch.setattr(rate_checks, "paces", said)
+    monkeypatch.setattr(rate_checks, "paces", paces_with_waits)
 
 
 def training(cell: Cell) -> bool:

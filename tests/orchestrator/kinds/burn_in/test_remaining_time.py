@@ -104,7 +104,7 @@ def test_a_quarantined_gpu_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def out_of(burn_in_run: FakeBurnIn) -> tuple[Action, bool]:
-    """What the reason for the quarantine of the first device asks for, and whether it has its cause."""
+    """Return the action that the first device's quarantine asks for, and whether its reason names the heat."""
     (reason,) = (one for one in of_the_first(burn_in_run).reasons if "quarantined" in one.text)
     return reason.action, "too hot" in reason.text
 

@@ -66,7 +66,7 @@ def test_gaps_count_for_no_more_than_the_work_between_which_they_lie(gap_s: floa
 
 
 def test_gaps_are_compared_with_the_work_of_their_own_segment() -> None:
-    """What is done in a later one, without any, is no credit for hours that were idle."""
+    """Work in a later session without gaps is no credit for idle hours of an earlier one."""
     gaps, none = load((0, 2), (10, 12)), load((0, 20), begins=False)
     assert (served_time.seconds([gaps]), served_time.seconds([gaps, none])) == pytest.approx((4 + 4, 24 + 4))
 

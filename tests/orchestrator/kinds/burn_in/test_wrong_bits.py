@@ -201,7 +201,7 @@ def test_what_is_whole_in_a_damaged_file_counts(
 def test_what_cannot_be_read_in_its_place_hides_no_wrong_bits(
     once_killed: tuple[Lost, bytes], make: Callable[[Path], None]
 ) -> None:
-    """Whoever put it there; nor does it hold up the report."""
+    """A pipe, a folder or a loop in place of the file leaves the GPU FAIL, and does not block the report."""
     burn_in_run, _ = once_killed
     file = burn_in_run.paths.launch(burn_in_run.cell.id, 1).mismatches
     file.unlink()
@@ -266,7 +266,7 @@ def barred(folder: Path) -> None:
 
 
 def entered_by_its_owner_alone(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """What the kernel says to others: the tests may be root, who enters every folder."""
+    """Refuse access to a folder as the kernel does for other users, because root may enter every folder."""
 
     def refuse(call: Callable[..., object]) -> Callable[..., object]:
         def refused(path: object, *more: object, **options: object) -> object:

@@ -187,16 +187,16 @@ def framed(report: Report) -> set[str]:
     return {device for _, device, box in boxes(report) if box.marked}
 
 
-def told(node: Report, *verdicts: SiblingVerdict) -> Report:
+def with_verdicts(node: Report, *verdicts: SiblingVerdict) -> Report:
     return msgspec.structs.replace(node, stragglers=tuple(map(standing, node.gpu_info, verdicts)))
 
 
 def test_only_a_verdict_has_a_frame(node: Report) -> None:
     """A GPU that is slow without one has none, nor a SUSPECT; one with a verdict has it where it is slower."""
     others = [SiblingVerdict.OK] * SLOW
-    assert framed(node) == framed(told(node, *[SiblingVerdict.NONE] * 4)) == set()
-    assert framed(told(node, *others, SiblingVerdict.SUSPECT, SiblingVerdict.OK)) == set()
-    judged = told(node, *others, SiblingVerdict.STRAGGLER, SiblingVerdict.STRAGGLER)
+    assert framed(node) == framed(with_verdicts(node, *[SiblingVerdict.NONE] * 4)) == set()
+    assert framed(with_verdicts(node, *others, SiblingVerdict.SUSPECT, SiblingVerdict.OK)) == set()
+    judged = with_verdicts(node, *others, SiblingVerdict.STRAGGLER, SiblingVerdict.STRAGGLER)
     assert framed(judged) == {f"GPU {SLOW}: STRAGGLER"}
     slower = {(box.value or 100) < 99 for _, _, box in boxes(judged) if box.marked}
     assert slower == {True}
@@ -218,7 +218,7 @@ def test_cells_that_cannot_judge_a_gpu_are_hatched(tmp_path: Path) -> None:
         place = [device.uuid for device in gpus(4)].index(cell.devices[0])
         run.measured(cell, forward_ms=12.0 if place == 3 else 10.0, launch_bound=place < waits, noise=0.0)
     run.finish()
-    report = told(run.report(), *[SiblingVerdict.OK] * 3, SiblingVerdict.STRAGGLER)
+    report = with_verdicts(run.report(), *[SiblingVerdict.OK] * 3, SiblingVerdict.STRAGGLER)
     found = boxes(report)
     counts = Counter(cell for cell, _, box in found if box.hatched)
     assert counts == {"resnet50 load fp32": 4, "resnet50 infer fp32 b1": 4, "resnet50 infer fp32 b2": 1}
@@ -274,7 +274,7 @@ def test_the_first_screen_has_the_gravest_finding(node: Report) -> None:
     report = report_reader.report(ROOT / "docs" / "measurements" / "h200-x2-main-job.json")
     assert not findings(report, DEFAULT)
     assert findings(node, DEFAULT)[0].title == node.verdict.reasons[0]
-    slow = told(node, *[SiblingVerdict.OK] * SLOW, SiblingVerdict.STRAGGLER, SiblingVerdict.STRAGGLER)
+    slow = with_verdicts(node, *[SiblingVerdict.OK] * SLOW, SiblingVerdict.STRAGGLER, SiblingVerdict.STRAGGLER)
     badges = [Badge("STRAGGLER", Tone.WARN)] * 2 + [Badge("PASS", Tone.GOOD)]
     assert [one.badge for one in findings(slow, DEFAULT)] == badges
     compared = report_reader.report(OUTPUTS / "after" / "report.json")
