@@ -138,12 +138,12 @@ class Log:
 
 @dataclass(frozen=True)
 class Finding:
-    """A statement: title, then lines, details and logs that support it.
+    """A statement: badge (if any) and title, then lines, details and logs that support it.
 
-    opened: the text report shows details and logs, too. listed: lines are items of a list. label: unless None, text
-    and Markdown show no title, and put it (if not "") before each line. most: largest number of lines in the text
-    report. A one-page report ignores it if everything fits on the page. ranks: of the first line, and of the other
-    lines.
+    opened: the text report shows details and logs, too. listed: lines are items of a list. label: if it is None, text
+    and Markdown show badge and title above the lines. Else they omit both, and begin each line with the label; "": with
+    nothing. most: largest number of lines in the text report. A one-page report ignores it if everything fits on the
+    page. ranks: priority in a one-page report of the first line, and of the other lines.
     """
 
     badge: Badge | None

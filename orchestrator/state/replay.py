@@ -95,7 +95,10 @@ class Replay:
     finished: Finished | None = None
 
     def without(self, lost: Collection[int]) -> "Replay":
-        """Return a copy in which the launches with the numbers `lost` have no result, as `resume` sees the run."""
+        """Return a copy in which the results of some launches are withdrawn, because their files are lost.
+
+        lost: numbers of these launches. A resume starts from such a copy.
+        """
         if not lost:
             return self
         state = self.state

@@ -141,9 +141,10 @@ def _grows(report: Report, phases: Sequence[tuple[Workload, dict[_Shape, list[Me
 
 
 def untested(report: Report) -> Iterator[str]:
-    """Yield options with which a run may show higher rates; nothing if concerns_gpus is true.
+    """Yield options with which a run may show higher rates; nothing if a device is faulty or may be slow.
 
-    "-b 64,128" if batches larger than the measured ones may be faster, "-p fp32,bf16" if GPUs only ran fp32.
+    "-b 64,128" if batches larger than the measured ones may be faster, "-p fp32,bf16" if GPUs only ran fp32. Faulty or
+    slow: see stragglers.concerns_gpus.
     """
     if concerns_gpus(report):
         return

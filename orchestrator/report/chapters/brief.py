@@ -88,9 +88,10 @@ def result(report: Report, layout: Layout) -> Section:
 def _counts(report: Report, layout: Layout) -> Iterator[str]:
     """Yield up to three texts: the number of measured cells, the health verdict, and the exit code.
 
-    No text on the cells if a burn-in (layout.judges_gpus) measured all of them. No text on health if none was judged,
-    if the verdict of the run shows it, if the kind of run is a burn-in, or if it is PASS although a GPU is slow or
-    perhaps slow. No text on exit code 0, unless stragglers.concerns_gpus is true.
+    No text on the cells if a burn-in (layout.judges_gpus) measured all of them. No text on health in a burn-in, if no
+    health was judged, if the verdict of the run shows it, or if it is PASS although a GPU is slow or perhaps slow. No
+    text on exit code 0, unless the machine or a GPU is faulty, or a GPU is slow or perhaps slow
+    (stragglers.concerns_gpus).
     """
     cells, judged = report.summary.cells, report.health.verdict
     measured = cells.ok + cells.degraded
@@ -150,7 +151,10 @@ def speed_of_baseline(report: Report) -> Iterator[str]:
 
 
 def gpus(report: Report) -> Section | None:
-    """Return findings on GPUs and the machine, and how identical GPUs differ if none is slow; None without either."""
+    """Return findings on GPUs and the machine, then how much identical GPUs differ in speed; None without either.
+
+    The differences are shown only for groups of identical GPUs in which no GPU is slow or perhaps slow.
+    """
     found = tuple(_found(report))
     slow = {standing.gpu_uuid for standing in report.stragglers if stragglers.is_found(standing)}
     more = (f"and {len(found) - SHOWN_GPUS} more",) if len(found) > SHOWN_GPUS else ()
@@ -177,7 +181,10 @@ def _healthy(report: Report, slow: Collection[str]) -> Iterator[Finding]:
 
 
 def each_gpu(report: Report) -> Section | None:
-    """Return findings on faulty or slow GPUs and the machine, then on groups of the other GPUs; None without any."""
+    """Return findings on faulty or slow GPUs and on the machine, then on the other GPUs; None without any.
+
+    The other GPUs get one finding that names all with verdict OK, and one for each reason why GPUs have no verdict.
+    """
     faulty = {one.gpu_uuid for one in report.health.gpus if one.verdict is HealthVerdict.FAIL}
     found = (*_found(report), *stragglers.without_finding(report, faulty))
     return Section("gpus", "GPUs", findings=found) if found else None

@@ -100,7 +100,10 @@ def slow_devices(report: Report) -> dict[str, str]:
 
 
 def _qualities(report: Report) -> Mapping[tuple[object, ...], Quality]:
-    """Return (UUID, *key of a cell) → quality of its result. Loading counts as host-bound: the host does this work."""
+    """Return (UUID, *Line.cell) → quality of the result of this cell on this device.
+
+    Model loading counts as host-bound, because the host does this work.
+    """
     return {
         (line.entry.gpu_uuid, *line.cell): Quality.HOST_BOUND if line.entry.workload == Workload.LOAD else line.quality
         for line in lines(report)
