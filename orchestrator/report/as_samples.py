@@ -58,7 +58,7 @@ def _of_launch(line: Line, launch: LaunchSamples) -> Iterator[bytes]:
 
 
 def _of_series(shared: str, series: Series) -> Iterator[bytes]:
-    """Yield the rows of a series, up to 1000 in each part. shared: text with which each row begins."""
+    """Yield the rows of a series as UTF-8, up to 1000 rows at once. shared: text with which each row begins."""
     usual = series.usual_ms
     rows = (
         f"{shared},{sample},{NOT_AVAILABLE if usual is None else not usual[0] <= time_ms <= usual[1]},{time_ms!r}\n"

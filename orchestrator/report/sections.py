@@ -39,7 +39,11 @@ class Tone(enum.StrEnum):
 
 
 class Rank(enum.IntEnum):
-    """Priority of a paragraph in a one-page report. Each member says how much of it is shown if the page is full."""
+    """Priority of a paragraph in a one-page report, the highest first: how much of it is shown if the page is full.
+
+    MUST: all. GRAVEST: the first line; the others come before the second line of any TOLD or MORE. TOLD, MORE: one line
+    if there is room; TOLD comes first.
+    """
 
     MUST = 0
     """Show all of it."""

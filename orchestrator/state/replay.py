@@ -132,7 +132,7 @@ def staying_out(devices: Collection[str], out: Mapping[str, str]) -> dict[str, s
 
 
 def another_chance(state: RunState, kept: Mapping[str, str]) -> RunState:
-    """Return the state at a resume: strikes and doubts of devices are forgotten, and all may work at the same time.
+    """Return the state at a resume: devices have no strikes or doubts, and each may have a launch at the same time.
 
     Retries that are used up stay so. Quarantines end, except for those in `kept`: device → reason.
     """

@@ -89,10 +89,10 @@ def spread(report: Report) -> Section | None:
 
 
 def slow_devices(report: Report) -> dict[str, str]:
-    """Return UUID → verdict of each slow, SPLIT or faulty device, such as "STRAGGLER" or "FAIL".
+    """Return UUID → verdict of each slow or faulty device: "STRAGGLER", "BELOW BASELINE", "SPLIT", "FAIL".
 
-    The verdict is the one on its speed if that is a finding (SiblingVerdict.is_finding). Otherwise it is "FAIL", on its
-    health.
+    It is the verdict on the speed if that is a finding (SiblingVerdict.is_finding). Otherwise it is "FAIL", on the
+    health. SPLIT: a minority of identical GPUs is faster than the rest, and it is unknown which speed is normal.
     """
     found = {standing.gpu_uuid: standing.verdict.value for standing in report.stragglers if standing.verdict.is_finding}
     faulty = [gpu.gpu_uuid for gpu in report.health.gpus if gpu.verdict is HealthVerdict.FAIL]
@@ -166,10 +166,10 @@ def _row(spread: Spread, names: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def speed_percent(spread: Spread, value: SpreadValue) -> float | None:
-    """Return a device's speed in percent of the median speed of the compared devices; None if it is not compared.
+    """Return a device's speed in percent of the median speed of identical devices; None if it is unknown.
 
-    A throttled device is not compared, but has a speed. Above 100 is faster, also for model loading, whose figure is a
-    time (a long time gives a low speed).
+    The median is that of the devices that are compared. A device that is not compared has no speed, unless throttling
+    is the reason. Above 100 is faster, also for model loading, whose figure is a time (a long time gives a low speed).
     """
     percent = value.percent_of_median
     if not percent:
