@@ -103,7 +103,7 @@ def bound(tried: Iterable[Tried], room: Room) -> str:
 def is_an_answer(tried: Sequence[Tried], category: Category) -> bool:
     """Whether a failed try of a batch size is a result of the scan (a limit of the size), not a failure of the cell.
 
-    It is one if `category` is out of memory, or if a size worked in an earlier try, below every size that failed.
+    It is one if `category` is out of memory, or if any earlier try worked at a size below all sizes that have failed.
     tried: the earlier tries.
     """
     return category is Category.OUT_OF_MEMORY or largest(tried) is not None

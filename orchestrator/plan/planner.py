@@ -1,12 +1,11 @@
 """Plan the cells (things to measure) of a configuration, and their order on each device. Pure.
 
     round 0:  every cell once, in random order      round 1:  every cell once, in another random order      …
-    of two modes:  loaded, in random order; solo, in random order                                           …
 
 Rounds are randomised complete blocks, because the speed of a machine drifts. The seed decides the order, so identical
-GPUs work on the same cell at about the same time. With a time limit, priority.py decides the order. A round of a run in
-two modes has a part in each mode, because all devices must change the mode together (state/turns.py). A batch size scan
-(-b auto) is only in round 0.
+GPUs work on the same cell at about the same time. With a time limit, priority.py decides the order. In a run of two
+modes (loaded, solo), each round measures all cells in one mode, then all in the other, in another random order: all
+devices must change the mode together (state/turns.py). A batch size scan (-b auto) is only in round 0.
 """
 
 import hashlib

@@ -1,7 +1,8 @@
 """The report as CSV: a row for each planned cell (model and configuration on one device).
 
-A batch size scan (`-b auto`) has a row for each size, and one for its cell if that has no result. Batch_Size is that of
-the figures (Refers_To may have them). It is N/A without figures, and for workloads without batches, such as load.
+A batch size scan (`-b auto`) has a row for each size, and one for its cell if that has no result. Batch_Size is the
+size that was measured. If Refers_To names another cell, the figures are in the row of that cell, and Batch_Size is its
+size. Batch_Size is N/A without figures, and for workloads without batches, such as load.
 """
 
 import csv
@@ -106,8 +107,8 @@ def _measured(metric: Measured) -> Row:
 def _curve(scan: BatchScan, of_cell: Row) -> Iterator[Row]:
     """Yield a row for each batch size of a scan.
 
-    of_cell: the row with the figures of the scan's cell, {} if it has no result. The row of the best batch size gets
-    its entries, too, and the mark "best".
+    of_cell: the row with the figures of the scan's cell, {} if it has no result. The row of the best batch size is
+    marked "best", and its entries are replaced by those of `of_cell`.
     """
     for point in scan.points:
         row = {**_facts(scan), **_point(point)}

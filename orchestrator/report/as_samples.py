@@ -1,9 +1,9 @@
 """The report as CSV in long form, with a row for each sample (time of an iteration), generated while it is written.
 
-cell ─┬─ launch ─┬─ series iteration, forward, …   a row for each sample: milliseconds, in the order measured
-      │          └─ series of the figure's name    one row: the main figure of the whole launch
-      ├─ launch whose result is lost               one row, without a value
-      └─ (nothing measured)                        one row, without a launch
+cell ─┬─ launch ─┬─ series "iteration", "forward", …   a row for each sample: milliseconds, in the order measured
+      │          └─ main figure, such as throughput    one row: its value over the whole launch; Series is its name
+      ├─ launch whose result is lost                   one row, without a value
+      └─ (nothing measured)                            one row, without a launch
 """
 
 import csv
@@ -58,7 +58,7 @@ def _of_launch(line: Line, launch: LaunchSamples) -> Iterator[bytes]:
 
 
 def _of_series(shared: str, series: Series) -> Iterator[bytes]:
-    """Yield the rows of a series, up to 1000 in each part. shared: text with which each row begins."""
+    """Yield the rows of a series as UTF-8, up to 1000 rows at once. shared: text with which each row begins."""
     usual = series.usual_ms
     rows = (
         f"{shared},{sample},{NOT_AVAILABLE if usual is None else not usual[0] <= time_ms <= usual[1]},{time_ms!r}\n"
@@ -69,10 +69,10 @@ def _of_series(shared: str, series: Series) -> Iterator[bytes]:
 
 
 def _cell(line: Line, launch: LaunchSamples | None = None) -> tuple[Value, ...]:
-    """Return the columns that describe a cell in a row of `launch`, or in a row without a launch (None).
+    """Return the columns that describe a cell, for a row of `launch`; None: for a row without a launch.
 
-    With a launch, its batch size and devices are used. Otherwise the batch size is that of the cell's figures (of a
-    referred cell: that of the cell it refers to), unknown without figures, and no other devices are named.
+    With a launch, they have its batch size, and all its devices. Without one, they have the batch size of the cell's
+    figures (or of the cell that it refers to; None without figures), and only the first device.
     """
     entry, gpu = line.entry, line.gpu
     batch = entry.batch_size if launch is None else launch.batch_size

@@ -73,7 +73,11 @@ class Line(NamedTuple):
 
 
 def time_ms(metric: Measured) -> float | None:
-    """Return milliseconds of one iteration: a load, text, training step, probe or forward pass; None if unknown."""
+    """Return the time of one iteration in milliseconds; None if unknown.
+
+    An iteration is a load of the weights, a forward pass, a training step, a generated batch of texts, or one operation
+    of a probe.
+    """
     return next((value for time in _TIMES if (value := time.number(metric)) is not None), None)
 
 

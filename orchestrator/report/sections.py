@@ -39,7 +39,11 @@ class Tone(enum.StrEnum):
 
 
 class Rank(enum.IntEnum):
-    """Priority of a paragraph in a one-page report. Each member says how much of it is shown if the page is full."""
+    """Priority of a paragraph in a one-page report, the highest first: how much of it is shown if the page is full.
+
+    MUST: all. GRAVEST: the first line; the others come before the second line of any TOLD or MORE. TOLD, MORE: one line
+    if there is room; TOLD comes first.
+    """
 
     MUST = 0
     """Show all of it."""
@@ -138,12 +142,12 @@ class Log:
 
 @dataclass(frozen=True)
 class Finding:
-    """A statement: title, then lines, details and logs that support it.
+    """A statement: badge (if any) and title, then lines, details and logs that support it.
 
-    opened: the text report shows details and logs, too. listed: lines are items of a list. label: unless None, text
-    and Markdown show no title, and put it (if not "") before each line. most: largest number of lines in the text
-    report. A one-page report ignores it if everything fits on the page. ranks: of the first line, and of the other
-    lines.
+    opened: the text report shows details and logs, too. listed: lines are items of a list. label: if it is None, text
+    and Markdown show badge and title above the lines. Else they omit both, and begin each line with the label; "": with
+    nothing. most: largest number of lines in the text report. A one-page report ignores it if everything fits on the
+    page. ranks: priority in a one-page report of the first line, and of the other lines.
     """
 
     badge: Badge | None

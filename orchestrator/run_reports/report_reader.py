@@ -76,8 +76,9 @@ def report(path: Path) -> Report:
 def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None) -> list[Side]:
     """Return what `read` returns for each of `names`, to compare the first with each of the others.
 
-    Raises UserError as `read` does. It is also raised if all runs of the first are among those of another, if all runs
-    of another are among those of the first, or if another is a baseline and the first is not.
+    Raises UserError as `read` does. Also raises it if the first cannot be compared with one of the others: the runs of
+    one (a baseline may have several) are all among those of the other, or the first is no baseline and the other is
+    one.
     """
     first, *others = [read(name, runs_folder, history_db) for name in names]
     for other in others:

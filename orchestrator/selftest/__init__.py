@@ -2,7 +2,8 @@
 
     faults (data) ─▶ campaign ─▶ a real run in a temporary folder ─▶ accounts ─▶ judge ─▶ Outcome ─▶ table, JSON
 
-The report of the run is tainted. It is removed with the folder, unless the self-test found an error.
+The report of the run says that faults were injected. The folder of the run, with the report, is removed, unless the
+self-test found an error.
 """
 
 import shutil

@@ -25,7 +25,10 @@ from protocol.cell import AUTO, Cell, Device, DeviceKind, Mode
 
 @dataclass(frozen=True)
 class Doubt:
-    """A cell whose results leave a GPU in doubt. gpu: UUID. cells: ids of the cells that get launches together."""
+    """A GPU that is in doubt, and the cells to measure once more to settle the doubt.
+
+    gpu: UUID. cells: ids of these cells, on one or several devices. Their launches are added next to one another.
+    """
 
     gpu: str
     cells: tuple[str, ...]

@@ -29,7 +29,11 @@ class BlockOutcome(enum.Enum):
 
 
 def block(limit_bytes: int | None, now: float) -> Block:
-    """Return a wait for a busy GPU of PATIENCE_S seconds from `now` (loop's clock) on. limit_bytes: as in Block."""
+    """Return a Block for a busy GPU: launches wait for it PATIENCE_S seconds, from `now` on.
+
+    now: in seconds of the loop's clock. limit_bytes: the GPU is free if at most this memory is used; None: the used
+    memory does not matter.
+    """
     return Block(until=now + PATIENCE_S, limit_bytes=limit_bytes)
 
 

@@ -32,7 +32,10 @@ _LATEST_S: Final = 1e11
 
 
 def wrong(stored: StoredRun, records: Iterable[Record]) -> str | None:
-    """Describe the first record, from 0, that cannot belong to the run: "record 3: launch 7 never started"; or None."""
+    """Describe the first record that cannot belong to the run: "record 3: launch 7 never started"; None if all can.
+
+    Records are counted from 0.
+    """
     judge = _Judge(stored)
     for number, record in enumerate(records):
         if problem := judge.wrong(record, first=number == 0):

@@ -93,10 +93,12 @@ class Trait(enum.Flag):
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is known about a category of failure.
 
-    retries: further attempts on the same device, in fresh processes, before the failure is final; ANY_NUMBER: no limit.
-    why: reason for the reaction. seen: how the failure is recognised. skips: how much of the model is skipped if the
+    reaction: what the run does next. retries: further attempts on the same device, in fresh processes, before the
+    failure is final; ANY_NUMBER: no limit. why: reason for the reaction. seen: how the failure is recognised. advice:
+    what the user can do, in sentences. hardware: what the failure says about the hardware. sign: how surely it is the
+    cause if a launch on several devices failed. traits: more properties. skips: how much of the model is skipped if the
     model is at fault (see fault_placement.skip_model). beside_others: what the launch did ("ran out of memory") if
-    another process on its GPU may be the cause; else "". advice: what the user can do, in sentences.
+    another process on its GPU may be the cause; else "".
     """
 
     reaction: Reaction

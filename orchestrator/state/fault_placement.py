@@ -125,11 +125,11 @@ def conclude(state: RunState) -> RunState:
 
 
 def skip_model(state: RunState, slot: Slot) -> RunState:
-    """Return the state in which the faulty part of the model of a failed slot is skipped.
+    """Return the state in which the faulty part of a model is skipped. slot: failed slot that shows the fault.
 
-    failure_policy.POLICY says how large this part is (Reach). After a failure during import, and for CELL after one
-    during build, it is the whole model. Failures of skipped cells no longer count against
-    devices. If `state.skips` is False, the slot only leaves `unattributed`.
+    failure_policy.POLICY says how large this part is (Reach). It is the whole model after a failure during import, and
+    also after one during build if the policy says CELL. Failures of skipped cells no longer count against devices. If
+    `state.skips` is False, nothing is skipped, and the slot only leaves `unattributed`.
     """
     if not state.skips:
         return _without(state, slot)

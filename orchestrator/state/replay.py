@@ -95,7 +95,10 @@ class Replay:
     finished: Finished | None = None
 
     def without(self, lost: Collection[int]) -> "Replay":
-        """Return a copy in which the launches with the numbers `lost` have no result, as `resume` sees the run."""
+        """Return a copy in which the results of some launches are withdrawn, because their files are lost.
+
+        lost: numbers of these launches. A resume starts from such a copy.
+        """
         if not lost:
             return self
         state = self.state
@@ -129,7 +132,7 @@ def staying_out(devices: Collection[str], out: Mapping[str, str]) -> dict[str, s
 
 
 def another_chance(state: RunState, kept: Mapping[str, str]) -> RunState:
-    """Return the state at a resume: strikes and doubts of devices are forgotten, and all may work at the same time.
+    """Return the state at a resume: devices have no strikes or doubts, and each may have a launch at the same time.
 
     Retries that are used up stay so. Quarantines end, except for those in `kept`: device → reason.
     """

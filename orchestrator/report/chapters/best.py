@@ -127,10 +127,11 @@ def _tested(report: Report, found: Sequence[_Models]) -> str:
 
 
 def _grows(report: Report, phases: Sequence[tuple[Workload, dict[_Shape, list[Measured]]]]) -> bool:
-    """Whether batches larger than the measured ones may be faster: the largest has the highest rate in some phase.
+    """Whether batches larger than the measured ones may be faster: somewhere, the largest one has the highest rate.
 
-    phases: (phase, figures by shape) for each model. If any of them has several batch sizes, those with one size are
-    ignored. Return False if any cell has no figures or a smaller batch than requested, or if -b auto chose the sizes.
+    phases: (workload, figures by shape) for each model and workload. Entries with a single batch size count only if
+    none has several. Return False if any cell has no figures or a smaller batch than requested, or if -b auto chose the
+    sizes.
     """
     several = [one for one in phases if len({shape.batch for shape in one[1]}) > 1] or phases
     tops = [(_top(*one), max(shape.batch for shape in one[1])) for one in several]
@@ -141,9 +142,10 @@ def _grows(report: Report, phases: Sequence[tuple[Workload, dict[_Shape, list[Me
 
 
 def untested(report: Report) -> Iterator[str]:
-    """Yield options with which a run may show higher rates; nothing if concerns_gpus is true.
+    """Yield options with which a run may show higher rates; nothing if a device is faulty or may be slow.
 
-    "-b 64,128" if batches larger than the measured ones may be faster, "-p fp32,bf16" if GPUs only ran fp32.
+    "-b 64,128" if batches larger than the measured ones may be faster, "-p fp32,bf16" if GPUs only ran fp32. Faulty or
+    slow: see stragglers.concerns_gpus.
     """
     if concerns_gpus(report):
         return

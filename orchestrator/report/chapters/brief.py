@@ -61,7 +61,7 @@ def conditions(report: Report, layout: Layout) -> str:
     """Return a line such as "42 minutes, profile quick, 1 launch per cell, driver 580.95.05, torch 2.8.0".
 
     It has the duration of the run, its preset or profile, launches (if not layout.judges_gpus), and software versions.
-    If stragglers.concerns_gpus is true, the texts of _counts come first.
+    The texts of _counts come first if the machine or a GPU is faulty, or a GPU is slow or perhaps slow.
     """
     data = report.metadata
     stack = {"driver": data.driver_version, "torch": data.pytorch_version}
@@ -88,9 +88,10 @@ def result(report: Report, layout: Layout) -> Section:
 def _counts(report: Report, layout: Layout) -> Iterator[str]:
     """Yield up to three texts: the number of measured cells, the health verdict, and the exit code.
 
-    No text on the cells if a burn-in (layout.judges_gpus) measured all of them. No text on health if none was judged,
-    if the verdict of the run shows it, if the kind of run is a burn-in, or if it is PASS although a GPU is slow or
-    perhaps slow. No text on exit code 0, unless stragglers.concerns_gpus is true.
+    No text on the cells if a burn-in (layout.judges_gpus) measured all of them. No text on health in a burn-in, if no
+    health was judged, if the verdict of the run shows it, or if it is PASS although a GPU is slow or perhaps slow. No
+    text on exit code 0, unless the machine or a GPU is faulty, or a GPU is slow or perhaps slow
+    (stragglers.concerns_gpus).
     """
     cells, judged = report.summary.cells, report.health.verdict
     measured = cells.ok + cells.degraded
@@ -125,7 +126,10 @@ def _causes(report: Report, layout: Layout) -> Iterator[str]:
 
 
 def limits(report: Report) -> Section | None:
-    """Return causes of the exit code not in _OWN_SECTION; None without any, or if concerns_gpus is false."""
+    """Return causes of the exit code that no other section shows; None without any, or if no GPU needs attention.
+
+    A GPU needs attention if it or the machine is faulty, or if it is slow or perhaps slow (stragglers.concerns_gpus).
+    """
     causes = [_DETAILS.split(cause.text)[0] for cause in report.verdict.causes if cause.kind not in _OWN_SECTION]
     return Section("limits", "Also", tuple(causes)) if causes and stragglers.concerns_gpus(report) else None
 
@@ -150,7 +154,10 @@ def speed_of_baseline(report: Report) -> Iterator[str]:
 
 
 def gpus(report: Report) -> Section | None:
-    """Return findings on GPUs and the machine, and how identical GPUs differ if none is slow; None without either."""
+    """Return findings on GPUs and the machine, then how much identical GPUs differ in speed; None without either.
+
+    The differences are shown only for groups of identical GPUs in which no GPU is slow or perhaps slow.
+    """
     found = tuple(_found(report))
     slow = {standing.gpu_uuid for standing in report.stragglers if stragglers.is_found(standing)}
     more = (f"and {len(found) - SHOWN_GPUS} more",) if len(found) > SHOWN_GPUS else ()
@@ -177,17 +184,20 @@ def _healthy(report: Report, slow: Collection[str]) -> Iterator[Finding]:
 
 
 def each_gpu(report: Report) -> Section | None:
-    """Return findings on faulty or slow GPUs and the machine, then on groups of the other GPUs; None without any."""
+    """Return findings on faulty or slow GPUs and on the machine, then on the other GPUs; None without any.
+
+    The other GPUs get one finding that names all with verdict OK, and one for each reason why GPUs have no verdict.
+    """
     faulty = {one.gpu_uuid for one in report.health.gpus if one.verdict is HealthVerdict.FAIL}
     found = (*_found(report), *stragglers.without_finding(report, faulty))
     return Section("gpus", "GPUs", findings=found) if found else None
 
 
 def _found(report: Report) -> Iterator[Finding]:
-    """Yield findings on faulty GPUs, on the machine, and on slow GPUs, in this order.
+    """Yield findings on GPUs with bad health, on the machine, and on slow or perhaps slow GPUs, in this order.
 
-    A GPU is listed first if its health is FAIL, or if it is WARN and the GPU is not slow. The machine is listed if its
-    health is FAIL or WARN.
+    The health of a GPU is bad if it is FAIL, or if it is WARN and the GPU is neither slow nor perhaps slow. The machine
+    has a finding if its health is FAIL or WARN.
     """
     devices = {device.gpu_uuid: device for device in report.gpu_info}
     slow = {standing.gpu_uuid for standing in report.stragglers if stragglers.is_found(standing)}
@@ -242,7 +252,11 @@ def describe(against: Differences, report: Report) -> str:
 
 
 def warnings(report: Report) -> Section | None:
-    """Return counts of missing results and of doubtful ones by reason, then `overview.notices`; None without either."""
+    """Return warnings about missing and doubtful results, then caveats on all figures of the run; None without any.
+
+    Missing results are one line, doubtful ones a line for each reason (`doubts`). The caveats are those of
+    overview.notices, except the one on telemetry if the run has no GPU.
+    """
     rows = tuple(doubts(report))
     # Without a GPU nobody expects its telemetry.
     notes = tuple(

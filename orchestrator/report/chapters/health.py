@@ -25,7 +25,7 @@ TONES: Final = {
 
 
 def health(report: Report) -> Section | None:
-    """Return a finding on each device that was judged or is a slice, and on the machine.
+    """Return a finding on the machine, and one on each device that has a health verdict or is a MIG slice.
 
     None if there is no such device and the machine is PASS or NOT APPLICABLE.
     """

@@ -144,9 +144,9 @@ def _best(report: Report, best: BestThroughput) -> str:
 
 
 def _without(cells: CellCounts, *, rounds: bool = False) -> Iterator[str]:
-    """Yield "2 failed" for each status other than ok, if cells have it.
+    """Yield a text such as "2 failed" for each status other than ok that at least one cell has.
 
-    rounds: also yield the number of cells that were measured in fewer rounds than planned.
+    rounds: also yield such a text for cells that were measured in fewer rounds than planned.
     """
     found = {
         "degraded (measured at a smaller batch size)": cells.degraded,

@@ -55,7 +55,10 @@ _BY_RATE: Final = (SiblingVerdict.STRAGGLER, SiblingVerdict.SUSPECT)
 
 
 def stragglers(report: Report) -> Section | None:
-    """Return what `answer` returns; None also if a single device was measured and is not slow."""
+    """Return how each device compares with its siblings, or why it has no verdict; None without standings.
+
+    None also if only one device was measured and it is not slow.
+    """
     judged = len(report.gpu_info) > 1 or any(standing.verdict.is_finding for standing in report.stragglers)
     return answer(report) if judged else None
 
@@ -111,12 +114,18 @@ def _finding(standing: Standing, device: GpuInfo) -> Finding:
 
 
 def is_found(standing: Standing) -> bool:
-    """Whether a GPU gets a finding: it is slow, SUSPECT (perhaps slow), SLOWED DOWN or SPLIT (in one of two groups)."""
+    """Whether a GPU gets a finding: it is slow, SUSPECT (perhaps slow), SLOWED DOWN or SPLIT.
+
+    SPLIT: a minority of the identical GPUs is faster than the rest, and it is unknown which speed is normal.
+    """
     return standing.word in _FOUND or standing.verdict is SiblingVerdict.SPLIT
 
 
 def concerns_gpus(report: Report) -> bool:
-    """Whether a GPU or the machine is faulty, or is_found is true of a GPU. This matters more than any figure."""
+    """Whether the machine or a GPU is faulty, or a GPU is slow or perhaps slow (is_found).
+
+    This matters more than any figure.
+    """
     faulty = any(cause.kind is CauseKind.FAULT for cause in report.verdict.causes)
     return faulty or any(map(is_found, report.stragglers))
 

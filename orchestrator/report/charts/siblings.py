@@ -48,7 +48,11 @@ def _found(plot: Ratios) -> str:
 
 
 def _ratios(report: Report, against: Differences) -> Iterator[Ratio]:
-    """Yield the speed of each GPU with its verdict; FAIL if its health failed, unless its speed is judged bad."""
+    """Yield the speed of each GPU with a verdict, if the speed is known.
+
+    The verdict is the one on the speed. It is FAIL if the health of the GPU is FAIL and nothing speaks against its
+    speed (Tone.PLAIN).
+    """
     faulty = {one.gpu_uuid: one for one in report.health.gpus if one.verdict is HealthVerdict.FAIL}
     for uuid, ratio in _speeds(report, against):
         if uuid in faulty and ratio.tone is Tone.PLAIN:

@@ -88,10 +88,10 @@ def spread(report: Report) -> Section | None:
 
 
 def slow_devices(report: Report) -> dict[str, str]:
-    """Return UUID → verdict of each slow, SPLIT or faulty device, such as "STRAGGLER" or "FAIL".
+    """Return UUID → verdict of each slow or faulty device: "STRAGGLER", "BELOW BASELINE", "SPLIT", "FAIL".
 
-    The verdict is the one on its speed if that is a finding (SiblingVerdict.is_finding). Otherwise it is "FAIL", on its
-    health.
+    It is the verdict on the speed if that is a finding (SiblingVerdict.is_finding). Otherwise it is "FAIL", on the
+    health. SPLIT: a minority of identical GPUs is faster than the rest, and it is unknown which speed is normal.
     """
     found = {standing.gpu_uuid: standing.verdict.value for standing in report.stragglers if standing.verdict.is_finding}
     faulty = [gpu.gpu_uuid for gpu in report.health.gpus if gpu.verdict is HealthVerdict.FAIL]
@@ -99,7 +99,10 @@ def slow_devices(report: Report) -> dict[str, str]:
 
 
 def _qualities(report: Report) -> Mapping[tuple[object, ...], Quality]:
-    """Return (UUID, *key of a cell) → quality of its result. Loading counts as host-bound: the host does this work."""
+    """Return (UUID, *Line.cell) → quality of the result of this cell on this device.
+
+    Model loading counts as host-bound, because the host does this work.
+    """
     return {
         (line.entry.gpu_uuid, *line.cell): Quality.HOST_BOUND if line.entry.workload == Workload.LOAD else line.quality
         for line in lines(report)
@@ -162,10 +165,10 @@ def _row(spread: Spread, names: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def speed_percent(spread: Spread, value: SpreadValue) -> float | None:
-    """Return a device's speed in percent of the median speed of the compared devices; None if it is not compared.
+    """Return a device's speed in percent of the median speed of identical devices; None if it is unknown.
 
-    A throttled device is not compared, but has a speed. Above 100 is faster, also for model loading, whose figure is a
-    time (a long time gives a low speed).
+    The median is that of the devices that are compared. A device that is not compared has no speed, unless throttling
+    is the reason. Above 100 is faster, also for model loading, whose figure is a time (a long time gives a low speed).
     """
     percent = value.percent_of_median
     if not percent:

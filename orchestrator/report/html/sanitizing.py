@@ -52,7 +52,10 @@ def policy(scripts: Iterable[str]) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return `value` with printable text, and floats to six significant digits, or to two decimals from 1000 on."""
+    """Return `value` with all texts in it cut and printable, and all floats in it rounded. Dicts and lists are copied.
+
+    Floats below 1000 keep six significant digits, larger ones two decimals.
+    """
     match value:
         case str():
             return cut(plain(value))
