@@ -244,7 +244,10 @@ def generation(base: Measured, valid: ValidLaunches, plausibility: Plausibility)
 
 
 def probe(base: Measured, valid: ValidLaunches, spec: ModelSpec) -> ProbeMetrics:
-    """Return a probe's figures: medians over its launches, but the largest `best_tflops`. base: from `measured`."""
+    """Return a probe's figures: medians over its launches, but the largest `best_tflops`.
+
+    base: from `measured`. spec: the probe in the catalogue, for its name and title.
+    """
     cell, device = valid.cell, valid.device
     return ProbeMetrics(
         **_fields(ProbeMetrics, base, valid),

@@ -1,4 +1,4 @@
-"""`gate`: measure until each cell is known to be slower or not, with an exit code for CI."""
+"""`gate`: measure until each cell is known to be slower than its other side or not, with an exit code for CI."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Unpack, cast

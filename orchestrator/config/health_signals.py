@@ -18,7 +18,7 @@ _CONSUMER: Final = ("GeForce", "TITAN")
 
 
 class BoardClass(enum.StrEnum):
-    """Class of a board: for consumers, for professional use, or a slice (MIG instance) of a GPU."""
+    """Class of a board: for consumers, for professional use (workstation, data centre), or a MIG slice of a GPU."""
 
     CONSUMER = "consumer"
     PROFESSIONAL = "professional"

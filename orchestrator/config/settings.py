@@ -55,7 +55,10 @@ class LayeredSettings:
         return value
 
     def need(self, key: str, kind: type[T]) -> T:
-        """Return the value of a key that configs/default.yaml must have. Raises ConfigError if no layer has it."""
+        """Return the value of a key that configs/default.yaml must have.
+
+        Raises ConfigError if no layer has it. A value of another type than `kind`: AssertionError.
+        """
         value = self.find(key, kind)
         if value is None:
             raise ConfigError(f"configs/default.yaml: the key {key} is missing. Install gpubench again")

@@ -58,7 +58,7 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def slowdown(self) -> float | None:
-        """Fraction of time slowed by heat or brake: larger of thermal_violation, slowdown_samples; None: unknown."""
+        """Fraction of time slowed by heat or brake: thermal_violation or slowdown_samples, the larger one if both are known."""
         signs = (self.thermal_violation, self.slowdown_samples)
         return max((sign for sign in signs if sign is not None), default=None)
 
@@ -240,8 +240,8 @@ def _moments(times_ns: Sequence[int], windows: Sequence[Window]) -> list[_Moment
 class _Counters(NamedTuple):
     """Interpolates counters at the starts and ends of the windows.
 
-    times_ns: times of the samples, ascending. moments: places of the starts and ends among the samples; None if samples
-    are missing around any of them.
+    times_ns: times of the samples, ascending. moments: places of start, end, start, end, … of the windows among the
+    samples; None if samples are missing around any of them.
     """
 
     times_ns: Sequence[int]
