@@ -58,7 +58,10 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def slowdown(self) -> float | None:
-        """Fraction of time slowed by heat or brake: thermal_violation or slowdown_samples, the larger one if both are known."""
+        """Fraction of time slowed by heat or a power brake: the larger known one of thermal_violation, slowdown_samples.
+
+        None if neither is known.
+        """
         signs = (self.thermal_violation, self.slowdown_samples)
         return max((sign for sign in signs if sign is not None), default=None)
 
