@@ -150,10 +150,10 @@ class OperatorMetric(Part, frozen=True, kw_only=True):
     The fields from batch_size to telemetry_note exist because models have them (Measured in figures/cells.py). They
     keep their defaults, except peak_memory_mb and compile_cold_ms in a study. wrong: how the output differs from the
     fp64 reference; "" if it is right. call_ms: time of a call, median over calls, then over launches; null without a
-    result. launch_values: this time of each launch. interval_percent: as in OperatorTime. launch_bound: whether work of
-    the host decides the time; null if unknown. throttled: whether the GPU was slowed down in a launch; null if unknown.
-    contaminated: whether another process used the device. compile_cold_ms: compile time of the first call, longest of
-    all launches.
+    result. launch_values: this time of each launch. cell: its name. interval_percent: half of the 95 % interval of
+    call_ms, in percent; null if unknown. launch_bound: whether work of the host decides the time; null if unknown.
+    throttled: whether the GPU was slowed down in a launch; null if unknown. contaminated: whether another process used
+    the device. compile_cold_ms: compile time of the first call, longest of all launches.
     """
 
     cell: str

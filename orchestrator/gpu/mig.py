@@ -29,7 +29,7 @@ def slices(nvml: Nvml, gpu: Device) -> tuple[Device, ...]:
 
 
 def listed(devices: Iterable[Device]) -> str:
-    """Return slices as text: "MIG-… (GPU 0:1, 1g.18gb), …"."""
+    """Return MIG slices as text: "MIG-… (GPU 0:1, 1g.18gb), …". devices: only slices."""
     return ", ".join(f"{device.uuid} ({device.label}, {profile(device)})" for device in devices)
 
 

@@ -205,7 +205,7 @@ class Dropped(msgspec.Struct, frozen=True):
 
 
 class Postponed(msgspec.Struct, frozen=True):
-    """Event: a waiting launch was moved to the end of the queues of its devices."""
+    """Event: a waiting launch (a slot) was moved to the end of the queues of its devices."""
 
     slot: Slot
 

@@ -219,9 +219,9 @@ def _ratios(cell: SiblingCell, margin: float) -> _Ratios:
 def _beside(gpu: str, cell: SiblingCell, logs: Mapping[str, Sequence[float]]) -> tuple[Sequence[str], bool]:
     """Return the GPUs to compare `gpu` with in a cell, and True if the comparison can prove that `gpu` is OK.
 
-    True if at least LEAST_GPUS - 1 other GPUs did not wait for the host. The result is then these GPUs, or all other
-    GPUs if the median of their mean log rates is at least as high. False otherwise: the result is then all other GPUs,
-    and the comparison can only prove that `gpu` is slow. logs: GPU → log rates of its launches.
+    True if at least LEAST_GPUS - 1 other GPUs did not wait for the host. Then these GPUs are returned, or all other
+    GPUs, whichever have the higher median of mean log rates. False otherwise: then all other GPUs are returned, and the
+    comparison can only prove that `gpu` is slow. logs: GPU → log rates of its launches.
     """
     others = [other for other in logs if other != gpu]
     at_work = [other for other in others if other not in cell.waited]

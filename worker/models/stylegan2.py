@@ -82,6 +82,6 @@ def discriminator_loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def loss(module: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Return the generator's loss: low if the discriminator scores its images high."""
+    """Return the generator's loss: low if the discriminator scores its images high. module: has both networks."""
     discriminator = module.get_submodule("discriminator")
     return doubt(discriminator(forward(module, batch)))

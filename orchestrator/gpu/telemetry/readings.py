@@ -58,7 +58,7 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def slowdown(self) -> float | None:
-        """Fraction of time slowed by heat or a power brake: the larger known one of thermal_violation, slowdown_samples.
+        """Share of time slowed by heat or a power brake: the larger known one of thermal_violation, slowdown_samples.
 
         None if neither is known.
         """

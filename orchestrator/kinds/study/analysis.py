@@ -53,9 +53,10 @@ def point(row: StudyRow) -> tuple[object, ...]:
 
 
 def _compared(rows: Sequence[StudyRow]) -> Iterator[StudyRow]:
-    """Yield the rows, those of a `point` together, with their speed relative to the implementation of rows[0].
+    """Yield the rows with their speed relative to the implementation of rows[0]: above 1 is faster.
 
-    A row without a time, or at a point where that implementation has none, is yielded unchanged.
+    Rows of one point (GPU, operation, sizes, precision) come together. A row without a time, or at a point where that
+    implementation has none, is yielded unchanged.
     """
     first = rows[0].implementation
     base = {point(row): row.device_ms for row in rows if row.implementation == first}

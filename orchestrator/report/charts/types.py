@@ -160,7 +160,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Ratios:
-    """A chart of relative speeds, one below the other."""
+    """A chart of relative speeds, one below the other. name: its title among several charts of one chapter."""
 
     name: str
     rows: tuple[Ratio, ...]
