@@ -140,7 +140,8 @@ class DeviceKind(enum.StrEnum):
 def device_label(kind: str, uuid: str, gpu_id: int, slice_index: int | None) -> str:
     """Return a device's label for people: "GPU 0", "GPU 0:1" for slice 1 of GPU 0, or the uuid of a CPU ("cpu:0").
 
-    kind: value of DeviceKind. slice_index: as in Device.
+    kind: value of DeviceKind. slice_index: index of a MIG slice in its GPU; None for other devices, and for a slice
+    with a gpu_id of its own.
     """
     if kind == DeviceKind.CPU:
         return uuid

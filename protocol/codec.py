@@ -46,7 +46,10 @@ class Decoder(Generic[T]):
 
 
 def decode(data: bytes, kind: type[T]) -> T:
-    """Return the struct of type `kind` in `data`. Raises ProtocolError as Decoder.decode does."""
+    """Return the struct of type `kind` in `data`.
+
+    Raises ProtocolError if it is invalid, longer than MAX_MESSAGE_BYTES, or has NaN or infinity.
+    """
     return Decoder[T](kind).decode(data)
 
 

@@ -320,10 +320,12 @@ class ProbeMetrics(Measured, frozen=True, kw_only=True):
 
 
 class BatchPoint(Part, frozen=True, kw_only=True):
-    """One batch size that `-b auto` tried in one launch, with figures as in Measured.
+    """One batch size that `-b auto` tried in one launch.
 
     launch: its number in the run. works: whether it has a result. launches: 1 if it works, else 0. why_not: category of
-    its failure, else empty.
+    its failure, else empty. steady_state: how warm-up ended. stop_reason: why measuring ended. relative_half_width:
+    half of the 95 % interval of the mean iteration, as a share of the mean. drift_percent: change of the times from the
+    first half to the second, in percent. drifting: whether it exceeds 0.5 %.
     """
 
     batch_size: int

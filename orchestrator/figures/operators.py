@@ -79,8 +79,8 @@ class OperatorTime(Part, frozen=True, kw_only=True):
 class OperatorRow(Part, frozen=True, kw_only=True):
     """An operator at one shape. times: in milliseconds, by name; empty unless the status is ok.
 
-    Backward times are missing if the operator has no gradient. category: as in configs/operators.yaml. reason: why the
-    status is not ok. mode: solo (other devices idle) or loaded. shape: its name, such as "small". sizes: its
+    Backward times are missing if the operator has no gradient. category: kind of operator, such as "matrix". reason:
+    why the status is not ok. mode: solo (other devices idle) or loaded. shape: its name, such as "small". sizes: its
     dimensions. deviation, tolerance: largest relative deviation from the fp64 reference, and the permitted one.
     gradient_verified: whether every launch verified the gradient; False if there is none. intensity: floating-point
     operations per byte moved. gb_per_second, tflops: rates of the forward pass, by its time without host work ("pure").

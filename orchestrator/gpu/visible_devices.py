@@ -47,8 +47,8 @@ def _place(
     """Return the index in `everything` of the device that an entry of `visible` names; None if none or several match.
 
     entry: index, or start of a UUID. gpus: all GPUs, in NVML's order. everything: `gpus`, then MIG slices. An index
-    names only GPUs. visible, order: as in `visible_gpus`. Raises DeviceError for an index in an order that only CUDA
-    knows.
+    names only GPUs. visible: CUDA_VISIBLE_DEVICES. order: CUDA_DEVICE_ORDER, None if unset. Raises DeviceError for an
+    index in an order that only CUDA knows.
     """
     number = _INDEX.match(entry)
     if number is None:

@@ -57,7 +57,7 @@ def page(trends: Sequence[Trend], filters: Mapping[str, str]) -> Page:
     """Return the page of `to_html` as data, before it is rendered or shortened to 3 MB.
 
     It has charts of at most MOST_SERIES trends, with at most MOST_POINTS points in all. trends: must not be empty.
-    filters: as in `to_html`, "Model" is required.
+    filters: name of each requested filter, such as "Batch size" → its value, to be shown. "Model" is required.
     """
     runs = sorted({(point.test_date, point.run_id) for trend in trends for point in trend.points})
     heading = f"{filters['Model']} over {plural(len(runs), 'run')}"

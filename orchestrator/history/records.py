@@ -82,7 +82,8 @@ class RunRecord(Part, frozen=True, kw_only=True):
 class Point(Part, frozen=True, kw_only=True):
     """The result of a cell (model and configuration) in one run.
 
-    test_date, hostname, tainted, stack: of the run, as in RunLine.
+    test_date: start of the run, ISO 8601, UTC. tainted: faults were injected into the run. stack: name → version or
+    setting.
     """
 
     run_id: str
@@ -97,8 +98,9 @@ class Point(Part, frozen=True, kw_only=True):
 class Offence(Part, frozen=True, kw_only=True):
     """A run in which a GPU had the verdict FAIL or WARN for its health or its burn-in.
 
-    test_date: start of the run, ISO 8601, UTC. health, burn_in: verdict, or "" if there is none. health_words,
-    burn_in_words: as in DeviceRecord.
+    test_date: start of the run, ISO 8601, UTC. health, burn_in: verdict, or "" if there is none. health_words: reasons
+    if health is FAIL or WARN, else "". burn_in_words: reasons for the burn-in's verdict and, unless it is FAIL or WARN,
+    numbers of comparisons.
     """
 
     run_id: str

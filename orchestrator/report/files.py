@@ -72,7 +72,8 @@ def publish(
     """Write the report in each format to `output_path` with the format's suffix. Return the paths written.
 
     The suffix replaces that of another format, or is appended. Missing folders are made. An existing file is renamed
-    first (keep_old). Raises StorageError and RunFolderError as `write` does.
+    first (keep_old). Raises StorageError if a file cannot be written, RunFolderError if a format needs samples and
+    `given` has none.
     """
     written = []
     for kind in formats:

@@ -14,7 +14,10 @@ def number(value: float | None) -> str:
 
 
 def unit(value: float | None, name: str, digits: int | None = None) -> str:
-    """Format a number and its unit: "8.25 ms", or "N/A" for None. digits: decimals; None: as many as in `number`."""
+    """Format a number and its unit: "8.25 ms", or "N/A" for None.
+
+    digits: decimals; None: three below 1, two below 10, else one.
+    """
     if value is None:
         return NOT_AVAILABLE
     return f"{number(value) if digits is None else f'{value:.{digits}f}'} {name}"

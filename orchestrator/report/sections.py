@@ -258,7 +258,7 @@ def table(
 ) -> Table:
     """Return a table. note: text below it. elsewhere: file in which a reader finds the rows that a format omits.
 
-    name: as in Table.
+    name: key by which charts and layouts find the table, or "".
     """
     more = f"{{}} more rows are in {elsewhere}."
     return Table(caption, tuple(columns), tuple(rows), note, more=more, name=name)
@@ -273,7 +273,8 @@ def ranked(
     """Return the table of all cells, without empty columns and with MOST_CELLS rows at most: those of lowest rank.
 
     whole: the table without rows. narrowed: indices of the columns with a filter. rows: for each cell (rank, function
-    that makes the row), in order; sorted by rank if rows are omitted. constant: as in `filled`.
+    that makes the row), in order; sorted by rank if rows are omitted. constant: titles of columns to omit if all their
+    entries not in EMPTY are equal.
     """
     kept = sorted(rows, key=itemgetter(0)) if len(rows) > MOST_CELLS else rows
     kept = kept[:MOST_CELLS]

@@ -76,9 +76,10 @@ def report(path: Path) -> Report:
 def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None) -> list[Side]:
     """Return what `read` returns for each of `names`, to compare the first with each of the others.
 
-    Raises UserError as `read` does. Also raises it if the first cannot be compared with one of the others: the runs of
-    one (a baseline may have several) are all among those of the other, or the first is no baseline and the other is
-    one.
+    runs_folder: folder in which @last and ids of runs are looked up. history_db: history file in which an id is looked
+    up next; None for the user's own. Raises UserError if nothing has one of the names, or if what has it is damaged.
+    Also raises it if the first cannot be compared with one of the others: the runs of one (a baseline may have several)
+    are all among those of the other, or the first is no baseline and the other is one.
     """
     first, *others = [read(name, runs_folder, history_db) for name in names]
     for other in others:
@@ -96,7 +97,9 @@ def sides(names: Sequence[str], runs_folder: str, history_db: str | None = None)
 def baseline(name: str, runs_folder: str, history_db: str | None = None, *, origin: str = "--compare-baseline") -> Side:
     """Read the baseline `name`: a file, a run, or the name of a baseline that gpubench ships.
 
-    runs_folder, history_db: as in `read`. origin: option with this name, for messages. Raises UserError as `read` does.
+    runs_folder: folder in which @last and ids of runs are looked up. history_db: history file in which an id is looked
+    up next; None for the user's own. origin: option with this name, for messages. Raises UserError if nothing has this
+    name, or if what has it is damaged.
     """
     if not name.strip():
         raise ConfigError(f"{origin}: expected a file or a name, got an empty text")

@@ -71,7 +71,11 @@ class Made(NamedTuple):
 
 
 def make(paths: RunPaths, stored: StoredRun | None = None, held: Against | None = None) -> Report:
-    """Return the report of a run, finished or not. Parameters and errors: as in `make_all`, which returns more."""
+    """Return the report of a run, finished or not. Writes nothing.
+
+    stored: configuration and plan of the run; None to read them from its folder. held: baseline, thresholds and price
+    to use instead of those stored with the run. Raises RunFolderError if the folder is no run or is damaged.
+    """
     return make_all(paths, stored, held).report
 
 
@@ -115,7 +119,8 @@ def complete(stored: StoredRun, paths: RunPaths) -> tuple[Report, bool]:
     """Write the files of a finished run's report: all if outdated, else missing ones. Return (report, was any written).
 
     The report is outdated if report.json is missing, damaged or from before a resume, or if a result file is damaged.
-    Raises UnwrittenError as `write` does, and RunFolderError if another process works on the run.
+    Raises UnwrittenError if a file cannot be written (the others are written all the same), RunFolderError if another
+    process works on the run.
     """
     missing = frozenset(report_places.unwritten(stored, paths))
     outdated = bool(run_status.look(stored, paths)[0].no_outcome)

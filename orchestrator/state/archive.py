@@ -129,7 +129,10 @@ class Archive:
         return self._read(attempt, attempt.promised)
 
     def withdrawn_result(self, attempt: Attempt) -> Result:
-        """Read the withdrawn result of an attempt. Raises as `result` does; ValueError if no result was withdrawn."""
+        """Read the withdrawn result of an attempt. Raises ValueError if no result was withdrawn.
+
+        Raises ResultFileError if its file is lost or damaged.
+        """
         return self._read(attempt, attempt.withdrawn)
 
     def _read(self, attempt: Attempt, promised: str | None) -> Result:
@@ -181,7 +184,11 @@ def load(paths: RunPaths, stored: StoredRun | None = None, *, alive: bool = Fals
 
 
 def assemble(stored: StoredRun, paths: RunPaths, records: tuple[Record, ...], *, alive: bool = False) -> Archive:
-    """Build the archive from a stored run and its journal. alive: as in `load`. Raises as `require_coherent` does."""
+    """Build the archive from a stored run and its journal.
+
+    alive: a process works on the run, so attempts without an end are running, not interrupted. Raises RunFolderError if
+    the journal has no records, belongs to another run, or has records that contradict the plan.
+    """
     header = require_coherent(stored, paths, records)
     replayed = replay(stored.plan, rules_of(stored), records, alive=alive)
     segments: list[Segment] = []

@@ -56,10 +56,14 @@ class LaunchFigures(msgspec.Struct, frozen=True, kw_only=True):
 class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of a cell: medians over its launches, but numbers of iterations and tokens are sums.
 
-    Fields without a description: as in LaunchFigures. launches: their number. pooled: name of a series → summary of the
-    times of all launches together. means_ms and pooled have the series that all launches have. drift_percent: the drift
-    that is largest in size among the launches. launch_spread_percent: (largest - smallest) / median throughput, None
-    for one launch. A figure is None if no launch has it, `tokens` and `tokens_expected` if any launch lacks it.
+    launches: their number. means_ms: name of a series → mean time of a launch. pooled: name of a series → summary of
+    the times of all launches together. Both have the series that all launches have. throughput: samples per second of
+    measured time. tokens, tokens_per_second: generated in the measurement, in all and per second. tokens_expected:
+    number of tokens if all texts have the requested length. measured_s: time of all measured blocks of a launch.
+    relative_half_width: half of the 95 % interval of a launch's mean iteration time, divided by this mean.
+    launch_spread_percent: (largest - smallest) / median throughput, None for one launch. drift_percent: change of the
+    times from the first half of a launch to the second, the one that is largest in size. A figure is None if no launch
+    has it, `tokens` and `tokens_expected` if any launch lacks it.
     """
 
     launches: int

@@ -86,7 +86,10 @@ class Pair:
 
     @functools.cached_property
     def log_ratio(self) -> float:
-        """Logarithm of the ratio of the geometric means, after over before. Raises ValueError like `logs`."""
+        """Logarithm of the ratio of the geometric means, after over before.
+
+        Raises ValueError for a rate that is not above zero.
+        """
         before, after = self.logs
         return fmean(after) - fmean(before)
 
@@ -160,7 +163,10 @@ class _Estimate(NamedTuple):
 
 
 def judge(pairs: Sequence[Pair]) -> list[Judged]:
-    """Return a verdict for each pair, in order, after Holm's correction over `pairs`. Raises as `Pair.logs` does."""
+    """Return a verdict for each pair, in order, after Holm's correction over `pairs`.
+
+    Raises ValueError for a rate that is not above zero.
+    """
     variances = _of_launches(pairs)
     known = {
         index: _estimate(pairs[index], _widest(pairs[index], found)) for index, found in enumerate(variances) if found

@@ -62,7 +62,8 @@ def require_place(output: Path, formats: Iterable[ReportFormat], origin: str, *,
     """Check that the report can be written in each of the `formats`. Raises ConfigError if not.
 
     output: path of -o, a file. The file of a format is this path with the suffix of the format, in the same folder.
-    Existing files are accepted. origin: option that set the path, for the message. make: as in `require_writable`.
+    Existing files are accepted. origin: option that set the path, for the message. make: True: make missing folders.
+    False: only check that the nearest existing folder above can be written.
     """
     for place in (output, *(target(output, kind) for kind in formats)):
         require_name(place, origin)
@@ -117,9 +118,10 @@ def require_room_for_reports(paths: RunPaths) -> None:
 
 
 def _try_writing(folder: Path, origin: str, what: str, *, make: bool) -> None:
-    """Check that a file can be made in `folder`. Raises ConfigError if not. origin, make: as in `require_writable`.
+    """Check that a file can be made in `folder`. Raises ConfigError if not.
 
-    Makes and removes a temporary file there. what: what the folder is needed for, such as "weights".
+    Makes and removes a temporary file there. origin: option that set the path, for the message. what: what the folder
+    is needed for, such as "weights". make: True: make missing folders. False: try the nearest existing folder above.
     """
     try:
         standing = next(place for place in (folder, *folder.parents) if place.exists())

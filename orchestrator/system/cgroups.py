@@ -42,7 +42,7 @@ def oom_kills(root: Path = _ROOT, own: Path = _OWN, host_file: Path = _VMSTAT) -
     """Return how many processes the kernel has killed for lack of memory so far; None if unknown.
 
     The number is that of this process's control group, else of its nearest ancestor that counts them, else of the host.
-    root, own: as in `limits`. host_file: the counters of the whole host.
+    root: folder of control groups. own: the file that names our groups. host_file: the counters of the whole host.
     """
     counter = _oom_counter(root, own, host_file)
     return None if counter is None else _kills_in(counter)
@@ -52,8 +52,8 @@ def oom_kills(root: Path = _ROOT, own: Path = _OWN, host_file: Path = _VMSTAT) -
 def _oom_counter(root: Path, own: Path, host_file: Path) -> Path | None:
     """Find the first file that counts out-of-memory kills; None if there is none. Cached, because each launch reads it.
 
-    The files of this process's control group come first, then those of its ancestors, then `host_file`. root, own: as
-    in `limits`. host_file: the counters of the whole host (/proc/vmstat).
+    The files of this process's control group come first, then those of its ancestors, then `host_file`. root: folder of
+    control groups. own: the file that names our groups. host_file: the counters of the whole host (/proc/vmstat).
     """
     groups = [
         group / name for group in _folders(root, own, "memory") for name in ("memory.events", "memory.oom_control")

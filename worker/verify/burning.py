@@ -26,8 +26,8 @@ Prepare = Callable[[Cell, torch.device], Products]
 def run(assign: Assign, stage: Stage, isolation: str, prepare: Prepare, pause: Step = lambda: None) -> Result:
     """Warm up and measure by making products, verify each of them, and return the result with its verification.
 
-    isolation: "fork" or "exec", as in Environment. prepare: returns the Products of a cell on a device. pause: called
-    before every block, untimed.
+    isolation: how this process was started, "fork" or "exec", for the result. prepare: returns the Products of a cell
+    on a device. pause: called before every block, untimed.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read at the first product, for equal bits
     os.environ.setdefault("TRITON_CACHE_DIR", str(Path(assign.cache_folder) / "triton"))

@@ -50,7 +50,8 @@ def examine(
 def _wrong_again(products: Products, number: int, pair: int, strike: Strike) -> int:
     """Repeat the product ten times into a zeroed output. Returns how many were wrong or not written.
 
-    number, pair, strike: as in examine.
+    number: index of the product in the launch. pair: index of its operands. strike: called with each output before it
+    is judged; flips its bits if the launch simulates a lasting fault.
     """
     output = products.empty()
     wrong = 0

@@ -65,7 +65,7 @@ def family_of(assign: Assign, stage: Stage) -> Family:
 def opened(family: Family, assign: Assign, stage: Stage, *, training: bool) -> tuple[torch.device, torch.nn.Module]:
     """Enter the build phase, open the launch's device, and build the cell's model on it. Returns device and model.
 
-    training: as in build.
+    training: build it in training mode with weights in fp32. False: for load and inference.
     """
     stage.enter(Phase.BUILD)
     device = open_device(assign, stage)

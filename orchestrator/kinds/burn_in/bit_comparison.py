@@ -50,9 +50,9 @@ class Deviation:
 class Comparison:
     """Result of a comparison of all launches. Devices are UUIDs.
 
-    undecided: (cell, key), as in Sample, whose right bits are unknown, because no majority agrees → all devices that
-    ran it. compared: device → number of its launches for which there was another launch to compare. alone: device →
-    cells that no other device ran with the same key.
+    undecided: (cell, key) whose right bits are unknown, because no majority agrees → all devices that ran it. The key
+    has facts that may change correct bits, such as GPU model and driver. compared: device → number of its launches for
+    which there was another launch to compare. alone: device → cells that no other device ran with the same key.
     """
 
     deviations: tuple[Deviation, ...]  # in order of launches

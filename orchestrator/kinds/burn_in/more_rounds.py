@@ -45,7 +45,7 @@ def _round(state: RunState, uuids: Sequence[str], seed: int, fits: Callable[[Cel
     """Return one more round for `uuids`, with its cells in the same random order on each device; () if there is none.
 
     There is none if the latest round that had all their cells measured none of them. uuids: devices that share cells.
-    seed, fits: as in `more`.
+    seed: for the random order of the cells. fits: whether a cell fits into the remaining time; others are omitted.
     """
     queues = [_cells_of(state, uuid, uuids) for uuid in uuids]
     ids = list(dict.fromkeys(cell.id for cells in queues for cell in cells))

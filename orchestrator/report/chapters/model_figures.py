@@ -67,7 +67,10 @@ def measurements(report: Report) -> Iterator[Measurement]:
 
 
 def figures(report: Report, read: Callable[[Measured], float | None], *phases: Workload) -> Figures:
-    """Return choice ("inference, fp32") → model → batch size → median. read, phases: as in `medians`."""
+    """Return choice ("inference, fp32") → model → batch size → median of a figure over identical devices.
+
+    read: returns the figure of a cell; None skips the cell. phases: workloads to include.
+    """
     found = medians(report, read, phases, lambda one: one.choice, lambda one: one.metric.batch_size or 0)
     return {
         choice: {model: dict(sorted(batches.items())) for model, batches in models.items()}
