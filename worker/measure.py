@@ -252,7 +252,8 @@ def _processors_s() -> float:
 class _Record:
     """Collects the measured blocks, and the times of their spans and iterations in milliseconds.
 
-    group: number of iterations that were timed as one span. Each time is the mean of so many iterations.
+    A span is a step of an iteration (forward, backward, …). group: number of iterations timed together; the times are
+    then means over the group.
     """
 
     def __init__(self, work: Work, group: int) -> None:

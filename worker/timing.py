@@ -35,8 +35,9 @@ class TimedBlock:
     """One timed block: monotonic times of its start, last enqueue and end, and the spans between its marks.
 
     enqueued_ns: end_ns with a HostClock. enqueue_ms: host's time to enqueue the block's first iteration, while the
-    device's queue was empty (mean of the first group if iterations are timed together). spans_ms: time of each step in
-    the order of the calls. If iterations are timed together, total time of each group.
+    device's queue was empty (mean of the first group if iterations are timed together). spans_ms: time of each step
+    (part of an iteration, such as forward), in the order in which they ran; of a whole group if iterations are timed
+    together.
     """
 
     start_ns: int
