@@ -234,9 +234,9 @@ def evidence(result: BurnInReport, memory: str = "free memory") -> Iterator[str]
         launches = sum(counted.launches for counted in (result.links if kind == Workload.LINKS else reports))
         yield f"{kind}: {checks:,} comparisons in {plural(launches, 'launch', 'launches')}{found}{covered}"
         if transfers > wrong:
-            yield f"the column Wrong counts {wrong:,} for these transfers: some sent numbers already wrong"
+            yield f"of these {transfers:,} transfers, the column Wrong counts {wrong:,}; the others sent wrong numbers"
         elif transfers < wrong:
-            yield f"the column Wrong counts {wrong:,} for these transfers: some count for both devices"
+            yield f"of these {transfers:,} transfers, some count for both devices: {wrong:,} in the column Wrong"
     yield from _links(result)
 
 
