@@ -48,12 +48,13 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     what: name of the check that failed. at_ns: monotonic. iteration: in the measurement, or in the warm-up if `what`
     ends with WARMING_UP, from 0; 0 before the warm-up. elements, bits: number that differ. Both are 0 before the
-    examination, and if a product or transfer was right when read again; bits is always 0 in a replay. first: up to
-    KEPT_ELEMENTS that differ. same_when_read_again: False if another reading gave other bits. True before the
-    examination. repeated: number of repetitions. wrong_again: number of repetitions that were wrong too. Both are 0 if
-    the process ended before them. beyond_rounding: True if elements of a product differ by more than rounding from an
-    fp64 computation on the CPU. None for other outputs, and if no element differed when read again. sender: UUID of the
-    device that sent the copy; None if no device sent it. of_all: the output is a sum over all devices of the cell.
+    examination, and if a product or transfer was right when read again; bits is always 0 in the check `replay` of
+    training steps. first: up to KEPT_ELEMENTS that differ. same_when_read_again: False if another reading gave other
+    bits. True before the examination. repeated: number of repetitions. wrong_again: number of repetitions that were
+    wrong too. Both are 0 if the process ended before them. beyond_rounding: True if elements of a product differ by
+    more than rounding from an fp64 computation on the CPU. None for other outputs, and if no element differed when read
+    again. sender: UUID of the device that sent the copy; None if no device sent it. of_all: the output is a sum over
+    all devices of the cell.
     """
 
     what: str

@@ -23,9 +23,10 @@ Examples:
 
 
 class StudyParams(RunParams):
-    """Options of a study, besides RunParams. implementations: "eager,jax", None for all. size: such as "h=32,64".
+    """Options of a study, besides RunParams. study: name of a shipped study, or a YAML file.
 
-    fast: measure only 10 ms for each figure. pythonpath: folders of the user's code, separated by ":", or None.
+    implementations: "eager,jax", None for all. size: such as "h=32,64". fast: measure only 10 ms for each figure.
+    pythonpath: folders of the user's code, separated by ":", or None.
     """
 
     study: str

@@ -41,8 +41,8 @@ class Tone(enum.StrEnum):
 class Rank(enum.IntEnum):
     """Priority of a paragraph in a one-page report, the highest first: how much of it is shown if the page is full.
 
-    MUST: all. GRAVEST: the first line; the others come before the second line of any TOLD or MORE. TOLD, MORE: one line
-    if there is room; TOLD comes first.
+    MUST: all lines, always. GRAVEST: the first line always. Room that is left goes to the first line of each TOLD, then
+    to the other lines of GRAVEST, then to the first line of each MORE, then to all others.
     """
 
     MUST = 0

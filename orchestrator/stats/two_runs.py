@@ -190,9 +190,9 @@ def _beyond(pair: Pair, variances: Sequence[Variance]) -> float:
 
 
 def without_verdict(pair: Pair, wanted: int) -> Judged:
-    """Return INCONCLUSIVE for a pair, with its ratio only. wanted: launches per run that should give a verdict.
+    """Return the Judged of a pair without a verdict: INCONCLUSIVE, its ratio, and `wanted`.
 
-    Raises ValueError for a rate that is not above zero.
+    wanted: launches per run that should give a verdict. Raises ValueError for a rate that is not above zero.
     """
     return Judged(verdict=ChangeVerdict.INCONCLUSIVE, ratio=math.exp(pair.log_ratio), wanted=wanted)
 

@@ -163,7 +163,7 @@ def _file(path: Path) -> _File | None:
 
 
 def socket_folder(name: str) -> Path:
-    """Return the path of the folder for this process's socket, whose parent is made if it is missing.
+    """Return the path of the folder for this process's socket. Makes the parent of this folder, not the folder.
 
     name: of the run. Raises UserError if no private parent folder can be made.
     """

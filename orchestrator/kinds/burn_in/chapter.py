@@ -271,10 +271,10 @@ def not_decided(result: BurnInReport, report: Report) -> list[str]:
 
 
 def _untested(result: BurnInReport, report: Report, *, decided: bool) -> Iterator[tuple[bool, str, str]]:
-    """Yield (unfinished, checks and devices, reason). Checks with equal devices and reason share a tuple.
+    """Yield (unfinished, checks and devices, reason) of what was not tested. Equal devices and reason share a tuple.
 
-    unfinished: True for planned checks that were not completed. decided: False yields the rates in
-    GpuBurnIn.not_decided, True all others.
+    unfinished: True for planned checks that were not completed, False for the rest. decided: False
+    yields only the rates in GpuBurnIn.not_decided, True everything else that was not tested.
     """
     unfinished = {what for gpu in result.gpus for what in gpu.unfinished}
     devices: dict[tuple[str, str], set[str]] = {}
