@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Final, Unpack, cast
 
 import click
 
-from orchestrator.cli import output_formats, session_spread
-from orchestrator.cli.decorators import OPTIONS, RunParams, add_options, require_one_volume
-from orchestrator.cli.exit_notification import announced
+from orchestrator.cli import output_formats, run, session_spread
+from orchestrator.cli.decorators import OPTIONS, RunParams, add_options
 from orchestrator.cli.program import MeasuringCommand
 from orchestrator.config.options import HISTORY, MEASUREMENT, PLACES, REHEARSAL, SESSION
 from orchestrator.errors import ConfigError
@@ -101,11 +100,9 @@ def command(context: click.Context, /, **params: Unpack[GateParams]) -> None:
     select some of them. With --ab, --set-b or --python-b there is no BASELINE, and two sides are measured in turn. Exit
     code 0: no cell is slower. Exit code 1: a cell is slower. Exit code 4: a cell stays undecided.
     """
-    from orchestrator.cli import preparation
     from orchestrator.kinds.gate import outcome
     from orchestrator.store import folders
 
-    require_one_volume(params)
     if params["threshold"] is not None and not 0 < params["threshold"] < 100:
         raise ConfigError(f"--threshold: expected more than 0 and less than 100, got {params['threshold']:g}")
     kind = output_formats.chosen(params["kind"], params["compared"], outcome.FORMATS)
@@ -123,10 +120,7 @@ def command(context: click.Context, /, **params: Unpack[GateParams]) -> None:
             return answer.text
         return rendered
 
-    words = context.find_root().meta["command"]
-    with announced(params, rehearsal=params["dry_run"]) as ending:
-        code = preparation.execute(words, params, _requested(params), ending, present)
-    context.exit(code)
+    context.exit(run.execute(context, params, _requested, present))
 
 
 def _requested(params: GateParams) -> "Requested":

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
-from orchestrator.cli.decorators import OPTIONS, RunParams, add_options, offering, require_one_volume
-from orchestrator.cli.exit_notification import announced
+from orchestrator.cli import run
+from orchestrator.cli.decorators import OPTIONS, RunParams, add_options, offering
 from orchestrator.cli.list_options import ListOption
 from orchestrator.cli.program import MeasuringCommand
 from orchestrator.config.options import COMPARISON, HISTORY, MEASUREMENT, PLACES, REHEARSAL, SESSION, SHOWN
@@ -102,13 +102,7 @@ def command(context: click.Context, /, **params: Unpack[OpsParams]) -> None:
 
     Exit code 1: a result is wrong. The report marks it as WRONG and gives it no speed.
     """
-    from orchestrator.cli.preparation import execute
-
-    require_one_volume(params)
-    words = context.find_root().meta["command"]
-    with announced(params, rehearsal=params["dry_run"]) as ending:
-        code = execute(words, params, _requested(params), ending)
-    context.exit(code)
+    context.exit(run.execute(context, params, _requested))
 
 
 def _requested(params: OpsParams) -> "Requested":

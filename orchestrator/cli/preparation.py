@@ -63,16 +63,11 @@ class Requested(NamedTuple):
     against: Against
 
 
-def measure(command: tuple[str, ...], params: RunParams, preset: str | None, ending: Ending) -> ExitCode:
-    """Configure, plan and execute a run, or only print its plan (--dry-run). Return the exit code.
-
-    command: words of the command line. preset: name of the preset or None. ending: filled in with report and exit code.
-    Raises UserError before anything is measured.
-    """
+def from_preset(params: RunParams, preset: str | None) -> Requested:
+    """Return the benchmark or burn-in that the parameters request. preset: its name or None. Raises UserError."""
     loaded = None if preset is None else presets.load(preset, OPTIONS)
     settings, configuration, models = configure(params, loaded)
-    against = read_references(settings, configuration, models.models)
-    return execute(command, params, Requested(settings, configuration, models, against), ending)
+    return Requested(settings, configuration, models, read_references(settings, configuration, models.models))
 
 
 def execute(
@@ -80,7 +75,7 @@ def execute(
     params: RunParams,
     requested: Requested,
     ending: Ending,
-    present: Callable[[Outcome], str] = lambda outcome: outcome.text,
+    present: Callable[[Outcome], str],
 ) -> ExitCode:
     """Plan and execute the `requested` run, or only print its plan (--dry-run). Return the exit code.
 

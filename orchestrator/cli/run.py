@@ -1,6 +1,7 @@
 """`run`: measure models on GPUs, or burn them in."""
 
-from typing import Final, Unpack
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar, Unpack
 
 import click
 
@@ -9,6 +10,11 @@ from orchestrator.cli.exit_notification import announced
 from orchestrator.cli.program import MeasuringCommand
 from protocol.exit_codes import ExitCode
 
+if TYPE_CHECKING:
+    from orchestrator.cli.preparation import Requested
+    from orchestrator.engine.kind import Outcome
+
+P = TypeVar("P", bound=RunParams)
 EXAMPLES: Final = """\b
 Examples:
   {command}                                 all models and GPUs
@@ -31,12 +37,30 @@ def command(context: click.Context, /, **params: Unpack[RunParams]) -> None:
 
 
 def measure(context: click.Context, params: RunParams, preset: str | None = None) -> ExitCode:
-    """Execute the requested run, then --on-failure and --on-finish, or only print its plan (--dry-run).
+    """Execute a benchmark or burn-in. preset: its name or None. Errors as `execute`."""
 
-    preset: its name or None. Raises UserError before anything is measured.
+    def requested(params: RunParams) -> "Requested":
+        from orchestrator.cli import preparation
+
+        return preparation.from_preset(params, preset)
+
+    return execute(context, params, requested)
+
+
+def execute(
+    context: click.Context,
+    params: P,
+    requested: "Callable[[P], Requested]",
+    present: "Callable[[Outcome], str]" = lambda outcome: outcome.text,
+) -> ExitCode:
+    """Execute the run that `requested` makes of the parameters. --on-failure also runs if that raises UserError.
+
+    present: returns the text to print at the end, or "" to print the report. Raises UserError before anything is
+    measured.
     """
     require_one_volume(params)
     with announced(params, rehearsal=params["dry_run"]) as ending:
         from orchestrator.cli import preparation
 
-        return preparation.measure(context.find_root().meta["command"], params, preset, ending)
+        words = context.find_root().meta["command"]
+        return preparation.execute(words, params, requested(params), ending, present)

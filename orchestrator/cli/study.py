@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
-from orchestrator.cli.decorators import OPTIONS, RunParams, add_options, offering, require_one_volume
-from orchestrator.cli.exit_notification import announced
+from orchestrator.cli import run
+from orchestrator.cli.decorators import OPTIONS, RunParams, add_options, offering
 from orchestrator.cli.list_options import ListOption
 from orchestrator.cli.ops import RUN_OPTIONS, words_of
 from orchestrator.cli.program import MeasuringCommand
@@ -58,13 +58,7 @@ def command(context: click.Context, /, **params: Unpack[StudyParams]) -> None:
 
     STUDY is `conv`, `attention`, or a YAML file of yours (docs/studies.md). Exit code 1 if a result is wrong.
     """
-    from orchestrator.cli.preparation import execute
-
-    require_one_volume(params)
-    words = context.find_root().meta["command"]
-    with announced(params, rehearsal=params["dry_run"]) as ending:
-        code = execute(words, params, _requested(params), ending)
-    context.exit(code)
+    context.exit(run.execute(context, params, _requested))
 
 
 def _requested(params: StudyParams) -> "Requested":
