@@ -50,7 +50,7 @@ def command(*, words: tuple[str, ...]) -> None:
     elif code := explain_codes.lines(what):
         say("\n".join(code))
     elif what in set(Quality):
-        say(f"{what}: how reliable a result is. docs/reports.md says what it means and what to do.")
+        say(f"{what}: a status of results. docs/reports.md (How reliable a row is) says what it means and what to do.")
     else:
         raise Refusal(
             f"'{what}' is unknown. Expected a kind of failure, an exit code, a signal, an Xid or a run."

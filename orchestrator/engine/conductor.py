@@ -228,7 +228,8 @@ class Conductor:
         match order:
             case Order.BEGIN_NOTHING:
                 self._step(StopRequested())
-                self.tell("warning", "stopping: no new cells start, running ones end within 20 s (Ctrl-C again: now)")
+                text = "stopping: no new cells start, running ones end within 20 s (Ctrl-C again ends them now)"
+                self.tell("warning", text)
             case Order.END_GENTLY:
                 self.carry_out(
                     self.fleet.stop(stopping.stop_requested(), now, immediately=False, grace_s=GENTLE_GRACE_S)

@@ -131,10 +131,8 @@ def _blocks(columns: Sequence[Column], widths: Sequence[int], room: int) -> Iter
     widths: of each column with a blank, in characters. room: width of the table in characters.
     """
     common = [place for place, column in enumerate(columns) if not column.block]
-    kept = [
-        common[place]
-        for place in fitting([columns[place] for place in common], [widths[place] for place in common], room)
-    ]
+    fit = fitting([columns[place] for place in common], [widths[place] for place in common], room)
+    kept = [common[place] for place in fit]
     together = kept
     for block in dict.fromkeys(column.block for column in columns if column.block):
         places = [place for place, column in enumerate(columns) if column.block == block]

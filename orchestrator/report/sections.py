@@ -278,10 +278,8 @@ def ranked(
     """
     kept = sorted(rows, key=itemgetter(0)) if len(rows) > MOST_CELLS else rows
     kept = kept[:MOST_CELLS]
-    made_rows = tuple(make() for _, make in kept)
-    made = filled(
-        replace(whole, rows=made_rows, beyond=len(rows) - len(kept)), constant, always=(len(whole.columns) - 1,)
-    )
+    shown_rows = replace(whole, rows=tuple(make() for _, make in kept), beyond=len(rows) - len(kept))
+    made = filled(shown_rows, constant, always=(len(whole.columns) - 1,))
     places = [made.columns.index(column) for place in narrowed if (column := whole.columns[place]) in made.columns]
     return Cells(made, tuple(places), tuple(rank for rank, _ in kept))
 

@@ -222,11 +222,12 @@ class Zygote:
         cannot be started. An import that fails is no error: Ready reports it.
         """
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with contextlib.ExitStack() as started:
-            started.callback(self._control.close)
-            with theirs:
+        with theirs:
+            try:
                 self.pid = start_module("worker.zygote", log=log, environment=environment, control=theirs)
-            started.pop_all()
+            except OSError:
+                self._control.close()
+                raise
         self._control.setblocking(False)
         with contextlib.suppress(ConnectionError):  # receive sees its death
             self._send(Prepare(preload=preload, root=str(rooms_root())))

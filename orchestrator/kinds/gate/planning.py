@@ -118,7 +118,7 @@ def _noise_first(plan: Plan, gate: Gate, configuration: Configuration, device: D
 
     These few cells are pairs (a cell and its partner, or a lone cell to compare with a baseline), in the order of their
     first launches. All launches of a pair in the first FIRST_ROUNDS rounds come first. Pairs are added until there are
-    NOISE_LAUNCHES launches. A pair is left out if all these launches would then take more than NOISE_S seconds, as
+    NOISE_LAUNCHES launches. A pair is omitted if all these launches would then take more than NOISE_S seconds, as
     estimated. The other launches keep their order.
     """
     queue, cells = plan.order[device.uuid], {cell.id: cell for cell in plan.cells}

@@ -17,6 +17,7 @@ from orchestrator.figures.quality import Quality
 from orchestrator.figures.report import Report
 from orchestrator.figures.table import LimitName
 from orchestrator.report.as_csv import to_rows
+from orchestrator.report.as_markdown import to_markdown
 from orchestrator.report.chapters.best import best
 from orchestrator.report.chapters.compiled import compiled
 from orchestrator.report.chapters.model_overview import overview
@@ -92,6 +93,12 @@ def test_a_compiled_cell_is_compared_with_its_eager_one(tmp_path: Path) -> None:
     assert faster.graph_breaks == ("net.py:7: a reason",)
     assert slower.pays_after_iterations is None
     assert advice(report) == "default"
+
+
+def test_the_table_of_all_cells_tells_compile_modes_apart(tmp_path: Path) -> None:
+    """A row for each mode, of equal cells otherwise."""
+    report = to_markdown(made(tmp_path, dict.fromkeys(MODES, 10.0)))
+    assert {mode: f"fp32 {mode} b8" in report for mode in MODES[1:]} == dict.fromkeys(MODES[1:], True)
 
 
 def test_generation_does_not_take_the_place_of_inference(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from click.testing import Result
 from rich.cells import cell_len
 
 from orchestrator.config.report_formats import ReportFormat
+from orchestrator.figures.quality import Quality
 from orchestrator.report import text, write
 from orchestrator.report.chapters.failures import failures
 from orchestrator.state.failure_policy import POLICY
@@ -31,6 +32,13 @@ def test_a_kind_is_found_by_its_words_and_by_its_name(invoke: Invoke, words: str
     """However it is written, with quotes or without."""
     assert invoke("explain", *words.split()).output == invoke("explain", words).output
     assert invoke("explain", words).output.startswith("out of memory\n")
+
+
+@pytest.mark.parametrize("word", [Quality.UNSETTLED, Quality.HOST_BOUND, Quality.NOISY])
+def test_a_status_of_results_leads_to_its_page(invoke: Invoke, word: Quality) -> None:
+    """It is no kind of failure, and no guess at one is made."""
+    explained = invoke("explain", word)
+    assert (explained.exit_code, "docs/reports.md" in explained.output) == (0, True)
 
 
 Event = Callable[[FakeRun], object]

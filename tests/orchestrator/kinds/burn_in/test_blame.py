@@ -40,7 +40,7 @@ def with_iterations(found: Verification, iteration: int) -> Verification:
 
 
 def burn_in_run(*launches: Mapping[str, Verification], proven: str = "") -> list[Blamed]:
-    """What counts against whom in all launches of a burn-in. proven: devices that other checks found faulty."""
+    """Return the blame for the mismatches of each launch. proven: devices that other checks found faulty."""
     culprits = blame.culprits(launches, proven)
     return [one for launch in launches for one in blamed(launch, culprits)]
 

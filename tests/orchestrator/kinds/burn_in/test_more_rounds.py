@@ -292,7 +292,7 @@ def test_whatever_is_added_is_believed_by_who_reads_the_journal(seed: int) -> No
 
 
 def test_a_round_at_the_end_of_the_time_is_no_sign_that_nothing_works() -> None:
-    """It has what fits. Where that fails, a burn-in that is gone on with has more rounds all the same."""
+    """A burn-in starts with the rounds that fit. Resumed after a failed round, it has more rounds all the same."""
     burn_in_run = Stepped(gpus(1), 1, random.Random(1))
     burn_in_run.work(10_000, add=False)
     (first, *_) = more_rounds.more(burn_in_run.state, 7, lambda _: True)

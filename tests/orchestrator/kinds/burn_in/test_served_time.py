@@ -89,7 +89,7 @@ def test_nothing_counts_of_a_gap_in_which_the_orchestrator_was_suspended(
 
 
 def test_the_start_of_the_first_segment_alone_counts() -> None:
-    """A burn-in that is gone on with has its time from when everything is imported: what that took is not missing."""
+    """The time of a resumed burn-in counts from the end of the imports, so the imports are not missing time."""
     again = load((10, 40), begins=False)
     assert served_time.seconds([load((10, 40))]) == pytest.approx(10 + 30)
     assert served_time.seconds([load((10, 40)), again, again]) == pytest.approx(10 + 3 * 30)
